@@ -1,0 +1,134 @@
+"""How fast the detector turns silver into alerts, in steady state: rows per second, by order and number of accounts.
+
+    python benchmarks/detector.py --rows 20000000 --accounts 50000 --ordering arrival --work /tmp/bench
+
+The input is made once per (rows, accounts) in WORK: parquet files in event-time order, which a Flink peer can read too,
+and a lake whose silver_transactions holds the same rows. Steady state leaves out the first `--warm-up` micro-batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from pathlib import Path
+
+from fraudlake import simulator, stream, tables
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+from fraudlake.silver import alerts as silver_alerts
+
+FILE_ROWS = 1_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--accounts", type=int, default=50_000)
+    parser.add_argument("--rate", type=float, default=5000.0, help="transactions a second of event time")
+    parser.add_argument("--ordering", choices=["arrival", "event_time"], default="arrival")
+    parser.add_argument("--buckets", type=int, default=16)
+    parser.add_argument("--files-per-batch", type=int, default=2, help=f"files of {FILE_ROWS:,} rows in a micro-batch")
+    parser.add_argument("--warm-up", type=int, default=2, help="micro-batches left out of the figure")
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+
+    folder = options.work / f"{options.rows}-{options.accounts}-{options.rate:g}"
+    settings = Settings(
+        lake=folder / "lake", ordering=options.ordering, buckets=options.buckets, max_out_of_orderness="10 seconds"
+    )
+    flink = folder / "parquet"
+    if not flink.exists():
+        traffic = simulator.Traffic(accounts=options.accounts, rate=options.rate)
+        simulator.simulate(flink, traffic, rows=options.rows, file_rows=FILE_ROWS)
+        in_order = sorted(flink.iterdir(), key=lambda path: int(path.stem.rpartition("-")[2]))
+        for number, path in enumerate(in_order):
+            path.rename(flink / f"part-{number:05d}.parquet")
+    lake = Lake(settings)
+    if lake.read(tables.SILVER_TRANSACTIONS).isEmpty():
+        for path in sorted(flink.iterdir()):
+            silver(lake, path)
+
+    shutil.rmtree(lake.checkpoint("detect").folder, ignore_errors=True)
+    lake.spark.sql(f"DELETE FROM {tables.SILVER_ALERTS.name}")
+    appender = stream.Appender.of(lake.checkpoint("detect"))
+
+    def write(batch, batch_id):
+        appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+
+    source = (
+        lake.spark.readStream.option("maxFilesPerTrigger", options.files_per_batch)
+        .option("withEventTimeOrder", "false")
+        .table(tables.SILVER_TRANSACTIONS.name)
+    )
+    batches: list[tuple[int, float]] = []
+    seen: set[int] = set()
+
+    query = (
+        silver_alerts.found(source, settings)
+        .writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
+        .foreachBatch(persisted(write))
+        .trigger(availableNow=True)
+        .start()
+    )
+    while query.isActive:
+        collect(query, batches, seen)
+        time.sleep(0.2)
+    collect(query, batches, seen)
+    if query.exception():
+        raise SystemExit(str(query.exception()))
+    steady = batches[options.warm_up :]
+    rows, seconds = sum(rows for rows, _ in steady), sum(seconds for _, seconds in steady)
+    size = sum(f.stat().st_size for f in lake.checkpoint("detect").state.rglob("*") if f.is_file())
+    print(
+        json.dumps(
+            {
+                "ordering": options.ordering,
+                "rows": options.rows,
+                "accounts": options.accounts,
+                "buckets": options.buckets,
+                "rows_per_second": round(rows / seconds),
+                "batches": [(rows, round(seconds, 2)) for rows, seconds in batches],
+                "alerts": lake.read(tables.SILVER_ALERTS).count(),
+                "flagged_by_generator": lake.spark.read.parquet(str(flink)).where("alert").count(),
+                "state_megabytes": round(size / 1e6, 1),
+            }
+        )
+    )
+
+
+def silver(lake: Lake, path: Path) -> None:
+    """Append one parquet file to silver_transactions, as one file."""
+    lake.spark.read.parquet(str(path)).selectExpr(
+        f"concat('{path.stem}-', _metadata.row_index) AS transaction_id",
+        "accountId AS account_id",
+        "CAST(dt AS TIMESTAMP) AS timestamp",
+        "amount",
+        "alert AS label",
+        f"'twodays/{path.name}' AS source",
+        "_metadata.row_index AS position",
+        "DATE '2026-01-01' AS date",
+    ).coalesce(1).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
+
+
+def persisted(write):
+    def each(batch, batch_id):
+        batch.persist()
+        try:
+            write(batch, batch_id)
+        finally:
+            batch.unpersist()
+
+    return each
+
+
+def collect(query, batches, seen) -> None:
+    for report in query.recentProgress:
+        if report["batchId"] not in seen and report["numInputRows"]:
+            seen.add(report["batchId"])
+            batches.append((report["numInputRows"], report["durationMs"]["triggerExecution"] / 1000))
+
+
+if __name__ == "__main__":
+    main()

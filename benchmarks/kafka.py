@@ -1,0 +1,62 @@
+"""Kafka → bronze, messages a second, with a real broker: ``python benchmarks/kafka.py [messages] [partitions]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.integration.broker import Broker
+
+from fraudlake import kafka, steps, stream, tables
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+
+FLINK = Path(__file__).parents[1] / "fixtures" / "flink" / "json" / "twodays_first1000.sql.jsonl"
+
+
+def main(messages: int = 2_000_000, partitions: int = 4) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(Path(folder) / "broker")
+        broker.start()
+        try:
+            broker.create_topic("speed", partitions=partitions)
+            lines = FLINK.read_bytes().splitlines()
+            for begin in range(0, messages, 50_000):
+                broker.produce("speed", [(None, lines[n % 1000], n % partitions) for n in range(begin, begin + 50_000)])
+            lake = Lake(
+                Settings(
+                    lake=Path(folder) / "lake",
+                    source="kafka",
+                    bootstrap_servers=broker.bootstrap_servers,
+                    topic="speed",
+                )
+            )
+            begun = time.monotonic()
+            plain = lake.spark.read.format("kafka").options(**kafka.client_options(lake.settings))
+            plain.option("subscribe", "speed").load().write.format("delta").save(f"{folder}/plain")
+            copied = time.monotonic() - begun
+            begun = time.monotonic()
+            (done,) = stream.run(lake, steps.ingest(lake), "available-now")
+            seconds = time.monotonic() - begun
+            held = lake.read(tables.BRONZE_TRANSACTIONS).count()
+            figures = {
+                "messages": done.rows,
+                "held": held,
+                "partitions": partitions,
+                "micro_batches": done.batches,
+                "seconds": round(seconds, 1),
+                "messages_per_second": round(done.rows / seconds),
+                "ratio_to_plain_copy": round(copied / seconds, 2),
+            }
+            print(json.dumps(figures))
+        finally:
+            broker.stop()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""The small-file problem: 10,000 small input files into bronze, files and read time before and after ``optimize``.
+
+python benchmarks/small_files.py [files] [files a micro-batch]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fraudlake import simulator, steps, stream, tables
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+
+
+def show(lake: Lake, when: str) -> None:
+    name = tables.BRONZE_TRANSACTIONS.name
+    detail = lake.spark.sql(f"DESCRIBE DETAIL {name}").select("numFiles", "sizeInBytes").collect()[0]
+    seconds = []
+    for _ in range(4):
+        begun = time.monotonic()
+        lake.spark.sql(f"SELECT accountId, sum(amount) FROM {name} GROUP BY accountId").collect()
+        seconds.append(time.monotonic() - begun)
+    print(
+        f"{when}: {detail['numFiles']:,} files, {detail['sizeInBytes'] / 2**20:.1f} MiB, "
+        f"sum by account {min(seconds[1:]):.2f} s",
+        flush=True,
+    )
+
+
+def main(count: int, batch: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake(Settings(lake=Path(folder), max_files_per_trigger=batch))
+        # An hour of event time in 20 rows: the files spread over 40 days, as buckets of a quiet Flink would.
+        traffic = simulator.Traffic(rate=20 * count / (40 * 86_400))
+        simulator.simulate(Path(lake.landing), traffic, rows=20 * count, file_rows=20)
+        begun = time.monotonic()
+        stream.run(lake, steps.ingest(lake), "available-now")
+        print(f"{count:,} input files of 20 rows: {time.monotonic() - begun:.0f} s, {batch} a micro-batch", flush=True)
+        show(lake, "before optimize")
+        begun = time.monotonic()
+        steps.optimize(lake)
+        print(f"optimize: {time.monotonic() - begun:.0f} s")
+        show(lake, "after optimize")
+
+
+if __name__ == "__main__":
+    main(*(int(given) for given in [*sys.argv[1:], *("10000", "200")[len(sys.argv) - 1 :]]))

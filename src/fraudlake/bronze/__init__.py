@@ -1,0 +1,1 @@
+"""Bronze: what landed, as it landed, with where it came from."""

@@ -1,0 +1,204 @@
+"""Messages: JSON from Kafka becomes rows in Flink's schema, each with its place; what cannot be read is kept raw."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_READ = pa.schema(
+    [
+        ("dt", pa.timestamp("us", tz="UTC")),
+        ("accountId", pa.string()),
+        ("amount", pa.float64()),
+        ("alert", pa.bool_()),
+        ("transaction_id", pa.string()),
+        ("_rescued_data", pa.string()),
+        ("_raw", pa.binary()),
+        ("_error", pa.string()),
+    ]
+)
+_READ_DDL = """dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN, transaction_id STRING,
+ _rescued_data STRING, _raw BINARY, _error STRING, _topic STRING, _partition INT, _offset BIGINT"""
+
+# Any of Flink's: `2026-03-07 00:00:01.18`, with `T`, with `Z`; and what else of ISO-8601 names a date and a time.
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+Row = tuple[int | None, str | None, float | None, bool | None, str | None, str | None, bytes | None, str | None]
+"""One message in the columns of :data:`_READ`; ``dt`` in microseconds since 1970."""
+
+
+class _UnreadableError(Exception):
+    """A message that is not one JSON object; the text is the reason."""
+
+
+def from_messages(messages: DataFrame) -> DataFrame:
+    """Parse messages whose ``value`` is one JSON object: ``dt`` (or ``ts``), ``accountId``, ``amount``, ``alert``.
+
+    Args:
+        messages: rows of Spark's Kafka source, at least ``value, topic, partition, offset``.
+
+    Returns:
+        The columns of ``bronze_transactions``, one row a message. A field that does not fit is null in its column and
+        kept, like fields that nobody named, in ``_rescued_data`` (a JSON object). Of a message that is not one JSON
+        object ``_raw`` holds the bytes (null for a tombstone) and ``_error`` the reason.
+    """
+    return (
+        messages.select("value", "topic", "partition", "offset")
+        .mapInArrow(_read, _READ_DDL)
+        .select(
+            "dt",
+            "accountId",
+            "amount",
+            "alert",
+            "transaction_id",
+            "_rescued_data",
+            "_raw",
+            "_error",
+            F.lit(None).cast("string").alias("_source_file"),
+            F.lit(None).cast("bigint").alias("_source_row"),
+            "_topic",
+            "_partition",
+            "_offset",
+            F.current_timestamp().alias("_ingested_at"),
+            F.to_date("dt").alias("date"),
+        )
+    )
+
+
+def parse(value: bytes | None) -> Row:
+    """Parse one message; never raises."""
+    try:
+        return _row(_object(value), value)
+    except _UnreadableError as reason:
+        return None, None, None, None, None, None, value, str(reason)
+    except RecursionError:
+        return None, None, None, None, None, None, value, "nested too deeply"
+
+
+def _row(message: dict[str, Any], value: bytes | None) -> Row:
+    rest: dict[str, Any] = {}
+    dt = _fitting(message, "dt" if "dt" in message else "ts", _micros, rest)
+    account_id = _fitting(message, "accountId", _text, rest)
+    amount = _fitting(message, "amount", _number, rest)
+    alert = _fitting(message, "alert", _flag, rest)
+    transaction_id = _fitting(message, "transaction_id", _text, rest)
+    rest |= message
+    return dt, account_id, amount, alert, transaction_id, _json(rest, value) if rest else None, None, None
+
+
+def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            parsed = zip(*map(parse, batch.column("value").to_pylist()), strict=True)
+            columns = [pa.array(column, field.type) for column, field in zip(parsed, _READ, strict=True)]
+            place = [batch.column("topic"), batch.column("partition"), batch.column("offset")]
+            names = [*_READ.names, "_topic", "_partition", "_offset"]
+            yield pa.RecordBatch.from_arrays([*columns, *place], names=names)
+
+
+def _object(value: bytes | None) -> dict[str, Any]:
+    """Decode a message, as strictly as RFC 8259 reads: one object, UTF-8, no NaN, no key twice."""
+    if value is None:
+        raise _UnreadableError("tombstone")
+    if not value:
+        raise _UnreadableError("empty")
+    try:
+        message = _DECODER.decode(value.decode())
+    except UnicodeDecodeError:
+        raise _UnreadableError("not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _UnreadableError("text after the JSON value" if error.msg == "Extra data" else "not JSON") from None
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise _UnreadableError("number too long") from None
+    if not isinstance(message, dict):
+        raise _UnreadableError("not an object")
+    return message
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse what readers take differently: whose value holds would depend on who reads."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _UnreadableError("duplicate key")
+    return fields
+
+
+def _no_constant(name: str) -> None:
+    raise _UnreadableError("not JSON")  # NaN, Infinity and -Infinity are no JSON
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+
+
+def _fitting(message: dict[str, Any], name: str, fit: Any, rest: dict[str, Any]) -> Any:
+    """Take a field out of a message; a value that does not fit goes to ``rest``, and None is returned for it."""
+    value = message.pop(name, None)
+    if value is None:
+        return None
+    fitted = fit(value)
+    if fitted is None:
+        rest[name] = value
+    return fitted
+
+
+def _micros(value: object) -> int | None:
+    """Read a time: a number is epoch milliseconds, a text without a zone is UTC; finer than microseconds is cut off."""
+    if isinstance(value, str):
+        if not _TIME.fullmatch(value):
+            return None
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:  # such as 30 February
+            return None
+        micros = ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:
+        return None
+    else:
+        micros = value * 1000 if isinstance(value, int) else round(value * 1000)
+    return micros if _FIRST <= micros <= _LAST else None
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str):
+        # Half of a surrogate pair is a JSON string, but no text that a column can hold.
+        return value if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _json(rest: dict[str, Any], value: bytes | None) -> str:
+    """Write what was rescued; a number beyond the range of a double, infinite by now, is kept as the text it was."""
+    try:
+        return json.dumps(rest, allow_nan=False)
+    except ValueError:
+        exact = json.loads(value or b"", parse_float=lambda text: float(text) if math.isfinite(float(text)) else text)
+        return json.dumps({name: exact[name] for name in rest})

@@ -1,0 +1,73 @@
+"""Parquet: one file that Flink wrote becomes Arrow batches in the columns of the landing contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fraudlake.bronze import contract
+
+BATCH_ROWS = 100_000
+
+
+def inspect(path: str) -> tuple[int, str | None]:
+    """Read a file to its end; return its number of rows and, where it cannot be read, the reason.
+
+    A footer alone does not tell: a page may be damaged behind an intact one.
+    """
+    try:
+        with _open(path) as file:
+            return sum(batch.num_rows for batch in file.iter_batches(batch_size=BATCH_ROWS)), None
+    except (OSError, pa.ArrowException) as error:
+        return 0, _reason(path, error)
+
+
+def told_rows(path: str) -> int:
+    """Return the number of rows that a file's footer tells, 0 where it has none."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0
+
+
+def batches(path: str, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
+    """Read a file as batches: the contract's columns (times in UTC), ``_rescued_data`` and ``_source_row``.
+
+    Args:
+        path: the file.
+        timezone: that of the Flink that wrote it, see :func:`contract.fit`.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: the file is not parquet, or damaged.
+    """
+    with _open(path) as file:
+        row = 0
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            columns, rescued = contract.fit(batch, timezone)
+            rows = pa.array(np.arange(row, row + batch.num_rows))
+            row += batch.num_rows
+            yield pa.RecordBatch.from_arrays(
+                [*columns, rescued, rows], names=[*contract.CONTRACT.names, "_rescued_data", "_source_row"]
+            )
+
+
+def _open(path: str) -> pq.ParquetFile:
+    # Page checksums, where the writer left any, tell a flipped bit that decodes to another value.
+    return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+
+
+def _reason(path: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "the file is gone"
+    if isinstance(error, PermissionError):
+        return "the file may not be read: permission denied"
+    if Path(path).is_dir():
+        return "it is a folder, not a file"
+    if Path(path).is_file() and Path(path).stat().st_size == 0:
+        return "the file is empty (0 bytes)"
+    return f"not readable as parquet: {str(error).splitlines()[0][:400]}"

@@ -1,0 +1,435 @@
+"""The command line: ``fraudlake COMMAND`` runs one step of the lake, or all of them in order."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from fraudlake import __version__, settings
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.settings import Settings
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.stream import Done, Stream
+
+# Progress goes to standard error; standard output is for what was asked for.
+_progress = Console(stderr=True, highlight=False)
+_STREAMING = ("trigger", "interval")
+_QUALITY = ("timestamp_floor", "max_ahead", "warn")
+_KAFKA = ("source", "bootstrap_servers", "topic", "starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss")
+_RULES = ("small_below", "large_above", "within")
+
+
+@dataclass(frozen=True)
+class _App:
+    """The options that stand before the command."""
+
+    lake: Path | None
+    config: Path | None
+    json: bool
+
+    def settings(self, **flags: object) -> Settings:
+        return settings.load(self.config, lake=self.lake, **flags)
+
+    def open(self, **flags: object) -> Lake:
+        from fraudlake.lake import Lake
+
+        wanted = self.settings(**flags)
+        with _progress.status("starting Spark"):
+            return Lake(wanted)
+
+    def say(self, result: dict[str, Any], text: str) -> None:
+        """Print the result: one JSON object, or a line for a person."""
+        click.echo(json.dumps(result, default=str) if self.json else text)
+
+
+def _options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command flags for settings; their values are checked where all settings are."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for name in reversed(names):
+            field = Settings.model_fields[name]
+            command = click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", help=field.description)(
+                command
+            )
+        return command
+
+    return decorate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--lake", type=click.Path(path_type=Path), help="Folder of the lake.  [default: ./lake]")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file.  [default: ./fraudlake.toml, if there]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
+@click.version_option(__version__, prog_name="fraudlake")
+@click.pass_context
+def cli(context: click.Context, lake: Path | None, config: Path | None, as_json: bool) -> None:
+    """Fraud detection on a lakehouse: Flink's transactions become alerts and scores.
+
+    Every setting can also be given as FRAUDLAKE_<NAME> in the environment or as a line of fraudlake.toml.
+    """
+    context.obj = _App(lake, config, as_json)
+
+
+@cli.command()
+@_options("landing")
+@click.option("--rows", type=int, help="Stop after so many rows.  [default: no limit]")
+@click.option("--seconds", type=float, help="Stop after so many seconds.  [default: no limit]")
+@click.option("--rate", type=float, default=1000.0, show_default=True, help="Transactions a second of event time.")
+@click.option("--real-time/--fast", default=None, help="Keep to the rate, or not.  [default: fast with --rows]")
+@click.option("--start", default="2026-01-01", show_default=True, help="Event time of the first row (UTC), or 'now'.")
+@click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts that pay.")
+@click.option("--fraud", type=float, default=0.005, show_default=True, help="Share of rows that are fraud.")
+@click.option("--out-of-order", type=float, default=0.0, show_default=True, help="Share of rows that come late.")
+@click.option("--disorder", type=float, default=5.0, show_default=True, help="By how many seconds at most.")
+@click.option("--bad", type=float, default=0.0, show_default=True, help="Share of rows that break a rule of silver.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same rows.")
+@click.option("--file-rows", type=int, default=100_000, show_default=True, help="Rows in a file.")
+@click.option("--truth", type=click.Path(path_type=Path), help="Folder for the ground truth, row by row.")
+@click.pass_obj
+def simulate(app: _App, /, landing: str | None, real_time: bool | None, start: str, **options: Any) -> None:
+    """Write card transactions as Flink would → the landing folder.
+
+    Needs neither Flink nor Spark. Writes finished parquet files until --rows, --seconds or Ctrl-C.
+    """
+    from fraudlake import simulator
+
+    wanted = app.settings(landing=landing)
+    limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth")}
+    written = 0
+
+    def count(rows: int) -> None:
+        nonlocal written
+        written = rows
+        spinner.update(f"simulate: {rows:,} rows")
+
+    with _progress.status("simulate") as spinner:
+        try:
+            traffic = simulator.Traffic(start=_time(start), **options)
+            paced = limits["rows"] is None if real_time is None else real_time
+            simulator.simulate(Path(wanted.landing_path), traffic, real_time=paced, progress=count, **limits)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        except KeyboardInterrupt:
+            pass  # the usual end of an endless source
+    app.say({"landing": wanted.landing_path, "rows": written}, f"{written:,} rows landed in {wanted.landing_path}")
+
+
+def _time(text: str) -> datetime:
+    if text == "now":
+        return datetime.now(UTC)
+    given = datetime.fromisoformat(text)
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+@cli.command()
+@_options("landing", "landing_timezone", "max_files_per_trigger", "max_bytes_per_trigger", *_KAFKA, *_STREAMING)
+@click.option("--retry-rejected", is_flag=True, help="First read rejected files again that have been mended.")
+@click.pass_obj
+def ingest(app: _App, /, retry_rejected: bool, **flags: str | None) -> None:
+    """Landed parquet files, or a Kafka topic → bronze_transactions.
+
+    Reads the landing folder, each file once; writes bronze_transactions, bronze_files (what became of each file), and
+    bronze_rejected_files for files that cannot be read. With --source kafka reads a topic instead. Needs: files that
+    Flink has finished, or messages.
+    """
+    _run_step(app, "ingest", flags, retry_rejected=retry_rejected)
+
+
+@cli.command()
+@_options(*_QUALITY, *_STREAMING)
+@click.pass_obj
+def refine(app: _App, /, **flags: str | None) -> None:
+    """bronze_transactions → silver_transactions, silver_quarantine.
+
+    Reads new rows of bronze_transactions; writes those that keep every rule to silver_transactions and the others,
+    with the reasons, to silver_quarantine. Needs: ingest.
+    """
+    _run_step(app, "refine", flags)
+
+
+@cli.command()
+@click.option("--rule", metavar="NAME", help="Only rows that broke this rule.")
+@click.option("--limit", type=click.IntRange(min=0), default=3, show_default=True, help="Samples for each rule.")
+@click.option("--replay", "is_replay", is_flag=True, help="Judge the rows again; those valid by now move to silver.")
+@click.option("--set", "mended", metavar="COLUMN=SQL", multiple=True, help="With --replay: mend a value first.")
+@_options(*_QUALITY)
+@click.pass_obj
+def quarantine(
+    app: _App, /, rule: str | None, limit: int, is_replay: bool, mended: tuple[str, ...], **flags: str | None
+) -> None:
+    """Show what is kept out of silver, and why; or take it back in.
+
+    Reads silver_quarantine: rows by rule, with samples. --replay judges the rows again, after a setting or a value was
+    mended (--set "amount=abs(amount)"), and moves those that are valid to silver_transactions, exactly once; the steps
+    behind then take them as new. Late rows are in silver already and stay. Needs: refine, which must not be running.
+    """
+    from fraudlake import quarantine as quarantined
+    from fraudlake import replay, summary
+
+    wrong = next((one for one in mended if not one.partition("=")[2].strip()), None)
+    if wrong is not None:
+        raise UsageError(f"--set {wrong}: must be COLUMN=SQL, such as amount=abs(amount)")
+    if mended and not is_replay:
+        raise UsageError("--set mends what --replay takes back: give both")
+    lake = app.open(**flags)
+    if is_replay:
+        done = replay.replay(lake, rule, {name.strip(): sql for name, _, sql in (one.partition("=") for one in mended)})
+        app.say(asdict(done), summary.replayed(done))
+        return
+    found = quarantined.quarantine(lake, rule, limit)
+    if app.json:
+        click.echo(json.dumps(asdict(found), default=str))
+    else:
+        summary.print_quarantine(Console(highlight=False), found)
+
+
+@cli.command()
+@_options("ordering", "max_out_of_orderness", *_RULES, *_STREAMING)
+@click.pass_obj
+def detect(app: _App, /, **flags: str | None) -> None:
+    """silver_transactions → silver_alerts.
+
+    Reads new rows of silver_transactions through the stateful detector; writes silver_alerts. Needs: refine.
+    """
+    _run_step(app, "detect", flags)
+
+
+@cli.command()
+@_options(*_RULES, *_STREAMING)
+@click.pass_obj
+def aggregate(app: _App, /, **flags: str | None) -> None:
+    """silver_transactions, silver_alerts → gold_account_daily, gold_detector_agreement.
+
+    Reads new transactions and alerts; computes the days of accounts that they touch anew. Needs: refine, detect.
+    """
+    _run_step(app, "aggregate", flags)
+
+
+@cli.command()
+@_options("model_name", "threshold", "holdout")
+@click.pass_obj
+def train(app: _App, /, **flags: str | None) -> None:
+    """silver_transactions → a registered model.
+
+    Reads silver_transactions with Flink's label; writes a Spark ML pipeline to MLflow, judged on the latest part of
+    the history, and makes it the champion. Does nothing where the champion saw the same rows. Needs: refine.
+    """
+    lake = app.open(**flags)
+    result = _train(lake)
+    app.say(result, _trained(result))
+
+
+@cli.command()
+@_options("model_name", "threshold", *_STREAMING)
+@click.pass_obj
+def score(app: _App, /, **flags: str | None) -> None:
+    """silver_transactions → gold_fraud_predictions, gold_prediction_quality.
+
+    Reads new rows of silver_transactions; writes a prediction for each under the champion, and the figures of the
+    days that changed. Needs: train.
+    """
+    _run_step(app, "score", flags)
+
+
+@cli.command()
+@click.pass_obj
+def optimize(app: _App, /) -> None:
+    """Compact the tables and cluster them (ZORDER BY account_id).
+
+    Reads and rewrites the tables that changed since they were last optimized; no row changes. Needs: nothing.
+    """
+    from fraudlake import steps
+
+    lake = app.open()
+    with _timed("optimize") as told:
+        names = steps.optimize(lake)
+        told.append(f"{len(names)} tables rewritten")
+    app.say({"optimized": names}, f"optimized: {', '.join(names) or 'nothing had changed'}")
+
+
+@cli.command()
+@_options("landing", "source", "bootstrap_servers", "topic", "starting_offsets")
+@click.pass_obj
+def status(app: _App, /, **flags: str | None) -> None:
+    """Show how many rows each layer holds, and whether they add up.
+
+    Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 where the counts do not add
+    up.
+    """
+    from fraudlake import summary
+    from fraudlake.status import status as status_of
+
+    lake = app.open(**flags)
+    found = status_of(lake)
+    if app.json:
+        click.echo(json.dumps(found.as_dict(), default=str))
+    else:
+        summary.print_counts(Console(highlight=False), found)
+    if found.gaps:
+        sys.exit(1)
+
+
+@cli.command()
+@click.pass_obj
+def state(app: _App, /) -> None:
+    """Show what the detector's stream holds now: open flags by age, waiting rows, watermark, size.
+
+    Reads the checkpoint of the detect step, whether the stream runs or not; writes nothing. Needs: detect.
+    """
+    from fraudlake import summary
+    from fraudlake.state import state as state_of
+
+    found = state_of(app.open())
+    if app.json:
+        click.echo(json.dumps(found.as_dict(), default=str))
+    else:
+        summary.print_state(Console(highlight=False), found)
+
+
+@cli.command()
+@_options("landing", "ordering", "max_out_of_orderness", *_RULES, "max_files_per_trigger", *_KAFKA, *_STREAMING)
+@click.pass_obj
+def run(app: _App, /, **flags: str | None) -> None:
+    """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.
+
+    With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
+    a Kafka topic (--source kafka).
+    """
+    from fraudlake import steps, summary
+    from fraudlake.status import status as status_of
+
+    begun = time.monotonic()
+    lake = app.open(**flags)
+    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+        _run_streams(lake, step(lake), "available-now")
+    trained = _train(lake)
+    _run_streams(lake, steps.score(lake), "available-now")
+    with _timed("optimize") as told:
+        told.append(f"{len(steps.optimize(lake))} tables rewritten")
+    if lake.settings.trigger == "continuous":
+        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, steps.score)
+        _run_streams(lake, [one for step in streaming for one in step(lake)], "continuous")
+    found = status_of(lake)
+    if app.json:
+        click.echo(json.dumps({**found.as_dict(), "model": trained}, default=str))
+    else:
+        summary.print_run(Console(highlight=False), lake, found, trained, time.monotonic() - begun)
+
+
+def _run_step(app: _App, step: str, flags: dict[str, str | None], **arguments: Any) -> None:
+    from fraudlake import steps
+
+    lake = app.open(**flags)
+    done = _run_streams(lake, getattr(steps, step)(lake, **arguments), lake.settings.trigger)
+    text = "\n".join(f"{one.step}: {one.rows:,} {_unit(one.step)} in {one.batches} micro-batches" for one in done)
+    app.say({"streams": [asdict(one) for one in done]}, text)
+
+
+def _run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
+    from fraudlake import stream
+
+    done = []
+    # Over what is there, a stream starts when the one that feeds it is done; continuous streams go on together.
+    groups = [streams] if trigger == "continuous" else [[one] for one in streams]
+    for group in groups:
+        with _timed(group[0].step if len(group) == 1 else "all streams (stop with Ctrl-C)") as told:
+            finished = stream.run(lake, group, trigger, told.append_progress)
+            told.append(", ".join(f"{one.rows:,} {_unit(one.step)}" for one in finished))
+        done += finished
+    return done
+
+
+def _train(lake: Lake) -> dict[str, Any]:
+    from fraudlake import steps
+
+    with _timed("train") as told:
+        version, is_new = steps.train(lake)
+        told.append(f"model version {version.number}" + ("" if is_new else ", up to date"))
+    return {"version": version.number, "new": is_new, "metrics": version.metrics}
+
+
+def _trained(result: dict[str, Any]) -> str:
+    figures = ", ".join(f"{name} {value:.3f}" for name, value in sorted(result["metrics"].items()))
+    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}"
+
+
+def _unit(step: str) -> str:
+    return "files" if step == "ingest" else "rows"
+
+
+class _Told(list[str]):
+    """What a finished step reports; progress on the way updates the line that turns."""
+
+    def __init__(self, step: str, status: Any) -> None:
+        self._step, self._status = step, status
+
+    def append_progress(self, step: str, rows: int, batches: int) -> None:
+        self._status.update(f"{self._step}: {step} {rows:,} {_unit(step)}, {batches} micro-batches")
+
+
+@contextmanager
+def _timed(step: str) -> Iterator[_Told]:
+    """Show a step while it works and, when it is done, what it did and how long it took."""
+    begun = time.monotonic()
+    with _progress.status(step) as status:
+        told = _Told(step, status)
+        yield told
+    _progress.print(f"[green]✓[/] {step:<20} {', '.join(told):<40} {time.monotonic() - begun:5.1f} s")
+
+
+def main() -> None:
+    """Run the command line; a mistake ends with one line on standard error and exit code 1 or 2."""
+    logging.basicConfig(level=logging.ERROR)
+    logging.getLogger("fraudlake").setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # py4j logs a lost connection to the root logger, too.
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(lambda record: "py4j" not in record.pathname)
+    try:
+        sys.exit(cli.main(standalone_mode=False))
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except FraudlakeError as error:
+        _fail(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    except Exception as error:
+        if _spark_is_gone(error):
+            _fail("the Spark process ended, killed or out of memory: run again, it goes on after the last commit", 1)
+        _fail(f"{_first_line(error)} (the details are in {_keep(error)})", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    _progress.print(f"fraudlake: {message}", markup=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _spark_is_gone(error: Exception) -> bool:
+    """Tell whether the JVM could not be reached; what it raises itself arrives as other types than these."""
+    return isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JError", "Py4JNetworkError")
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+
+
+def _keep(error: Exception) -> Path:
+    """Write an unforeseen error's stack trace where it can be sent from."""
+    file = Path.home() / ".cache" / "fraudlake" / "error.log"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(traceback.format_exception(error)))
+    return file

@@ -1,0 +1,59 @@
+"""Refresh: an aggregate follows its sources by computing anew only the groups that a micro-batch touched.
+
+A group is always computed whole from the tables as they are, so a micro-batch repeated after a crash, or rows that
+come late, give the same result as one pass over everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from fraudlake.tables import Table
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A table of groups: ``keys`` name a group, one of them ``date``; ``compute`` returns all groups of given dates."""
+
+    table: Table
+    keys: tuple[str, ...]
+    compute: Callable[[SparkSession, list[date]], DataFrame]
+
+
+def refresh(touched: DataFrame, aggregate: Aggregate) -> None:
+    """Compute the groups that ``touched`` names and merge them into the aggregate's table."""
+    groups = touched.select(*aggregate.keys).distinct().persist()
+    try:
+        dates = [row["date"] for row in groups.select("date").distinct().collect()]
+        if dates:
+            anew = aggregate.compute(touched.sparkSession, dates).join(groups, on=list(aggregate.keys), how="left_semi")
+            _merge(anew, aggregate, dates)
+    finally:
+        groups.unpersist()
+
+
+def _merge(anew: DataFrame, aggregate: Aggregate, dates: list[date]) -> None:
+    spark = anew.sparkSession
+    view = f"{aggregate.table.name}_anew"
+    anew.select(*aggregate.table.column_names).createOrReplaceTempView(view)
+    same = " AND ".join(f"t.{key} = s.{key}" for key in aggregate.keys)
+    within = ", ".join(f"DATE '{day}'" for day in dates)
+    changed = " OR ".join(f"NOT t.{column} <=> s.{column}" for column in aggregate.table.column_names)
+    spark.sql(
+        f"MERGE INTO {aggregate.table.name} t USING {view} s ON {same} AND t.date IN ({within}) "
+        f"WHEN MATCHED AND ({changed}) THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:
+    """Keep the rows of some dates, by literals, which prune partitions."""
+    return rows.where(F.col("date").isin(dates))

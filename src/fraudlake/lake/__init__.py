@@ -1,0 +1,7 @@
+"""The lake: the one place that decides where tables, checkpoints, models and input lie, and what session reads them."""
+
+from __future__ import annotations
+
+from fraudlake.lake.local import LocalLake as Lake
+
+__all__ = ["Lake"]

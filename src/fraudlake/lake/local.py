@@ -1,0 +1,221 @@
+"""The lake on a laptop: Delta folders under one root, registered by name in every session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from filelock import FileLock, Timeout
+
+from fraudlake import __version__, tables
+from fraudlake.bronze import landing
+from fraudlake.checkpoint import Checkpoint
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import session
+from fraudlake.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+
+FORMAT = 1
+"""Version of the lake's own layout; another one is refused."""
+
+
+class LocalLake:
+    """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
+
+    Opening makes what is missing, tables included, so that every table can be queried by name from the start.
+    Several processes may hold the same lake open.
+
+    Raises:
+        UsageError: the root is not a folder, or cannot be written.
+        FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Open the lake that the settings name."""
+        self.settings = settings
+        self.root = settings.lake.absolute()
+        self.log = self.root / "logs" / "spark.log"
+        self._claim()
+        # A session of its own: lakes of one process share neither the current database nor SQL settings.
+        self.spark = session.start(settings, self.log).newSession()
+        self._register()
+
+    def _claim(self) -> None:
+        """Mark the root as a lake of this format, or refuse it."""
+        mark = self.root / "lake.json"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.root / ".lock"):
+                if not mark.exists():
+                    mark.write_text(json.dumps({"format": FORMAT, "fraudlake": __version__}) + "\n")
+                made = json.loads(mark.read_text())
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(f"--lake {self.root}: there is a file of that name; name a folder") from None
+        except OSError as error:
+            raise UsageError(f"--lake {self.root}: {error.strerror}") from None
+        except ValueError:
+            raise FraudlakeError(f"{mark} is not readable as JSON: restore it, or use another lake") from None
+        if made.get("format") != FORMAT:
+            raise FraudlakeError(
+                f"{self.root} was made by fraudlake {made.get('fraudlake', '?')} (lake format {made.get('format')}), "
+                f"this is {__version__} (format {FORMAT}): use that version, or another --lake"
+            )
+
+    def _register(self) -> None:
+        database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
+        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {database} LOCATION '{self.root / 'tables'}'")
+        self.spark.sql(f"USE {database}")
+        with FileLock(self.root / ".lock"):
+            for table in tables.ALL:
+                self._create(table)
+
+    def _create(self, table: tables.Table) -> None:
+        folder = self.root / "tables" / table.name
+        if (folder / "_delta_log").is_dir():
+            layout = ""
+        else:
+            partitions = f"PARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
+            properties = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties)
+            layout = f"({table.columns}) USING DELTA {partitions}"
+            layout += f" TBLPROPERTIES ({properties})" if properties else ""
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {layout or 'USING DELTA'} LOCATION '{folder}'")
+
+    @property
+    def landing(self) -> str:
+        """Folder in which Flink's files land."""
+        # As Hadoop names what lies in it: without `..`, symbolic links kept.
+        return os.path.normpath(Path(self.settings.landing_path).absolute())
+
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow's store: runs and the model registry in SQLite."""
+        (self.root / "models").mkdir(exist_ok=True)
+        return f"sqlite:///{self.root}/models/mlflow.db"
+
+    @property
+    def artifacts(self) -> str:
+        """Where MLflow keeps the models themselves."""
+        return (self.root / "models" / "artifacts").as_uri()
+
+    def read(self, table: tables.Table) -> DataFrame:
+        """Return a table as it is now."""
+        return self.spark.table(table.name)
+
+    def version(self, table: tables.Table) -> int:
+        """Return a table's version now."""
+        log = self.root / "tables" / table.name / "_delta_log"
+        return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
+
+    def read_stream(self, table: tables.Table, by_time: str | None = None) -> DataFrame:
+        """Return a table as a stream of its appended rows; rows deleted or rewritten upstream are passed over.
+
+        What is in the table when the stream starts comes in the order of its files; with ``by_time``, the column of a
+        watermark that follows, in the order of that (Delta Lake documentation, "Process initial snapshot without data
+        being dropped").
+        """
+        reader = self.spark.readStream.option("skipChangeCommits", "true")
+        return reader.option("withEventTimeOrder", "true" if by_time else "false").table(table.name)
+
+    def landed_files(self) -> DataFrame:
+        """Return the landing folder as a stream of its files: ``path, modificationTime, length``.
+
+        Raises:
+            UsageError: the folder does not exist.
+        """
+        if not Path(self.landing).is_dir():
+            raise UsageError(f"landing folder {self.landing} does not exist: name Flink's output with --landing")
+        at_most, most_files = _bytes(self.settings.max_bytes_per_trigger), self.settings.max_files_per_trigger
+        reader = (
+            self.spark.readStream.format("binaryFile")
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
+            .option("recursiveFileLookup", "true")
+            # Spark takes one of the two bounds only.
+            .option("maxBytesPerTrigger" if at_most else "maxFilesPerTrigger", at_most or most_files)
+            # A file that vanishes after it was listed does not stop the stream; the ledger tells of it.
+            .option("ignoreMissingFiles", "true")
+            # By default a file older than the newest one by a week would be passed over in silence.
+            .option("maxFileAge", "36500d")
+        )
+        return reader.load(_literal(self.landing)).select("path", "modificationTime", "length")
+
+    def files_listed_by(self, step: str) -> Iterator[str]:
+        """Return the paths of all files that a step's stream has ever listed, read or not.
+
+        Spark's file source keeps them in its checkpoint, one JSON object a line behind a line with the version, and
+        every tenth micro-batch all of them in one file (seen in Spark 4.2).
+        """
+        folder = self.checkpoint(step).folder / "sources" / "0"
+        logs = [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
+        whole = max((int(path.stem) for path in logs if path.suffix), default=-1)
+        for path in logs:
+            if int(path.stem) > whole or (path.suffix and int(path.stem) == whole):
+                for line in path.read_text().splitlines()[1:]:
+                    yield landing.local_path(unquote(json.loads(line)["path"]))
+
+    def has_landed(self) -> bool:
+        """Tell whether the landing folder holds any finished file."""
+        return any(True for _ in landing.files(self.landing))
+
+    def data_version(self, table: tables.Table) -> int:
+        """Return the table version that last changed its rows."""
+        return self._last(table, lambda operation: operation not in _MAINTENANCE)
+
+    def changed_since_optimize(self, table: tables.Table) -> bool:
+        """Tell whether rows came after the table was last optimized."""
+        changed = self._last(table, lambda operation: operation not in {*_MAINTENANCE, "CREATE TABLE"})
+        return changed > self._last(table, lambda operation: operation == "OPTIMIZE")
+
+    def _last(self, table: tables.Table, wanted: Callable[[str], bool]) -> int:
+        history = self.spark.sql(f"DESCRIBE HISTORY {table.name}").select("version", "operation").collect()
+        return max((row["version"] for row in history if wanted(row["operation"])), default=-1)
+
+    def identity(self, table: tables.Table) -> str:
+        """Return the identity that Delta gave a table when it was made; one made anew has another."""
+        return str(self.spark.sql(f"DESCRIBE DETAIL {table.name}").select("id").collect()[0]["id"])
+
+    def checkpoint(self, step: str) -> Checkpoint:
+        """Return a stream's checkpoint."""
+        return Checkpoint(step, self.root / "checkpoints" / step)
+
+    @contextmanager
+    def exclusive(self, step: str) -> Iterator[None]:
+        """Hold a step for this process; the operating system lets go when the process ends, however it ends.
+
+        Raises:
+            FraudlakeError: another process holds it.
+        """
+        lock = FileLock(self.root / "locks" / step, timeout=0)
+        (self.root / "locks").mkdir(exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise FraudlakeError(
+                f"another process already runs '{step}' on {self.root}: let it finish, or stop it first"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _literal(path: str) -> str:
+    """Quote what Hadoop would take for a pattern in a path."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
+def _bytes(text: str | None) -> int | None:
+    """Read ``512m``: Spark's local source takes a bare number only."""
+    if text is None:
+        return None
+    return int(text.rstrip("kmgt")) << 10 * " kmgt".index(text[-1] if text[-1] in "kmgt" else " ")

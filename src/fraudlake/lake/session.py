@@ -1,0 +1,97 @@
+"""The local Spark session: delta-spark on this machine's cores, its noise kept in a log file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fraudlake import jars, java
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def start(settings: Settings, log: Path) -> SparkSession:
+    """Return this process's Spark session, starting Spark on first use; what the JVM prints goes to ``log``.
+
+    Raises:
+        UsageError: pyspark is not installed.
+        FraudlakeError: Java or the jars are missing, or Spark does not start.
+    """
+    java.require()
+    try:
+        from pyspark import accumulators
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
+
+    # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # When the JVM is gone, the server that collects the workers' counters prints a stack trace (seen in PySpark 4.2).
+    accumulators.AccumulatorTCPServer.handle_error = _nothing  # type: ignore[assignment, method-assign]
+    accumulators.AccumulatorUnixServer.handle_error = _nothing  # type: ignore[assignment, method-assign]
+    builder = SparkSession.builder.appName("fraudlake").master("local[*]")
+    for name, value in configuration(settings).items():
+        builder = builder.config(name, value)
+    try:
+        with _standard_error_to(log):
+            return builder.getOrCreate()
+    except PySparkException as error:
+        raise FraudlakeError(f"Spark did not start ({str(error).splitlines()[0]}): see {log}") from error
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def configuration(settings: Settings) -> dict[str, str]:
+    """Return what a local Spark session is started with."""
+    return {
+        "spark.jars": ",".join(str(path) for path in sorted(jars.folder().glob("*.jar"))),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
+        # A micro-batch spans few dates: one open file each spares a sort of all rows by partition.
+        "spark.sql.maxConcurrentOutputFileWriters": "64",
+        # Delta reads a small table's snapshot in 50 tasks by default, which costs seconds a commit on few cores.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stopTimeout": "30s",
+        # Java 17 and later log where Arrow reaches into java.nio without this.
+        "spark.driver.extraJavaOptions": "--add-opens=java.base/java.nio=ALL-UNNAMED -Duser.timezone=UTC",
+    }
+
+
+@contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """Let a process started meanwhile (the JVM) inherit ``log`` as its standard error."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,327 @@
+"""Settings: flags, environment, ``fraudlake.toml`` and defaults become one typed, validated object."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from fraudlake.errors import UsageError
+
+ENV_PREFIX = "FRAUDLAKE_"
+DEFAULT_FILE = Path("fraudlake.toml")
+_SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
+_SECONDS |= {"h": 3600, "hour": 3600, "d": 86400, "day": 86400}
+
+
+def _duration(value: object) -> object:
+    """Read ``"10 seconds"``, ``"500 ms"`` or a bare number of seconds."""
+    if isinstance(value, timedelta):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value).lower())
+    unit = (match[2] or "s") if match else ""
+    seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
+    if match is None or seconds is None:
+        raise ValueError("must be a duration such as '10 seconds', '500 ms' or '2 hours'")
+    return timedelta(seconds=float(match[1]) * seconds)
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+MAY_WARN = ("amount_is_positive", "timestamp_is_not_before_floor", "timestamp_is_not_in_future")
+"""The rules of silver that may be warnings: without the others, the steps behind silver cannot work."""
+
+
+def _warnings(value: object) -> object:
+    """Read a list of rule names, or one text with commas between them."""
+    names = [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+    for name in names if isinstance(names, list | tuple) else ():
+        if name not in MAY_WARN:
+            raise ValueError(f"'{name}' cannot be a warning: only {', '.join(MAY_WARN)} can")
+    return names
+
+
+_SET_BY_SPARK = {"auto.offset.reset", "enable.auto.commit", "interceptor.classes"}
+_SET_BY_SPARK |= {f"{part}.{way}serializer" for part in ("key", "value") for way in ("", "de")}
+
+
+def _kafka_options(value: object) -> object:
+    """Bring options for the Kafka client to Kafka's own names; no message holds a value, which may be a password.
+
+    ``kafka.security.protocol``, as Spark has it, and ``security.protocol`` are one option; a TOML file may write
+    either with quotes or, as nested tables, without.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("must be a table of options for the Kafka client")
+    options: dict[str, object] = {}
+    for given, one in _flattened(value):
+        name = given.removeprefix("kafka.")
+        if name in options:
+            raise ValueError(f"'{name}' is given twice, with and without 'kafka.' before it")
+        if name == "bootstrap.servers":
+            raise ValueError("'bootstrap.servers' has a setting of its own: bootstrap_servers")
+        if name in _SET_BY_SPARK:
+            raise ValueError(f"'{name}' belongs to Spark and cannot be set")
+        if not isinstance(one, str | int | float | SecretStr):
+            raise ValueError(f"'{name}' must be a text, a number or a boolean")
+        options[name] = str(one).lower() if isinstance(one, bool) else one if isinstance(one, SecretStr) else str(one)
+    return options
+
+
+def _flattened(options: dict[str, object], before: str = "") -> list[tuple[str, object]]:
+    flat = []
+    for name, value in options.items():
+        flat += _flattened(value, f"{before}{name}.") if isinstance(value, dict) else [(f"{before}{name}", value)]
+    return flat
+
+
+KafkaOptions = Annotated[dict[str, SecretStr], BeforeValidator(_kafka_options)]
+
+
+def _starting_offsets(value: str) -> str:
+    """Check ``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}`` (-2: earliest, -1: latest)."""
+    if value in ("earliest", "latest"):
+        return value
+    wanted = """must be 'earliest', 'latest' or offsets by partition such as '{"fraud-events": {"0": 23}}'"""
+    try:
+        topics = json.loads(value)
+        offsets = [(int(number), offset) for topic in topics.values() for number, offset in topic.items()]
+    except (ValueError, AttributeError):
+        raise ValueError(wanted) from None
+    if not offsets or any(number < 0 or type(offset) is not int or offset < -2 for number, offset in offsets):
+        raise ValueError(wanted)
+    return value
+
+
+class Rule(BaseModel):
+    """A small transaction, immediately followed by a large one of the same account, is fraud."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    small_below: float = Field(gt=0)
+    large_above: float = Field(gt=0)
+    within: Duration = Field(gt=timedelta(0))
+
+    @model_validator(mode="after")
+    def _small_is_below_large(self) -> Rule:
+        if self.small_below > self.large_above:
+            raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
+        return self
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Made once, at the entry point, by :func:`load`, and handed down.
+
+    Durations are read as ``"10 seconds"``; amounts are in the account's currency.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, populate_by_name=True, env_ignore_empty=True
+    )
+
+    lake: Path = Field(Path("lake"), description="Folder of the local lake.")
+    landing: str | None = Field(None, description="Folder in which Flink's files land (default: LAKE/landing).")
+
+    source: Literal["files", "kafka"] = Field("files", description="Where transactions come from: files or kafka.")
+    bootstrap_servers: str | None = Field(
+        None, pattern=r"^[^\s,]+:\d+(,[^\s,]+:\d+)*$", description="Kafka brokers: HOST:PORT, several with commas."
+    )
+    topic: str = Field("fraud-events", pattern=r"^[A-Za-z0-9._-]{1,249}$", description="Kafka topic to read.")
+    starting_offsets: Annotated[str, AfterValidator(_starting_offsets)] = Field(
+        "earliest", description="Where a new Kafka stream begins: earliest, latest, or offsets as JSON."
+    )
+    max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most messages that one micro-batch takes.")
+    fail_on_data_loss: bool = Field(
+        True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
+    )
+    kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
+
+    trigger: Literal["available-now", "continuous"] = Field(
+        "available-now", description="Take what is there and stop, or keep running."
+    )
+    interval: Duration = Field(
+        timedelta(seconds=1), gt=timedelta(0), description="Time between micro-batches of a continuous stream."
+    )
+    max_files_per_trigger: int = Field(1000, ge=1, description="Most files that one micro-batch takes.")
+    max_bytes_per_trigger: str | None = Field(
+        None, pattern=r"^[1-9]\d*[kmgt]?$", description="About how much one micro-batch takes, such as 512m or 2g."
+    )
+    landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
+    schema_evolution: Literal["rescue", "addNewColumns"] = Field(
+        "rescue", description="What Auto Loader does with a new column: keep it as JSON, or add it to bronze."
+    )
+    file_events: Literal["off", "notifications", "managed"] = Field(
+        "off", description="How Auto Loader hears of new files: by listing, by a queue, or by managed file events."
+    )
+
+    ordering: Literal["arrival", "event_time"] = Field(
+        "arrival", description="Order in which the detector takes rows: as they arrive, or in event time."
+    )
+    max_out_of_orderness: Duration = Field(
+        timedelta(seconds=10),
+        ge=timedelta(0),
+        description="In event_time order: how far behind the newest event time a row may come before it is late.",
+    )
+    small_below: float = Field(1.0, gt=0, description="A transaction below this amount is small.")
+    large_above: float = Field(500.0, gt=0, description="A transaction above this amount is large.")
+    within: Duration = Field(
+        timedelta(seconds=60), gt=timedelta(0), description="Longest time from the small transaction to the large one."
+    )
+    rules: tuple[Rule, ...] = Field((), description="Several rules at once; replaces the three settings above.")
+    buckets: int = Field(
+        16, ge=1, le=4096, description="Hash buckets of accounts that hold the state; fixed for a lake's life."
+    )
+
+    timestamp_floor: str = Field(
+        "1970-01-01", pattern=r"^\d{4}-\d\d-\d\d$", description="A transaction before this day (UTC) is quarantined."
+    )
+    max_ahead: Duration = Field(
+        timedelta(days=1), ge=timedelta(0), description="A transaction further ahead of the clock is quarantined."
+    )
+    warn: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_warnings)] = Field(
+        (), description=f"Rules that only warn, with commas between: any of {', '.join(MAY_WARN)}."
+    )
+
+    model_name: str = Field("fraudlake", pattern=r"^[\w.-]+$", description="Name of the registered model.")
+    threshold: float = Field(0.5, gt=0, lt=1, description="Probability from which a transaction is predicted fraud.")
+    holdout: float = Field(0.3, gt=0, lt=1, description="Share of the history, the latest, that judges the model.")
+
+    driver_memory: str = Field("4g", pattern=r"^\d+[mg]$", description="Memory of the local Spark process.")
+    shuffle_partitions: int = Field(
+        min(os.cpu_count() or 2, 8), ge=1, description="Partitions of an exchange, and of new state."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags come before the environment, the environment before the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def landing_path(self) -> str:
+        """Where Flink's files land."""
+        return self.landing or str(self.lake / "landing")
+
+    @property
+    def active_rules(self) -> tuple[Rule, ...]:
+        """The rules to apply: those of ``rules``, or the one that the three single settings make."""
+        return self.rules or (
+            Rule(
+                name="small_then_large",
+                small_below=self.small_below,
+                large_above=self.large_above,
+                within=self.within,
+            ),
+        )
+
+    @field_validator("landing_timezone")
+    @classmethod
+    def _timezone_is_known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (OSError, ValueError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+            raise ValueError("must be a time zone such as 'UTC' or 'America/New_York'") from None
+        return name
+
+    @model_validator(mode="after")
+    def _kafka_is_complete(self) -> Settings:
+        if self.source == "kafka" and self.bootstrap_servers is None:
+            raise ValueError("--source kafka needs --bootstrap-servers HOST:PORT")
+        if self.starting_offsets.startswith("{") and [*json.loads(self.starting_offsets)] != [self.topic]:
+            raise ValueError(f"--starting-offsets must name one topic, '{self.topic}', which --topic reads")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_are_consistent(self) -> Settings:
+        names = [rule.name for rule in self.active_rules]
+        if len(set(names)) < len(names):
+            raise ValueError(f"rules must have different names, not {names}")
+        return self
+
+
+def load(file: Path | None = None, **flags: Any) -> Settings:
+    """Make the settings from flags (those that are not None), environment, file and defaults, in this order.
+
+    Raises:
+        UsageError: a value is out of range, a name is unknown, or the file cannot be read.
+    """
+    if file is not None and not file.is_file():
+        raise UsageError(f"--config {file}: no such file")
+    _reject_unknown_environment()
+    path = file or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        values = FromFile(**given)
+    except ValidationError as error:
+        raise UsageError(_one_line(error, set(given), path)) from None
+    except SettingsError as error:  # what the environment holds is no JSON
+        named = re.search(r'field "(\w+)"', str(error))
+        where = f"{ENV_PREFIX}{named[1]}".upper() if named else str(path)
+        raise UsageError(f"{where}: must be JSON") from None
+    except (ValueError, OSError) as error:  # tomllib, unreadable file
+        raise UsageError(f"{path}: {error}") from None
+    return Settings.model_construct(**dict(values))
+
+
+def _reject_unknown_environment() -> None:
+    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
+    for name in os.environ:
+        if name.startswith(ENV_PREFIX) and name not in known:
+            raise UsageError(f"environment variable {name}: there is no such setting")
+
+
+def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str:
+    """Name the first wrong setting, its value, where it was set, and what is allowed."""
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    reason = first["msg"].removeprefix("Value error, ")
+    if not location:
+        return reason
+    name = ".".join(location)
+    if first["type"] == "extra_forbidden":
+        return f"{file}: there is no setting '{name}'"
+    if location[0] in flags:
+        where = f"--{location[0].replace('_', '-')}"
+    elif f"{ENV_PREFIX}{location[0]}".upper() in os.environ:
+        where = f"{ENV_PREFIX}{location[0]}".upper()
+    else:
+        where = f"{file}: {name}"
+    value = first["input"]
+    secret = location[0] == "kafka_options"
+    shown = f" = {value!r}" if isinstance(value, str | int | float) and not secret else ""
+    return f"{where}{shown}: {reason[0].lower()}{reason[1:]}"

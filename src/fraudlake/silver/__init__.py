@@ -1,0 +1,1 @@
+"""Silver: what is valid in bronze, what is not and why, and the alerts."""

@@ -1,0 +1,404 @@
+"""Card traffic: a seed becomes an endless stream of transactions, in files as Apache Flink's FileSink leaves them.
+
+A stream is made in blocks of event time. What a block leaves open (small amounts, frauds under way, rows that wait to
+arrive late) is carried to the next, so that neither blocks nor files show in the rows.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema(
+    [("dt", pa.timestamp("us")), ("accountId", pa.string()), ("amount", pa.float64()), ("alert", pa.bool_())]
+)
+
+SMALL_BELOW, LARGE_ABOVE = 1.0, 500.0
+SECOND = 1_000_000  # in microseconds, as all times below
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+WITHIN = 60 * SECOND
+NEVER = -(1 << 62)
+AWAKE = 14  # hours of its day in which an account pays
+
+BLOCK_ROWS = 1 << 16
+BLOCK_SECONDS = 3600  # at most: what starts in a block must end within the reach of `_key`
+
+# What happens to an account beside its usual payments. The first is no fraud, it only looks like one.
+HONEST_PAIR, SMALL_THEN_LARGE, BURST, FOREIGN = range(4)
+KINDS = pa.array([None, "small_then_large", "burst", "foreign"])
+HONEST_SHARE = 0.0001
+# Longest duration of each, in microseconds and in usual gaps of the account: a busy account is defrauded faster, or
+# the fraud would fill its whole day.
+LONGEST = np.array([WITHIN - 1, WITHIN - 1, 240 * SECOND, 0])
+LONGEST_IN_GAPS = np.array([1, 1, 2, 0])
+ROWS_OF = np.array([2, 2, 0, 1])  # of a burst: drawn
+
+# How a row is bad. Beside these five: its amount is multiplied by one of the last four factors.
+NULL_ACCOUNT, BLANK_ACCOUNT, NULL_DT, FUTURE_DT, NULL_AMOUNT = range(1, 6)
+AMOUNT_FACTORS = np.array([1, 1, 1, 1, 1, 1, np.nan, np.inf, -1, 0])
+FUTURE = 365_250 * DAY
+
+ROW = np.dtype(
+    {
+        "names": ["place", "time", "account", "amount", "kind", "flaw", "alert"],
+        "formats": ["i8", "i8", "i8", "f8", "i1", "i1", "?"],
+    },
+    align=True,
+)
+PARQUET = {"version": "1.0", "compression": "snappy", "store_schema": False, "use_dictionary": ["accountId"]}
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What is generated. Equal traffic gives equal rows.
+
+    Attributes:
+        accounts: number of accounts; a few of them (Zipf-like) pay much more often than the rest. Fewer than 8 pay at
+            all hours, so that a foreign payment differs in its amount only.
+        rate: transactions per second of event time.
+        start: event time at which the stream starts, with a time zone.
+        fraud: share of rows that are fraud, a third each small_then_large, burst and foreign.
+        out_of_order: share of rows that stand later in the stream than their event time, by up to ``disorder`` seconds.
+        disorder: the bound of that, in seconds.
+        bad: share of rows that break a rule of silver: null or blank account; null, NaN, infinite, negative or zero
+            amount; null ``dt`` or one a thousand years ahead. They keep ``alert`` false.
+        seed: which of the streams.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    accounts: int = 1000
+    rate: float = 1000.0
+    start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    fraud: float = 0.005
+    out_of_order: float = 0.0
+    disorder: float = 5.0
+    bad: float = 0.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values that make no stream."""
+        _require("accounts", self.accounts, 1, 10_000_000)
+        _require("rate", self.rate, 0.001, 10_000_000)
+        _require("fraud", self.fraud, 0, 0.2)
+        _require("out_of_order", self.out_of_order, 0, 1)
+        _require("disorder", self.disorder, 0, 86_400)
+        _require("bad", self.bad, 0, 0.5)
+        _require("seed", self.seed, 0)
+        if self.start.tzinfo is None:
+            raise ValueError(f"start={self.start.isoformat()}: must have a time zone, such as +00:00")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What :func:`simulate` wrote: numbers of files, of rows, and of those rows that are fraud."""
+
+    files: int
+    rows: int
+    fraud_rows: int
+
+
+def batches(traffic: Traffic, batch_rows: int = 100_000) -> Iterator[pa.RecordBatch]:
+    """The stream, without end, as batches of ``batch_rows`` rows in ``SCHEMA``.
+
+    ``dt``: event time, UTC. ``amount``: account currency, whole cents. ``alert``: what Flink's keyed detector says in
+    event time over the rows that are not bad: a transaction below 1.00, immediately followed for the account by one
+    above 500.00, at most 60 s later; equal ``dt`` in the order of the stream. ``batch_rows`` does not change the rows.
+
+    Raises:
+        ValueError: ``batch_rows`` is below 1.
+    """
+    _require("batch_rows", batch_rows, 1)
+    for table in _tables(traffic, batch_rows):
+        yield table.select(SCHEMA.names).combine_chunks().to_batches()[0]
+
+
+def simulate(
+    landing: Path,
+    traffic: Traffic,
+    *,
+    rows: int | None = None,
+    seconds: float | None = None,
+    file_rows: int = 100_000,
+    real_time: bool = False,
+    truth: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Written:
+    """Write the stream to ``landing`` (made when missing) as ``part-<uuid>-<n>.parquet``: SNAPPY, ``dt`` INT64 micros.
+
+    A file has a hidden ``.inprogress.`` name until it is complete, as FileSink's has. Every call takes a uuid of its
+    own and overwrites nothing, but starts at ``traffic.start`` again. An interrupt removes the unfinished file and
+    goes on to the caller.
+
+    Args:
+        landing: the folder that readers watch.
+        traffic: what is generated.
+        rows: stop after exactly so many rows; None: no limit.
+        seconds: start no file after so much wall-clock time; None: no limit.
+        file_rows: rows in a file; the last may have fewer.
+        real_time: write a row no sooner than its place in the stream, ``rate`` rows and at least one file a second;
+            below one row a second, a file a row.
+        truth: a folder for files of the same names that tell, row by row, ``file, row (from 0), accountId, dt, fraud,
+            kind`` (null where not fraud).
+        progress: called after each file with the number of rows written so far.
+
+    Raises:
+        ValueError: a number is out of range, or ``truth`` is inside ``landing``.
+    """
+    _require("file_rows", file_rows, 1)
+    _require("rows", math.inf if rows is None else rows, 1)
+    _require("seconds", math.inf if seconds is None else seconds, 0)
+    if truth and truth.resolve().is_relative_to(landing.resolve()):
+        raise ValueError(f"truth={truth}: must be outside the landing folder {landing}")
+
+    for folder in (landing, truth):
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+    if real_time:
+        file_rows = min(file_rows, max(1, int(traffic.rate)))
+    run = uuid.uuid4()
+    began = time.monotonic()
+    files = written = fraud_rows = 0
+    for table in _tables(traffic, min(file_rows, rows or file_rows)):
+        if rows:
+            table = table.slice(0, rows - written)
+        due = began + (written + table.num_rows) / traffic.rate if real_time else time.monotonic()
+        if seconds is not None and due > began + seconds:
+            break
+        time.sleep(max(0.0, due - time.monotonic()))
+
+        name = f"part-{run}-{files}.parquet"
+        parts = {landing / name: table.select(SCHEMA.names)}
+        if truth:
+            parts = {truth / name: _truth(table, name), **parts}
+        _publish(parts)
+
+        files += 1
+        written += table.num_rows
+        fraud_rows += table.num_rows - table["kind"].null_count
+        if progress:
+            progress(written)
+        if written == rows:
+            break
+    return Written(files, written, fraud_rows)
+
+
+def _require(name: str, value: float, low: float, high: float = math.inf) -> None:
+    if not low <= value <= high:
+        allowed = f"at least {low:,}" if high == math.inf else f"from {low:,} to {high:,}"
+        raise ValueError(f"{name}={value}: must be {allowed}")
+
+
+def _publish(parts: dict[Path, pa.Table]) -> None:
+    """Write all, then rename all, in the order given: truth comes first, so that no row ever lands without it."""
+    unfinished = {path.with_name(f".{path.name}.inprogress.{uuid.uuid4()}"): path for path in parts}
+    try:
+        for hidden, path in unfinished.items():
+            pq.write_table(parts[path], hidden, **PARQUET)
+        for hidden, path in unfinished.items():
+            hidden.replace(path)
+    finally:
+        for hidden in unfinished:
+            hidden.unlink(missing_ok=True)
+
+
+def _truth(table: pa.Table, name: str) -> pa.Table:
+    return pa.table(
+        {
+            "file": pa.repeat(name, table.num_rows),
+            "row": np.arange(table.num_rows),
+            "accountId": table["accountId"],
+            "dt": table["dt"],
+            "fraud": table["kind"].is_valid(),
+            "kind": table["kind"],
+        }
+    )
+
+
+def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:
+    """The stream in tables of exactly ``rows`` rows: ``SCHEMA`` and ``kind``."""
+    stream = _Stream(traffic)
+    ahead = stream.next_block()
+    while True:
+        while ahead.num_rows < rows:
+            ahead = pa.concat_tables([ahead, stream.next_block()])
+        yield ahead.slice(0, rows)
+        ahead = ahead.slice(rows)
+
+
+class _Events(NamedTuple):
+    """What befalls accounts in a block, sorted by account and start: one element an event."""
+
+    key: Array
+    account: Array
+    until: Array
+    rows: Array  # all their rows, also those after the block
+
+
+class _Stream:
+    """The stream of one ``Traffic``, block by block; memory: O(accounts + block + rows that wait to arrive late)."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
+        self.rng = np.random.default_rng(traffic.seed)
+        self.origin = (traffic.start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        self.blocks = self.generated = 0
+
+        # Accounts are the arcs of a 24-hour dial, at the hour their day begins, as wide as they are busy: whoever is
+        # awake at an hour is one stretch of the dial, so a random point of it is a random payer.
+        count = traffic.accounts
+        width = self.rng.permutation(1 + count // (16 * np.arange(1, count + 1)))
+        self.dial = np.repeat(np.arange(count), width)
+        self.gap = self.dial.size / width * AWAKE / 24 / traffic.rate * SECOND  # usual time between payments
+        self.usual = self.rng.lognormal(np.log(40), 0.8, count)
+        ids = pa.array(self.rng.permutation(count) + 1).cast(pa.string())
+        self.ids = pa.concat_arrays([ids, pa.array(["  "])])  # the last is no account but a blank
+
+        self.small_since = np.full(count, NEVER)  # time of the account's last row if that was small
+        self.event_until = np.full(count, NEVER)  # end of the account's last event
+        self.owed = np.zeros(4)  # rows that are due to each kind of event and not yet placed
+        self.pending = np.zeros(0, ROW)  # rows of events, after this block
+        self.waiting = np.zeros(0, ROW)  # rows that arrive late, after this block
+
+    def next_block(self) -> pa.Table:
+        """The next rows of the stream: ``SCHEMA`` and ``kind``."""
+        span = min(BLOCK_ROWS / self.traffic.rate, BLOCK_SECONDS) * SECOND
+        begin, end = (self.origin + round(block * span) for block in (self.blocks, self.blocks + 1))
+        self.blocks += 1
+
+        events = self._events(begin, end)
+        self.pending = np.concatenate([self.pending, events.rows])
+        due = self.pending["time"] < end
+        target = round(self.traffic.rate * (end - self.origin) / SECOND) - self.generated
+        usual = self._usual_rows(begin, end, target - int(np.count_nonzero(due)), events)
+        # Bad rows are made of usual ones only, so that a fraud is always whole.
+        bad = self.rng.random(usual.size) < self.traffic.bad * target / max(usual.size, 1)
+        usual["flaw"] = np.where(bad, self.rng.integers(1, AMOUNT_FACTORS.size, usual.size), 0)
+        rows = np.concatenate([usual, self.pending[due]])
+        self.pending = self.pending[~due]
+        self.event_until[events.account] = events.until
+        self.generated += rows.size
+
+        late = self.rng.random(rows.size) < self.traffic.out_of_order
+        delay = self.rng.random(rows.size) * self.traffic.disorder * SECOND
+        rows["place"] = rows["time"] + np.where(late, delay, 0).astype(int)
+        rows = rows[np.argsort(rows["place"], kind="stable")]
+        self._raise_alerts(rows, begin)
+
+        stream = np.concatenate([self.waiting, rows])
+        stream = stream[np.argsort(stream["place"], kind="stable")]
+        arrived, self.waiting = np.split(stream, [np.searchsorted(stream["place"], end)])
+        return self._table(arrived)
+
+    def _payers(self, at: Array, earliest: float, latest: float) -> Array:
+        """Accounts whose day began ``earliest`` to ``latest`` hours before each time."""
+        began = at % DAY / HOUR - self.rng.uniform(earliest, latest, at.size)
+        return self.dial.take((began / 24 % 1 * self.dial.size).astype(np.intp), mode="wrap")
+
+    def _events(self, begin: int, end: int) -> _Events:
+        """Draw the events that start in the block; of two that overlap on an account, only the first stays."""
+        share = np.array([HONEST_SHARE, *[self.traffic.fraud / 3] * 3])
+        self.owed += share * self.traffic.rate * (end - begin) / SECOND
+        kind = np.repeat(np.arange(4), np.maximum(self.owed / [1, 1, 7.5, 1], 0).astype(int))
+        start = self.rng.integers(begin, end, kind.size)
+        asleep = self._payers(start, AWAKE + 3, AWAKE + 7)  # well inside: an arc can be 3 hours wide
+        account = np.where(kind == FOREIGN, asleep, self._payers(start, 0, AWAKE))
+
+        order = np.lexsort((start, account))
+        kind, start, account = kind[order], start[order], account[order]
+
+        size = np.where(kind == BURST, self.rng.integers(5, 11, kind.size), ROWS_OF[kind])
+        of = np.repeat(np.arange(kind.size), size)
+        first = np.cumsum(size) - size
+        step = np.arange(of.size) - first[of]
+        progress = np.where(step == 0, 0, step - self.rng.random(of.size)) / np.maximum(size - 1, 1)[of]
+        longest = np.minimum(LONGEST[kind], LONGEST_IN_GAPS[kind] * self.gap[account])
+        opens_pair = (kind[of] <= SMALL_THEN_LARGE) & (step == 0)
+
+        rows = np.zeros(of.size, ROW)
+        rows["account"] = account[of]
+        rows["time"] = start[of] + (progress * longest[of]).astype(int) + step  # the step keeps them apart
+        rows["kind"] = np.where(opens_pair, 0, kind[of])
+        large = LARGE_ABOVE + 0.01 + self.rng.exponential(400, of.size)
+        middling = self.rng.uniform(80, 400, of.size)
+        foreign = self.usual[rows["account"]] * self.rng.uniform(8, 20, of.size)
+        amount = np.choose(kind[of], [large, large, middling, foreign])
+        rows["amount"] = np.where(opens_pair, self._small(of.size), amount).round(2)
+
+        until = rows["time"][first + size - 1]
+        key = _key(account, start, begin)
+        free = start > self.event_until[account]
+        free[1:] &= key[1:] > np.maximum.accumulate(_key(account, until, begin))[:-1]
+        self.owed -= np.bincount(kind[free], np.where(kind == BURST, size, 1)[free], minlength=4)
+        return _Events(key[free], account[free], until[free], rows[free[of]])
+
+    def _usual_rows(self, begin: int, end: int, count: int, events: _Events) -> Array:
+        """What the owners pay; while an event is under way on an account, its owner does not."""
+        at = np.sort(self.rng.integers(begin, end, max(count, 0)))
+        account = self._payers(at, 0, AWAKE)
+        amount = self.usual[account] * np.exp(0.7 * self.rng.standard_normal(at.size))
+        amount = np.where(self.rng.random(at.size) < 0.02, self._small(at.size), np.maximum(amount, 0.01))
+
+        last = np.searchsorted(events.key, _key(account, at, begin), side="right")
+        of_account = np.append(-1, events.account)[last] == account
+        until = np.where(of_account, np.append(NEVER, events.until)[last], self.event_until[account])
+        free = at > until
+        rows = np.zeros(np.count_nonzero(free), ROW)
+        rows["time"], rows["account"], rows["amount"] = at[free], account[free], amount[free].round(2)
+        return rows
+
+    def _small(self, count: int) -> Array:
+        return self.rng.uniform(0.01, 0.99, count)
+
+    def _raise_alerts(self, rows: Array, begin: int) -> None:
+        """Set ``alert`` in rows that are in the order of the stream; keep the small amounts that are still open."""
+        clean = np.flatnonzero(rows["flaw"] == 0)
+        order = clean[np.argsort(_key(rows["account"], rows["time"], begin)[clean], kind="stable")]
+        account, at, amount = rows["account"][order], rows["time"][order], rows["amount"][order]
+        first = np.ones(order.size, bool)  # row of its account in this block
+        first[1:] = account[1:] != account[:-1]
+        last = np.roll(first, -1)
+
+        small_since = np.where(amount < SMALL_BELOW, at, NEVER)
+        before = np.where(first, self.small_since[account], np.roll(small_since, 1))
+        self.small_since[account[last]] = small_since[last]
+        rows["alert"][order] = (amount > LARGE_ABOVE) & (at - before <= WITHIN)
+
+        # A foreign amount that would by chance complete a pair is lowered to the last one that is not large.
+        lowered = rows["alert"] & (rows["kind"] == FOREIGN)
+        rows["amount"][lowered], rows["alert"][lowered] = LARGE_ABOVE, False
+
+    def _table(self, rows: Array) -> pa.Table:
+        flaw = rows["flaw"]
+        dt = rows["time"] + np.where(flaw == FUTURE_DT, FUTURE, 0)
+        account = np.where(flaw == BLANK_ACCOUNT, len(self.ids) - 1, rows["account"])
+        return pa.table(
+            {
+                "dt": pa.array(dt, mask=flaw == NULL_DT).cast(pa.timestamp("us")),
+                "accountId": self.ids.take(pa.array(account, mask=flaw == NULL_ACCOUNT)),
+                "amount": pa.array(rows["amount"] * AMOUNT_FACTORS[flaw], mask=flaw == NULL_AMOUNT),
+                "alert": pa.array(rows["alert"]),
+                "kind": KINDS.take(pa.array(rows["kind"])),
+            }
+        )
+
+
+def _key(account: Array, at: Array, begin: int) -> Array:
+    """One integer that sorts by account, then by time: from ``begin`` to 2**32 microseconds (71 minutes) later."""
+    key: Array = account << 32 | at - begin
+    return key

@@ -1,0 +1,201 @@
+"""Streams: runs streaming queries to their end or until stopped, each alone on its checkpoint, and reports progress."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from fraudlake.checkpoint import Checkpoint
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import Lake
+from fraudlake.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Write = Callable[["DataFrame", int], None]
+Hook = Callable[[], None]
+Progress = Callable[[str, int, int], None]
+"""Called with a step's name, the rows read so far and the micro-batches done so far."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One arrow of the lake: ``rows``, a streaming DataFrame, are handed to ``write`` micro-batch by micro-batch.
+
+    ``explain`` turns what Spark says of a failure into one line for the user, where the source knows a better one.
+    ``before`` is called when the step is this process's and before the first micro-batch, ``after`` behind the last.
+    """
+
+    step: str
+    rows: DataFrame
+    write: Write
+    reads: tuple[Table, ...] = ()
+    """Tables that the stream reads: replaced by others of the same name, they would be read wrongly."""
+    writes: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Rows that only this stream can have written, by table: where there are any, it cannot begin anew."""
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    """Settings that a stateful stream cannot change once it has begun."""
+    explain: Callable[[str], str | None] = lambda failure: None
+    before: Hook = lambda: None
+    after: Hook = lambda: None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a stream did: rows read from its source, and micro-batches that had any."""
+
+    step: str
+    rows: int
+    batches: int
+
+
+@dataclass(frozen=True)
+class Appender:
+    """Appends micro-batches to tables exactly once.
+
+    Delta passes over a write whose ``txnAppId`` and ``txnVersion`` it has seen, so a micro-batch that is repeated after
+    a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The application id
+    belongs to the checkpoint: a checkpoint begun anew counts its micro-batches from 0 again, under a new id.
+    """
+
+    application: str
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Appender:
+        """Return the appender of a checkpoint."""
+        return cls(checkpoint.id)
+
+    def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
+        """Append a micro-batch's rows to a table, once; no rows make no commit, which would wake the streams behind."""
+        if rows.isEmpty():
+            return
+        (
+            rows.select(*table.column_names)
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", self.application)
+            .option("txnVersion", batch_id)
+            .saveAsTable(table.name)
+        )
+
+
+def run(
+    lake: Lake, streams: list[Stream], trigger: str, progress: Progress = lambda step, rows, batches: None
+) -> list[Done]:
+    """Run streams together: over what is there (``available-now``), or until stopped (``continuous``).
+
+    An interrupt or a termination signal ends them; a micro-batch under way is taken up again by the next run.
+
+    Raises:
+        FraudlakeError: a stream failed, or another process runs it already.
+    """
+    with contextlib.ExitStack() as held, _stop_signal() as stop:
+        for stream in streams:
+            held.enter_context(lake.exclusive(stream.step))
+        for stream in streams:
+            _require_checkpoint(lake, stream)
+            stream.before()
+        queries = {stream.step: _start(lake, stream, trigger) for stream in streams}
+        counts = {stream.step: _Count() for stream in streams}
+        try:
+            while not stop.wait(0.2):
+                for step, query in queries.items():
+                    if counts[step].take(query):
+                        progress(step, counts[step].rows, counts[step].batches)
+                if not all(query.isActive for query in queries.values()):
+                    break
+        finally:
+            for query in queries.values():
+                query.stop()
+        for step, query in queries.items():
+            counts[step].take(query)
+            failure = query.exception()
+            if failure is not None:
+                explain = next(stream.explain for stream in streams if stream.step == step)
+                cause = explain(str(failure)) or _cause(str(failure))
+                raise FraudlakeError(f"{step} failed: {cause}; details are in {lake.log}") from failure
+        for stream in streams:
+            stream.after()
+    return [Done(step, count.rows, count.batches) for step, count in counts.items()]
+
+
+def _require_checkpoint(lake: Lake, stream: Stream) -> None:
+    checkpoint = lake.checkpoint(stream.step)
+    has_rows = {name: checkpoint.is_new and not rows.isEmpty() for name, rows in stream.writes.items()}
+    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_rows)
+
+
+def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
+    step_write = stream.write
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        # Kept for the length of the micro-batch: a stateful step must not run again for each table that is written.
+        batch.persist()
+        try:
+            if not batch.isEmpty():
+                step_write(batch, batch_id)
+        finally:
+            batch.unpersist()
+
+    writer = (
+        stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
+        .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
+        .foreachBatch(write)
+    )
+    if trigger == "continuous":
+        interval = lake.settings.interval.total_seconds()
+        return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+class _Count:
+    """Counts a query's rows and micro-batches from its recent progress."""
+
+    def __init__(self) -> None:
+        self.rows = self.batches = 0
+        self._seen = -1
+
+    def take(self, query: StreamingQuery) -> bool:
+        before = self.batches
+        for report in query.recentProgress:
+            if report["batchId"] > self._seen and report["numInputRows"] > 0:
+                self._seen = report["batchId"]
+                self.rows += report["numInputRows"]
+                self.batches += 1
+        return self.batches > before
+
+
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, where this is the main thread."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def set_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    kept = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _cause(message: str) -> str:
+    """Find the line that tells: the innermost cause, without class names and stack frames."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
+    causes = [line for line in told if "Error: " in line or "Exception: " in line]
+    line = (causes or told or ["no reason given"])[-1]
+    return line.removeprefix("Caused by: ")[:300]

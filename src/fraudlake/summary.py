@@ -1,0 +1,140 @@
+"""Summary: what a run did, on one screen, for a person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from fraudlake import tables
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fraudlake.lake import Lake
+    from fraudlake.quarantine import Quarantine
+    from fraudlake.replay import Replayed
+    from fraudlake.state import State
+    from fraudlake.status import Status
+
+SHOWN_ALERTS = 5
+_NOT_RAW = ("source", "position", "reasons", "quarantined_at")
+
+
+def print_counts(console: Console, status: Status) -> None:
+    """Print the rows of each layer and one line that says whether they add up."""
+    layers = Table.grid(padding=(0, 2))
+    layers.add_column(justify="left")
+    layers.add_column(justify="right")
+    layers.add_column(justify="left", style="dim")
+    layers.add_row("landed", f"{status.landed:,}", f"rows in {status.landed_files:,} files")
+    layers.add_row("bronze", f"{status.bronze:,}", f"as landed; {status.rejected_files:,} files rejected")
+    warnings = "".join(f"; {count:,} warned of {name}" for name, count in status.warnings.items())
+    layers.add_row("silver", f"{status.silver:,}", f"valid transactions{warnings}")
+    reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
+    layers.add_row("quarantine", f"{status.quarantine:,}", f"kept with the reason{': ' if reasons else ''}{reasons}")
+    layers.add_row("alerts", f"{status.alerts:,}", "small payment, then a large one")
+    layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
+    layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
+    console.print(layers)
+    if status.last_batches:
+        ages = (f"{step} {_age(time)}" for step, time in status.last_batches.items())
+        console.print(f"[dim]last micro-batch: {', '.join(ages)}[/]", soft_wrap=True)
+    if status.kafka_missing_offsets:
+        console.print(f"[yellow]![/] {status.kafka_missing_offsets:,} Kafka offsets gave no row: see docs/kafka.md")
+    if status.gaps:
+        for gap in status.gaps:
+            console.print(f"[red]✗[/] {gap}", soft_wrap=True)
+    else:
+        late = " - late" if status.late else ""
+        console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}")
+
+
+def print_quarantine(console: Console, found: Quarantine) -> None:
+    """Print rows by rule, with samples."""
+    if not found.rows:
+        console.print("nothing is in quarantine")
+        return
+    console.print(f"{found.rows:,} rows in quarantine; a row that broke several rules counts for each")
+    for rule, count in found.reasons.items():
+        console.print(f"\n[bold]{rule}[/] {count:,}")
+        for sample in found.samples[rule]:
+            raw = ", ".join(f"{name}={value}" for name, value in sample.items() if name not in _NOT_RAW)
+            place = f"{sample['source']} row {sample['position']}"
+            line = f"  {place}, {sample['quarantined_at']:%Y-%m-%d %H:%M:%S}: {raw or 'no value at all'}"
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def replayed(done: Replayed) -> str:
+    """Tell in a few lines what a replay did."""
+    lines = [f"{done.moved:,} rows moved to silver_transactions; {done.stayed:,} are still not valid and stay"]
+    if done.not_replayable:
+        lines.append(f"{done.not_replayable:,} were left alone: late rows and second rows of a place are in the lake")
+    if done.finished:
+        lines.append(f"{done.finished} earlier replays that had been cut were finished first")
+    return "\n".join(lines)
+
+
+def _age(time: datetime) -> str:
+    seconds = int((datetime.now(UTC) - time).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{max(seconds, 0)} s ago"
+
+
+def print_state(console: Console, state: State) -> None:
+    """Print what the detector holds."""
+    rows = Table.grid(padding=(0, 2))
+    rows.add_row("order", state.ordering)
+    rows.add_row("open flags", f"{state.open_flags:,}")
+    for age, count in state.flags_by_age.items():
+        rows.add_row(f"  {age}", f"{count:,}")
+    rows.add_row("waiting rows", f"{state.waiting_rows:,}")
+    rows.add_row("newest event time held", f"{state.newest:%Y-%m-%d %H:%M:%S.%f} UTC" if state.newest else "none")
+    rows.add_row("watermark", f"{state.watermark:%Y-%m-%d %H:%M:%S.%f} UTC" if state.watermark else "none")
+    rows.add_row("on disk", f"{state.bytes_on_disk / 1e6:.1f} MB")
+    console.print(rows)
+
+
+def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any], seconds: float) -> None:
+    """Print what a whole run found."""
+    console.rule("[bold]fraudlake")
+    print_counts(console, status)
+
+    console.print(f"\n[bold]Alerts[/] ({status.alerts:,})")
+    first = lake.read(tables.SILVER_ALERTS).orderBy("timestamp", "alert_id").limit(SHOWN_ALERTS)
+    for row in first.collect():
+        console.print(Text(f"  {row['explanation']}"), soft_wrap=True)
+    if status.alerts > SHOWN_ALERTS:
+        console.print(f"  [dim]and {status.alerts - SHOWN_ALERTS:,} more in silver_alerts[/]")
+
+    agreed = status.agreement
+    same = agreed["only_flink"] == agreed["only_spark"] == 0
+    console.print("\n[bold]Against Flink's own detector[/]")
+    console.print(
+        f"  {'[green]the same verdict on every transaction[/]' if same else '[yellow]verdicts differ[/]'}: "
+        f"{agreed['both']:,} flagged by both, {agreed['only_flink']:,} only by Flink, "
+        f"{agreed['only_spark']:,} only by Spark"
+    )
+
+    console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
+    console.print(f"  {_figures(model['metrics'])}")
+    if status.quality:
+        console.print(
+            f"  true prediction rate of version {status.quality['model_version']} over all it scored: "
+            f"{status.quality['true_prediction_rate']:.4f} ({status.quality['transactions']:,} transactions)"
+        )
+
+    console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:")
+    console.print(f"  fraudlake --lake {lake.settings.lake} simulate --rows 100000   [dim]land more transactions[/]")
+    console.print(f"  fraudlake --lake {lake.settings.lake} run                      [dim]take them through[/]")
+    console.print(f"  fraudlake --lake {lake.settings.lake} status                   [dim]see where the rows are[/]")
+
+
+def _figures(metrics: dict[str, float]) -> str:
+    names = {"precision": "precision", "recall": "recall", "f1": "F1", "area_under_pr": "area under PR"}
+    shown = [f"{label} {metrics[name]:.3f}" for name, label in names.items() if name in metrics]
+    return ", ".join(shown) or "no labelled transaction in it"

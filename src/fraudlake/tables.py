@@ -1,0 +1,204 @@
+"""Tables: the name, columns and layout of everything that the lake holds, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Delta table: ``columns`` is its DDL; ``zorder`` are the columns that ``optimize`` clusters by."""
+
+    name: str
+    columns: str
+    partitioned_by: tuple[str, ...] = ()
+    zorder: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns' names, in order."""
+        return [line.split()[0] for line in self.columns.strip().splitlines()]
+
+
+# A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are
+# left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
+_COMPACTED = (("delta.autoOptimize.autoCompact", "true"),)
+
+# As landed: Flink's four fields, the producer's own id where it sends one, what did not fit (`_rescued_data`), a
+# message that cannot be parsed at all (`_raw`) with the reason (`_error`), and the place that the row came from.
+BRONZE_TRANSACTIONS = Table(
+    "bronze_transactions",
+    """
+    dt TIMESTAMP,
+    accountId STRING,
+    amount DOUBLE,
+    alert BOOLEAN,
+    transaction_id STRING,
+    _rescued_data STRING,
+    _raw BINARY,
+    _error STRING,
+    _source_file STRING,
+    _source_row BIGINT,
+    _topic STRING,
+    _partition INT,
+    _offset BIGINT,
+    _ingested_at TIMESTAMP,
+    date DATE
+    """,
+    partitioned_by=("date",),
+    properties=_COMPACTED,
+)
+# Of every landed file what became of it: `accepted` with so many rows, `rejected` with the error, or `rewritten` after
+# it was accepted. The latest row of a file holds.
+BRONZE_FILES = Table(
+    "bronze_files",
+    """
+    path STRING,
+    _source_file STRING,
+    size BIGINT,
+    modified_at TIMESTAMP,
+    rows BIGINT,
+    status STRING,
+    error STRING,
+    noted_at TIMESTAMP
+    """,
+)
+# Those files of `bronze_files` that are not accepted now.
+BRONZE_REJECTED_FILES = Table(
+    "bronze_rejected_files",
+    """
+    path STRING,
+    size BIGINT,
+    modified_at TIMESTAMP,
+    error STRING,
+    rejected_at TIMESTAMP
+    """,
+)
+SILVER_TRANSACTIONS = Table(
+    "silver_transactions",
+    """
+    transaction_id STRING,
+    account_id STRING,
+    timestamp TIMESTAMP,
+    amount DOUBLE,
+    label BOOLEAN,
+    source STRING,
+    position BIGINT,
+    warnings ARRAY<STRING>,
+    date DATE
+    """,
+    partitioned_by=("date",),
+    zorder=("account_id",),
+    properties=_COMPACTED,
+)
+SILVER_QUARANTINE = Table(
+    "silver_quarantine",
+    """
+    dt TIMESTAMP,
+    accountId STRING,
+    amount DOUBLE,
+    alert BOOLEAN,
+    transaction_id STRING,
+    _rescued_data STRING,
+    _raw BINARY,
+    _error STRING,
+    _source_file STRING,
+    _source_row BIGINT,
+    _topic STRING,
+    _partition INT,
+    _offset BIGINT,
+    _ingested_at TIMESTAMP,
+    reasons ARRAY<STRING>,
+    quarantined_at TIMESTAMP
+    """,
+)
+SILVER_ALERTS = Table(
+    "silver_alerts",
+    """
+    alert_id STRING,
+    rule STRING,
+    account_id STRING,
+    transaction_id STRING,
+    timestamp TIMESTAMP,
+    amount DOUBLE,
+    small_transaction_id STRING,
+    small_timestamp TIMESTAMP,
+    small_amount DOUBLE,
+    seconds_between DOUBLE,
+    explanation STRING,
+    detected_at TIMESTAMP
+    """,
+)
+GOLD_ACCOUNT_DAILY = Table(
+    "gold_account_daily",
+    """
+    account_id STRING,
+    date DATE,
+    transactions BIGINT,
+    amount_sum DOUBLE,
+    amount_max DOUBLE,
+    small_transactions BIGINT,
+    large_transactions BIGINT,
+    alerts BIGINT
+    """,
+    partitioned_by=("date",),
+    zorder=("account_id",),
+)
+GOLD_DETECTOR_AGREEMENT = Table(
+    "gold_detector_agreement",
+    """
+    date DATE,
+    transactions BIGINT,
+    both BIGINT,
+    only_flink BIGINT,
+    only_spark BIGINT
+    """,
+)
+GOLD_FRAUD_PREDICTIONS = Table(
+    "gold_fraud_predictions",
+    """
+    transaction_id STRING,
+    account_id STRING,
+    timestamp TIMESTAMP,
+    amount DOUBLE,
+    hour_of_day DOUBLE,
+    previous_amount DOUBLE,
+    seconds_since_previous DOUBLE,
+    probability DOUBLE,
+    prediction BOOLEAN,
+    label BOOLEAN,
+    model_version STRING,
+    scored_at TIMESTAMP,
+    date DATE
+    """,
+    partitioned_by=("date",),
+    zorder=("account_id",),
+)
+GOLD_PREDICTION_QUALITY = Table(
+    "gold_prediction_quality",
+    """
+    date DATE,
+    model_version STRING,
+    transactions BIGINT,
+    fraud BIGINT,
+    true_prediction_rate DOUBLE,
+    precision DOUBLE,
+    recall DOUBLE,
+    f1 DOUBLE,
+    area_under_pr DOUBLE
+    """,
+)
+
+ALL = (
+    BRONZE_TRANSACTIONS,
+    BRONZE_FILES,
+    BRONZE_REJECTED_FILES,
+    SILVER_TRANSACTIONS,
+    SILVER_QUARANTINE,
+    SILVER_ALERTS,
+    GOLD_ACCOUNT_DAILY,
+    GOLD_DETECTOR_AGREEMENT,
+    GOLD_FRAUD_PREDICTIONS,
+    GOLD_PREDICTION_QUALITY,
+)

@@ -1,0 +1,148 @@
+"""What docs/schema-evolution.md promises of single columns; fixtures/bad/files.toml has whole files of each kind."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake.bronze import contract
+
+
+def fitted(timezone: str = "UTC", **columns: Any) -> list[dict[str, Any]]:
+    batch = pa.RecordBatch.from_pydict(columns)
+    values, rescued = contract.fit(batch, timezone)
+    return pa.table([*values, rescued], [*contract.CONTRACT.names, "_rescued_data"]).to_pylist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([2.0], pa.float32()),
+        pa.array([2], pa.int8()),
+        pa.array([2], pa.uint64()),
+        pa.array([Decimal("2.00")], pa.decimal128(10, 2)),
+        pa.array([2.0]).dictionary_encode(),
+    ],
+)
+def test_an_amount_of_another_number_type_is_taken(values: pa.Array) -> None:
+    (row,) = fitted(amount=values)
+    assert (row["amount"], row["_rescued_data"]) == (2.0, None)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([7], pa.int32()),
+        pa.array([7], pa.int64()),
+        pa.array([Decimal(7)], pa.decimal128(5, 0)),
+        pa.array([b"7"]),
+        pa.array(["7"], pa.large_string()),
+        pa.array(["7"]).dictionary_encode(),
+    ],
+)
+def test_an_account_of_another_type_is_taken_as_text(values: pa.Array) -> None:
+    (row,) = fitted(accountId=values)
+    assert (row["accountId"], row["_rescued_data"]) == ("7", None)
+
+
+def test_only_the_values_that_do_not_fit_are_rescued() -> None:
+    rows = fitted(amount=pa.array([1, None, 2**53 + 1]))
+    assert [row["amount"] for row in rows] == [1.0, None, None]
+    assert [row["_rescued_data"] for row in rows] == [None, None, '{"amount": 9007199254740993}']
+
+
+def test_bytes_that_are_no_text_are_rescued_in_base64() -> None:
+    rows = fitted(accountId=pa.array([b"7", b"\xff\xfe"]))
+    assert [row["accountId"] for row in rows] == ["7", None]
+    assert json.loads(rows[1]["_rescued_data"]) == {"accountId": "//4="}
+
+
+def test_a_name_in_other_case_is_the_columns_where_only_one_has_it() -> None:
+    (row,) = fitted(ACCOUNTID=["7"], amount=[1.0], Amount=[2.0])
+    assert (row["accountId"], row["amount"]) == ("7", 1.0)
+    assert json.loads(row["_rescued_data"]) == {"Amount": 2.0}
+    (row,) = fitted(AMOUNT=[1.0], Amount=[2.0])
+    assert row["amount"] is None
+    assert json.loads(row["_rescued_data"]) == {"AMOUNT": 1.0, "Amount": 2.0}
+
+
+def test_of_two_columns_of_one_name_neither_is_taken() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["amount", "amount"])
+    columns, rescued = contract.fit(batch)
+    assert columns[2].to_pylist() == [None]
+    assert json.loads(rescued[0].as_py()) == {"amount": 1.0, "amount (2)": 2.0}
+
+
+@pytest.mark.parametrize("values", [["2026-03-07T00:00:00Z"], [1772841600000], [datetime(2026, 3, 7).date()]])
+def test_a_time_that_is_no_timestamp_is_rescued(values: list[Any]) -> None:
+    (row,) = fitted(dt=values)
+    assert row["dt"] is None
+    assert "2026-03-07" in row["_rescued_data"] or "1772841600000" in row["_rescued_data"]
+
+
+def test_a_time_beyond_the_range_of_microseconds_is_rescued() -> None:
+    rows = fitted(dt=pa.array([0, 2**62], pa.timestamp("ms")))
+    assert [row["dt"] is None for row in rows] == [False, True]
+    assert [row["_rescued_data"] is None for row in rows] == [True, False]
+
+
+def test_nanoseconds_are_cut_off() -> None:
+    (row,) = fitted(dt=pa.array([1_999], pa.timestamp("ns")))
+    assert row["dt"] == datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+
+
+def test_times_of_a_flink_elsewhere_are_put_right_and_adjusted_ones_left() -> None:
+    # Noon in New York is 17:00 UTC in winter and 16:00 in summer.
+    written = [datetime(2026, 3, 7, 17), datetime(2026, 3, 9, 16), None]
+    rows = fitted("America/New_York", dt=pa.array(written, pa.timestamp("us")))
+    assert [row["dt"] and row["dt"].hour for row in rows] == [12, 12, None]
+    rows = fitted("America/New_York", dt=pa.array(written, pa.timestamp("us", tz="UTC")))
+    assert [row["dt"] and row["dt"].hour for row in rows] == [17, 16, None]
+
+
+def test_extra_columns_are_json_whatever_they_hold() -> None:
+    place = pa.array(
+        [{"country": "NL", "codes": [1, None]}], pa.struct({"country": pa.string(), "codes": pa.list_(pa.int8())})
+    )
+    (row,) = fitted(
+        text=['q"\\\n\u00fc'],
+        place=place,
+        tags=pa.array([[("k", 1.5)]], pa.map_(pa.string(), pa.float64())),
+        nothing=pa.nulls(1),
+        infinite=[float("-inf")],
+        raw=[b"\x00"],
+        cents=pa.array([Decimal("1.10")]),
+        flag=[True],
+        **{'odd "name"': [1]},
+    )
+    assert json.loads(row["_rescued_data"]) == {
+        "text": 'q"\\\n\u00fc',
+        "place": {"country": "NL", "codes": [1, None]},
+        "tags": [["k", 1.5]],
+        "nothing": None,
+        "infinite": "-inf",
+        "raw": "AA==",
+        "cents": "1.10",
+        "flag": True,
+        'odd "name"': 1,
+    }
+
+
+def test_rescuing_every_row_is_fast() -> None:
+    rows = 200_000
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "accountId": ["7"] * rows,
+            "merchant": [f'the "{i % 100}" shop' for i in range(rows)],
+            "terminal": list(range(rows)),
+        }
+    )
+    begun = time.process_time()
+    contract.fit(batch)
+    assert rows / (time.process_time() - begun) > 100_000

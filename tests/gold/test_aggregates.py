@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from fraudlake.gold.account_daily import account_daily
+from fraudlake.gold.detector_agreement import detector_agreement
+from fraudlake.gold.prediction_quality import prediction_quality
+from fraudlake.settings import Settings
+
+pytestmark = pytest.mark.stream
+
+MARCH_7, MARCH_8 = date(2026, 3, 7), date(2026, 3, 8)
+
+
+def at(day: date, hour: int = 12) -> datetime:
+    return datetime(day.year, day.month, day.day, hour, tzinfo=UTC)
+
+
+def transactions(spark: Any) -> Any:
+    rows = [
+        ("a", "1", MARCH_7, 0.5, False),
+        ("b", "1", MARCH_7, 600.0, True),
+        ("c", "1", MARCH_8, 1.0, None),
+        ("d", "2", MARCH_7, 500.0, True),
+        ("e", "2", MARCH_7, 40.0, False),
+    ]
+    return spark.createDataFrame(
+        rows, "transaction_id string, account_id string, date date, amount double, label boolean"
+    )
+
+
+def alerts(spark: Any) -> Any:
+    rows = [("b", "1", at(MARCH_7)), ("e", "2", at(MARCH_7, 23)), ("b", "1", at(MARCH_7))]
+    return spark.createDataFrame(rows, "transaction_id string, account_id string, timestamp timestamp")
+
+
+def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
+    found = account_daily(transactions(spark), alerts(spark), Settings().active_rules).orderBy("account_id", "date")
+    assert [tuple(row) for row in found.collect()] == [
+        ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 2),
+        ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
+        ("2", MARCH_7, 2, 540.0, 500.0, 0, 0, 1),
+    ]
+
+
+def test_agreement_counts_a_transaction_once_however_many_rules_alert_on_it(spark: Any) -> None:
+    found = detector_agreement(transactions(spark), alerts(spark)).orderBy("date")
+    assert [tuple(row) for row in found.collect()] == [(MARCH_7, 4, 1, 1, 1), (MARCH_8, 1, 0, 0, 0)]
+
+
+def predictions(spark: Any, *rows: tuple[float, bool, bool | None]) -> Any:
+    full = [(MARCH_7, "1", *row) for row in rows]
+    schema = "date date, model_version string, probability double, prediction boolean, label boolean"
+    return spark.createDataFrame(full, schema)
+
+
+def test_prediction_quality_by_hand(spark: Any) -> None:
+    # By falling probability the labels are: fraud, not, fraud, not; average precision = (1/1 + 2/3) / 2.
+    rows = predictions(spark, (0.9, True, True), (0.8, True, False), (0.6, True, True), (0.1, False, False))
+    row = prediction_quality(rows).first()
+    assert (row["transactions"], row["fraud"], row["true_prediction_rate"]) == (4, 2, 0.75)
+    assert (row["precision"], row["recall"]) == (pytest.approx(2 / 3), 1.0)
+    assert row["f1"] == pytest.approx(0.8)
+    assert row["area_under_pr"] == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_equal_probabilities_are_one_step_of_the_curve(spark: Any) -> None:
+    rows = predictions(spark, (0.7, True, True), (0.7, True, False), (0.7, True, False), (0.7, True, False))
+    assert prediction_quality(rows).first()["area_under_pr"] == 0.25
+
+
+def test_a_prediction_without_a_label_is_not_judged(spark: Any) -> None:
+    row = prediction_quality(predictions(spark, (0.9, True, None), (0.2, False, False))).first()
+    assert (row["transactions"], row["true_prediction_rate"]) == (1, 1.0)
+    assert row["precision"] is None
+    assert row["recall"] is None

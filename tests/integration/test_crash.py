@@ -1,0 +1,186 @@
+"""Whatever is killed, and whenever: the next run goes on, and the tables hold what an undisturbed run leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from fraudlake import tables
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+from fraudlake.status import status
+from tests.conftest import FLINK
+
+pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
+
+PATIENCE = 400
+"""Seconds after which a process counts as hung."""
+
+CHAIN = """
+import sys
+from pathlib import Path
+from fraudlake import steps, stream
+from fraudlake.lake import Lake
+from fraudlake.settings import load
+
+lake = Lake(load(lake=Path(sys.argv[1])))
+for step in (steps.ingest, steps.refine, steps.detect):
+    stream.run(lake, step(lake), "available-now")
+"""
+FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
+
+
+def in_time_order() -> list[Path]:
+    """Flink's finished files of two days by the time of their first row."""
+    files = (FLINK / "twodays").glob("part-*")
+    return sorted(files, key=lambda file: pc.min(pq.read_table(file, columns=["dt"])["dt"]).as_py())
+
+
+def land(lake: Path, files: list[Path], begin: int, end: int) -> None:
+    """Land some of the files; the file source takes them by modification time, so that is the order of event time."""
+    (lake / "landing").mkdir(parents=True, exist_ok=True)
+    for at, file in enumerate(files[begin:end], begin):
+        shutil.copy(file, lake / "landing" / f".{file.name}")
+        os.utime(lake / "landing" / f".{file.name}", (1_700_000_000 + at, 1_700_000_000 + at))
+        (lake / "landing" / f".{file.name}").rename(lake / "landing" / file.name)
+
+
+def start(*command: str) -> subprocess.Popen[str]:
+    """Start a command in a process group of its own."""
+    environment = {**os.environ, "FRAUDLAKE_MAX_FILES_PER_TRIGGER": "8"}
+    return subprocess.Popen(
+        command, env=environment, start_new_session=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_for(seen: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    begun = time.monotonic()
+    while not seen():
+        assert process.poll() is None, f"it ended before it could be killed: {process.communicate()[1][-2000:]}"
+        assert time.monotonic() - begun < PATIENCE, "it hung"
+        time.sleep(0.005)
+
+
+def kill_all(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def killed_when(lake: Path, file: str) -> None:
+    """Run ingest, refine and detect, and kill them all in the moment in which a file of the lake appears."""
+    assert not (lake / file).exists()
+    process = start(sys.executable, "-c", CHAIN, str(lake))
+    try:
+        wait_for((lake / file).exists, process)
+    finally:
+        kill_all(process)
+
+
+def finished(*command: str) -> None:
+    process = start(*command)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+
+
+def commit(table: tables.Table, version: int) -> str:
+    return f"tables/{table.name}/_delta_log/{version:020d}.json"
+
+
+def children(parent: int) -> Iterator[tuple[int, str]]:
+    """The processes below a process, with their command lines; they may end while one looks."""
+    for task in Path(f"/proc/{parent}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in (int(pid) for pid in task.read_text().split()):
+                yield child, Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+                yield from children(child)
+
+
+def java(process: subprocess.Popen[str]) -> int:
+    return next(pid for pid, command in children(process.pid) if "org.apache.spark" in command)
+
+
+def python_workers(process: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, command in children(java(process)) if "pyspark" in command][1:]  # the first is their parent
+
+
+def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(spark: Any, tmp_path: Path) -> None:
+    root, files = tmp_path / "lake", in_time_order()
+
+    land(root, files, 0, 17)
+    killed_when(root, commit(tables.BRONZE_TRANSACTIONS, 2))
+    killed_when(root, commit(tables.SILVER_TRANSACTIONS, 1))
+    land(root, files, 17, 33)
+    killed_when(root, commit(tables.SILVER_ALERTS, 1))
+    land(root, files, 33, len(files))
+    killed_when(root, "checkpoints/detect/offsets/1")
+    scoring = start(FRAUDLAKE, "--lake", str(root), "run")
+    wait_for((root / commit(tables.GOLD_FRAUD_PREDICTIONS, 1)).exists, scoring)
+    kill_all(scoring)
+    finished(FRAUDLAKE, "--lake", str(root), "run")
+
+    lake = Lake(Settings(lake=root))
+    found = status(lake)
+    assert (found.landed, found.bronze, found.silver, found.quarantine) == (50_000, 50_000, 50_000, 0)
+    assert (found.predictions, found.gaps) == (50_000, [])
+    places = lake.read(tables.BRONZE_TRANSACTIONS).select("_source_file", "_source_row").distinct()
+    ids = lake.read(tables.SILVER_TRANSACTIONS).select("transaction_id").distinct()
+    scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select("transaction_id").distinct()
+    assert (places.count(), ids.count(), scored.count()) == (50_000, 50_000, 50_000)
+
+    with (FLINK / "json" / "twodays_alerts.csv").open() as file:
+        flink = {(row["accountId"], int(row["ts_ms"]), float(row["amount"])) for row in csv.DictReader(file)}
+    alerts = lake.spark.sql("SELECT account_id, unix_millis(timestamp), amount FROM silver_alerts").collect()
+    assert len(alerts) == 2773
+    assert {tuple(row) for row in alerts} == flink
+
+
+def test_a_command_whose_jvm_is_killed_ends_with_one_line_and_the_next_one_goes_on(spark: Any, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    land(root, in_time_order(), 0, 41)
+    process = start(FRAUDLAKE, "--lake", str(root), "ingest")
+    wait_for((root / commit(tables.BRONZE_TRANSACTIONS, 2)).exists, process)
+    os.kill(java(process), signal.SIGKILL)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert printed == ""
+    assert errors.count("\n") == 1, errors
+    assert "the Spark process ended" in errors
+
+    finished(FRAUDLAKE, "--lake", str(root), "ingest")
+    assert_bronze_is_whole(root)
+
+
+def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    land(root, in_time_order(), 0, 41)
+    process = start(FRAUDLAKE, "--lake", str(root), "ingest")
+    wait_for((root / commit(tables.BRONZE_TRANSACTIONS, 2)).exists, process)
+    wait_for(lambda: python_workers(process), process)
+    for worker in python_workers(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+    _, errors = process.communicate(timeout=PATIENCE)
+    # Spark starts another worker, or the task fails and with it the command.
+    assert process.returncode == 0 or (process.returncode == 1 and errors.count("\n") == 1), errors
+
+    finished(FRAUDLAKE, "--lake", str(root), "ingest")
+    assert_bronze_is_whole(root)
+
+
+def assert_bronze_is_whole(root: Path) -> None:
+    bronze = Lake(Settings(lake=root)).read(tables.BRONZE_TRANSACTIONS)
+    assert bronze.count() == bronze.select("_source_file", "_source_row").distinct().count() == 50_000

@@ -1,0 +1,327 @@
+"""From a topic of a real broker to bronze: each message once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake import kafka, steps, stream, tables
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.status import status
+from tests.conftest import FLINK, land_flink
+from tests.test_cli import fraudlake, refused
+
+from .broker import Broker
+
+pytestmark = pytest.mark.stream
+
+PATIENCE = 180
+Place = tuple[int, int]
+
+
+def message(number: int) -> bytes:
+    fields = {"dt": 1772841600000 + number, "accountId": str(number % 7), "amount": number + 0.5, "alert": False}
+    return json.dumps(fields).encode()
+
+
+def produce(broker: Broker, topic: str, numbers: range, partition: int | None = None) -> None:
+    broker.produce(topic, [(str(number % 7), message(number), partition) for number in numbers])
+
+
+def ingest(lake: Any) -> int:
+    """Take what is there; the number of messages read."""
+    return sum(done.rows for done in stream.run(lake, steps.ingest(lake), "available-now"))
+
+
+def amounts(lake: Any) -> list[float | None]:
+    return sorted(row["amount"] for row in lake.read(tables.BRONZE_TRANSACTIONS).select("amount").collect())
+
+
+def places(lake: Any) -> list[Place]:
+    rows = lake.read(tables.BRONZE_TRANSACTIONS).select("_partition", "_offset").collect()
+    return sorted((row["_partition"], row["_offset"]) for row in rows)
+
+
+def produced(broker: Broker, topic: str) -> list[Place]:
+    """The place of every message that the topic holds."""
+    return [(one.partition() or 0, one.offset() or 0) for one in broker.messages(topic)]
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def topic_lake(lake: Any, broker: Broker) -> Callable[..., Any]:
+    """Open this test's lake on a topic."""
+
+    def open_(topic: str, **values: Any) -> Any:
+        given = {"source": "kafka", "bootstrap_servers": broker.bootstrap_servers, "topic": topic, **values}
+        return lake(**given)
+
+    return open_
+
+
+def test_each_message_reaches_bronze_once_and_the_counts_add_up(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("once", partitions=3)
+    produce(broker, "once", range(100))
+    lake = topic_lake("once", max_offsets_per_trigger=40)
+
+    assert steps.kafka_lag(lake) == 100
+
+    assert ingest(lake) == 100
+    assert places(lake) == produced(broker, "once")
+    assert amounts(lake) == [number + 0.5 for number in range(100)]
+
+    assert ingest(lake) == 0
+    stream.run(lake, steps.refine(lake), "available-now")
+    after = status(lake)
+    assert (after.kafka_lag, after.landed, after.bronze, after.silver) == (0, 100, 100, 100)
+    assert (after.kafka_missing_offsets, after.gaps) == (0, [])
+
+
+def test_added_partitions_are_counted_as_behind_and_then_read(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("grown", partitions=1)
+    produce(broker, "grown", range(10))
+    lake = topic_lake("grown", starting_offsets="latest")
+    assert ingest(lake) == 0
+    assert steps.kafka_lag(lake) == 0
+    produce(broker, "grown", range(10, 15), 0)
+    broker.add_partitions("grown", 3)
+    produce(broker, "grown", range(15, 22), 2)
+
+    assert steps.kafka_lag(lake) == 12
+    assert ingest(lake) == 12
+    assert places(lake) == [(0, offset) for offset in range(10, 15)] + [(2, offset) for offset in range(7)]
+    assert steps.kafka_lag(lake) == 0
+
+
+def test_a_stream_begins_where_it_is_told(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("told", partitions=2)
+    produce(broker, "told", range(5), 0)
+    produce(broker, "told", range(5, 10), 1)
+    lake = topic_lake("told", starting_offsets='{"told": {"0": 3}}')
+
+    assert steps.kafka_lag(lake) == 7
+    assert ingest(lake) == 7
+    assert places(lake) == [(0, 3), (0, 4), *((1, offset) for offset in range(5))]
+    with pytest.raises(UsageError, match="topic 'told' has no partition 7"):
+        steps.ingest(topic_lake("told", starting_offsets='{"told": {"7": 0}}'))
+
+
+def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("mixed", partitions=1)
+    broker.produce("mixed", [("1", message(1), 0), ("1", None, 0), ("1", b"\xff{", 0), ("1", message(2), 0)])
+    lake = topic_lake("mixed")
+
+    ingest(lake)
+    stream.run(lake, steps.refine(lake), "available-now")
+
+    kept = lake.read(tables.SILVER_QUARANTINE).orderBy("_offset").select("_offset", "_raw", "_error", "reasons")
+    assert [tuple(row) for row in kept.collect()] == [
+        (1, None, "tombstone", ["message_is_readable"]),
+        (2, bytearray(b"\xff{"), "not UTF-8", ["message_is_readable"]),
+    ]
+    assert [row["amount"] for row in lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").collect()] == [1.5, 2.5]
+
+
+def test_messages_of_a_transaction_that_was_aborted_are_not_read(broker: Broker, topic_lake: Any) -> None:
+    from confluent_kafka import Producer
+
+    broker.create_topic("transactions", partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "flink", "log_level": 0})
+    producer.init_transactions(PATIENCE)
+    for number, end in ((1, producer.commit_transaction), (2, producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("transactions", message(number), partition=0)
+        producer.flush()
+        end(PATIENCE)
+    lake = topic_lake("transactions")
+
+    assert steps.kafka_lag(lake) == 1
+    ingest(lake)
+    assert amounts(lake) == [1.5]
+    assert steps.kafka_lag(lake) == 0
+
+
+def test_a_lake_that_took_files_and_messages_adds_up(broker: Broker, topic_lake: Any, landing: Path) -> None:
+    broker.create_topic("both", partitions=1)
+    produce(broker, "both", range(5))
+    land_flink(landing, "tutorial/int96")
+    from_files, from_kafka = topic_lake("both", source="files"), topic_lake("both")
+
+    ingest(from_files)
+    ingest(from_kafka)
+    stream.run(from_kafka, steps.refine(from_kafka), "available-now")
+
+    of_files = status(from_files)
+    assert (of_files.kafka_lag, of_files.landed, of_files.bronze, of_files.gaps) == (None, 15, 15, [])
+    produce(broker, "both", range(5, 7))
+    of_kafka = status(from_kafka)
+    assert (of_kafka.kafka_lag, of_kafka.landed, of_kafka.bronze) == (2, 17, 15)
+    assert of_kafka.gaps == ["2 messages are not in bronze yet: run 'fraudlake ingest --source kafka'"]
+
+
+def test_a_retention_gap_stops_the_stream_with_what_to_do(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("gap", partitions=1)
+    produce(broker, "gap", range(10))
+    ingest(topic_lake("gap"))
+    produce(broker, "gap", range(10, 20))
+    broker.delete_records("gap", {0: 14})
+
+    with pytest.raises(FraudlakeError) as stopped:
+        ingest(topic_lake("gap"))
+
+    line = str(stopped.value)
+    assert "messages of Kafka topic 'gap' were removed before they were read" in line
+    assert "--fail-on-data-loss false" in line
+    assert "\n" not in line
+
+
+def test_a_retention_gap_is_told_and_counted_where_the_stream_may_go_on(
+    broker: Broker, topic_lake: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic("gone", partitions=1)
+    produce(broker, "gone", range(10))
+    lake = topic_lake("gone", fail_on_data_loss=False)
+    ingest(lake)
+    produce(broker, "gone", range(10, 20))
+    broker.delete_records("gone", {0: 14})
+
+    assert steps.kafka_lag(lake) == 6
+    ingest(lake)
+
+    assert places(lake) == [(0, offset) for offset in [*range(10), *range(14, 20)]]
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("fraudlake")] == [
+        "Kafka topic 'gone', partition 0: 4 offsets (10 to 13) held no message any more"
+    ]
+    assert kafka.missing(lake.read(tables.BRONZE_TRANSACTIONS)) == 4
+    assert steps.kafka_lag(lake) == 0
+
+
+def test_another_topic_needs_another_lake(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("first", partitions=1)
+    produce(broker, "first", range(3))
+    ingest(topic_lake("first"))
+    with pytest.raises(UsageError, match="this lake reads the Kafka topic 'first': for --topic second use another"):
+        steps.ingest(topic_lake("second"))
+
+
+def test_a_broker_that_restarts_does_not_end_a_continuous_stream(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("restart", partitions=2)
+    produce(broker, "restart", range(50))
+    lake = topic_lake("restart")
+    (one,) = steps.ingest(lake)
+    query = stream._start(lake, one, "continuous")
+    try:
+        until(lambda: len(places(lake)) == 50, "nothing arrives")
+        broker.stop()
+        time.sleep(3)
+        broker.start()
+        produce(broker, "restart", range(50, 80))
+        until(lambda: len(places(lake)) >= 80 or not query.isActive, "nothing arrives after the restart")
+        assert query.exception() is None
+    finally:
+        query.stop()
+    assert places(lake) == produced(broker, "restart")
+
+
+def test_an_ingest_that_is_killed_goes_on_with_each_message_once(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("killed-ingest", partitions=2)
+    produce(broker, "killed-ingest", range(1200))
+    lake = topic_lake("killed-ingest")
+    command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", str(lake.root), "ingest"]
+    command += ["--source", "kafka", "--bootstrap-servers", broker.bootstrap_servers, "--topic", "killed-ingest"]
+    command += ["--max-offsets-per-trigger", "120"]
+
+    for rows in (120, 480):
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+            wanted = len(places(lake)) + rows
+            until(lambda: len(places(lake)) >= wanted, "nothing arrives")  # noqa: B023
+            os.killpg(run.pid, signal.SIGKILL)
+        assert run.returncode == -signal.SIGKILL
+    assert len(places(lake)) < 1200
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert ended.returncode == 0, ended.stderr
+    assert places(lake) == produced(broker, "killed-ingest")
+    assert amounts(lake) == [number + 0.5 for number in range(1200)]
+
+
+def sasl(broker: Broker, password: str) -> dict[str, str]:
+    login = f'PlainLoginModule required username="{broker.user}" password="{password}";'
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.plain.{login}",
+    }
+
+
+def test_credentials_reach_the_broker_and_are_never_shown(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("credentials", partitions=1)
+    produce(broker, "credentials", range(5))
+    arguments = ["--lake", str(tmp_path / "lake"), "--json", "ingest", "--source", "kafka", "--topic", "credentials"]
+    arguments += ["--bootstrap-servers", broker.sasl_bootstrap_servers]
+
+    taken = fraudlake(*arguments, FRAUDLAKE_KAFKA_OPTIONS=json.dumps(sasl(broker, broker.password)))
+    refused_ = fraudlake(*arguments, FRAUDLAKE_KAFKA_OPTIONS=json.dumps(sasl(broker, "wrong-password")))
+
+    assert taken.returncode == 0, taken.stderr
+    assert json.loads(taken.stdout)["streams"] == [{"step": "ingest_kafka", "rows": 5, "batches": 1}]
+    line = refused(refused_, 1)
+    assert f"Kafka at {broker.sasl_bootstrap_servers} refuses the credentials: check kafka_options" in line
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "lake").rglob("*") if file.is_file())
+    shown = kept + (taken.stdout + taken.stderr + line).encode()
+    assert broker.password.encode() not in shown
+    assert b"wrong-password" not in shown
+
+
+def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None:
+    with pytest.raises(FraudlakeError, match="has no topic 'nowhere': create it, or name another with --topic"):
+        steps.ingest(topic_lake("nowhere"))
+    with pytest.raises(FraudlakeError, match=r"Kafka at 127\.0\.0\.1:1 does not answer: check --bootstrap-servers"):
+        steps.ingest(topic_lake("nowhere", bootstrap_servers="127.0.0.1:1"))
+    with pytest.raises(
+        FraudlakeError, match=r"no Kafka client can be made for no\.invalid:1: its host name is unknown"
+    ):
+        steps.ingest(topic_lake("nowhere", bootstrap_servers="no.invalid:1"))
+    wrong = {"sasl.jaas.config": "secret-rubbish", "sasl.mechanism": "PLAIN", "security.protocol": "SASL_PLAINTEXT"}
+    with pytest.raises(FraudlakeError, match="or an option in kafka_options is missing or wrong") as told:
+        steps.ingest(topic_lake("nowhere", kafka_options=wrong))
+    assert "secret-rubbish" not in str(told.value)
+
+
+def test_run_takes_a_topic_from_end_to_end(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("all-steps", partitions=2)
+    lines = (FLINK / "json" / "twodays_first1000.sql.jsonl").read_bytes().splitlines()
+    broker.produce("all-steps", [(json.loads(line)["accountId"], line, None) for line in lines])
+    source = ["--source", "kafka", "--bootstrap-servers", broker.bootstrap_servers, "--topic", "all-steps"]
+
+    ended = fraudlake("--lake", str(tmp_path), "--json", "run", *source)
+
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["landed"], found["bronze"], found["silver"], found["kafka_lag"]) == (1000, 1000, 1000, 0)
+    assert found["reconciles"] is True
+    flagged = sum(json.loads(line)["alert"] for line in lines)
+    assert found["agreement"] == {"transactions": 1000, "both": flagged, "only_flink": 0, "only_spark": 0}
+
+
+def test_places_and_gaps_follow_each_partition(spark: Any) -> None:
+    batch = spark.createDataFrame([(0, 5), (0, 6), (1, 0), (2, 9)], "_partition INT, _offset BIGINT")
+    gaps = kafka.Gaps("t", {0: 2, 1: 4})
+
+    assert gaps.before(batch) == ["Kafka topic 't', partition 0: 2 offsets (3 to 4) held no message any more"]
+    assert gaps.before(batch) == []

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fraudlake import steps, stream, tables
+from fraudlake.lake import Lake
+from fraudlake.stream import Appender
+from fraudlake.tables import Table
+
+pytestmark = pytest.mark.stream
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+Row = tuple[str, int, float, str | None]
+"""File, row, amount and the producer's own id."""
+
+
+def land(lake: Lake, *rows: Row) -> None:
+    """Put rows into bronze, as one commit; ``refine`` takes what came since as one micro-batch."""
+    full = [
+        (NOON, "1", amount, False, own, None, None, None, file, at, None, None, None, NOON, NOON.date())
+        for file, at, amount, own in rows
+    ]
+    frame = lake.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
+    frame.coalesce(1).write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+
+
+def refine(lake: Lake) -> None:
+    stream.run(lake, steps.refine(lake), "available-now")
+
+
+def silver(lake: Lake) -> list[tuple[str, int]]:
+    rows = lake.read(tables.SILVER_TRANSACTIONS).orderBy("source", "position").collect()
+    return [(row["source"], row["position"]) for row in rows]
+
+
+def quarantine(lake: Lake) -> list[tuple[str, int, list[str]]]:
+    rows = lake.read(tables.SILVER_QUARANTINE).orderBy("_source_file", "_source_row", "amount").collect()
+    return [(row["_source_file"], row["_source_row"], row["reasons"]) for row in rows]
+
+
+def test_a_place_is_taken_once_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
+    one = lake()
+    land(one, ("a", 0, 5.0, None), ("a", 1, 6.0, None), ("a", 0, 5.0, None), ("b", 0, 5.0, None))
+    refine(one)
+    assert silver(one) == [("a", 0), ("a", 1), ("b", 0)]
+    assert quarantine(one) == [("a", 0, ["place_is_new"])]
+
+
+def test_a_place_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
+    one = lake()
+    land(one, ("a", 0, 5.0, None), ("a", 1, -6.0, None))
+    refine(one)
+    land(one, ("a", 0, 5.0, None), ("a", 1, -6.0, None), ("a", 2, 7.0, None))
+    refine(one)
+    assert silver(one) == [("a", 0), ("a", 2)]
+    assert quarantine(one) == [
+        ("a", 0, ["place_is_new"]),
+        ("a", 1, ["amount_is_positive"]),
+        ("a", 1, ["amount_is_positive", "place_is_new"]),
+    ]
+
+
+def test_the_first_valid_row_of_an_id_wins_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
+    one = lake()
+    land(one, ("b", 0, 5.0, "x"), ("a", 7, 5.0, "x"), ("a", 3, -5.0, "x"), ("c", 0, 5.0, "y"), ("d", 0, 5.0, None))
+    refine(one)
+    assert silver(one) == [("a", 7), ("c", 0), ("d", 0)]
+    assert quarantine(one) == [
+        ("a", 3, ["amount_is_positive", "transaction_is_new"]),
+        ("b", 0, ["transaction_is_new"]),
+    ]
+
+
+def test_an_id_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
+    one = lake()
+    land(one, ("a", 0, -5.0, "x"), ("a", 1, 5.0, "y"))
+    refine(one)
+    land(one, ("b", 0, 5.0, "x"), ("b", 1, 5.0, "y"), ("b", 2, 5.0, " "))
+    refine(one)
+    assert silver(one) == [("a", 1), ("b", 0), ("b", 2)]
+    assert quarantine(one) == [("a", 0, ["amount_is_positive"]), ("b", 1, ["transaction_is_new"])]
+
+
+@pytest.mark.parametrize("fails_at", [tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE], ids=lambda t: t.name)
+def test_a_micro_batch_that_is_repeated_is_judged_as_it_was(
+    lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, fails_at: Table
+) -> None:
+    one = lake()
+    land(one, ("a", 0, 5.0, "x"), ("a", 1, -6.0, None))
+    refine(one)
+    land(one, ("a", 0, 5.0, "x"), ("b", 0, 5.0, None), ("b", 1, 5.0, "y"), ("b", 2, 5.0, "y"), ("b", 3, -5.0, None))
+    append = Appender.append
+
+    def cut(self: Appender, rows: Any, table: Table, batch_id: int) -> None:
+        if table is fails_at:
+            raise OSError("killed")
+        append(self, rows, table, batch_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Appender, "append", cut)
+        with pytest.raises(Exception, match="killed"):
+            refine(one)
+    # By then, a negative amount is no longer a reason to reject a row.
+    refine(lake(warn=("amount_is_positive",)))
+
+    assert silver(one) == [("a", 0), ("b", 0), ("b", 1)]
+    assert quarantine(one) == [
+        ("a", 0, ["place_is_new", "transaction_is_new"]),
+        ("a", 1, ["amount_is_positive"]),
+        ("b", 2, ["transaction_is_new"]),
+        ("b", 3, ["amount_is_positive"]),
+    ]
+    places = Counter(silver(one) + [place[:2] for place in quarantine(one)])
+    assert places == {("a", 0): 2, ("a", 1): 1, ("b", 0): 1, ("b", 1): 1, ("b", 2): 1, ("b", 3): 1}

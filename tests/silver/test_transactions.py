@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.settings import Settings
+from fraudlake.silver import transactions
+
+pytestmark = pytest.mark.stream
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+NAN, INF = float("nan"), float("inf")
+
+
+def bronze(spark: Any, *rows: tuple[datetime | None, str | None, float | None]) -> Any:
+    full = [
+        (dt, account, amount, False, None, None, None, None, "part-0", i, None, None, None, NOON, dt and dt.date())
+        for i, (dt, account, amount) in enumerate(rows)
+    ]
+    return spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
+
+
+@pytest.mark.parametrize(
+    ("row", "reasons"),
+    [
+        ((NOON, "1", 0.01), []),
+        ((NOON, None, 5.0), ["account_is_named"]),
+        ((NOON, " ", 5.0), ["account_is_named"]),
+        ((NOON, "1", None), ["amount_is_known"]),
+        ((NOON, "1", NAN), ["amount_is_known"]),
+        ((NOON, "1", INF), ["amount_is_finite"]),
+        ((NOON, "1", -INF), ["amount_is_finite", "amount_is_positive"]),
+        ((NOON, "1", -5.0), ["amount_is_positive"]),
+        ((NOON, "1", 0.0), ["amount_is_positive"]),
+        ((None, "1", 5.0), ["timestamp_is_known"]),
+        ((datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), "1", 5.0), ["timestamp_is_not_before_floor"]),
+        ((datetime(1970, 1, 1, tzinfo=UTC), "1", 5.0), []),
+        ((NOON + timedelta(days=2), "1", 5.0), ["timestamp_is_not_in_future"]),
+        ((NOON + timedelta(hours=20), "1", 5.0), []),
+        ((None, None, None), ["account_is_named", "amount_is_known", "timestamp_is_known"]),
+    ],
+)
+def test_a_row_is_told_every_rule_that_it_breaks(spark: Any, row: Any, reasons: list[str]) -> None:
+    checked = transactions.checked(bronze(spark, row), Settings())
+    assert checked.first()["reasons"] == reasons
+
+
+def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -> None:
+    rows = bronze(spark, (NOON, "1", -5.0), (NOON, "2", 5.0), (NOON, None, -5.0))
+    checked = transactions.checked(rows, Settings(warn=("amount_is_positive",)))
+    passed = [(row["account_id"], row["warnings"]) for row in transactions.valid(checked).collect()]
+    assert passed == [("1", ["amount_is_positive"]), ("2", None)]
+    assert [row["reasons"] for row in transactions.quarantined(checked).collect()] == [["account_is_named"]]
+
+
+def test_the_clock_that_a_row_may_not_be_ahead_of_is_that_of_its_arrival(spark: Any) -> None:
+    rows = bronze(spark, (NOON + timedelta(days=2), "1", 5.0))
+    assert transactions.checked(rows, Settings()).first()["reasons"] == ["timestamp_is_not_in_future"]
+    later = F.lit(NOON + timedelta(days=3))
+    assert transactions.checked(rows, Settings(), later).first()["reasons"] == []
+
+
+def test_the_producers_own_id_is_taken_where_it_is_not_blank(spark: Any) -> None:
+    rows = bronze(spark, (NOON, "1", 5.0), (NOON, "1", 6.0))
+    own = rows.withColumn("transaction_id", F.when(F.col("amount") == 5, "tx-1").otherwise("  "))
+    first, second = (
+        row["transaction_id"] for row in transactions.valid(transactions.checked(own, Settings())).collect()
+    )
+    assert first == "tx-1"
+    assert second.endswith("-1") and len(second) == 18
+
+
+def test_each_row_is_either_valid_or_quarantined(spark: Any) -> None:
+    rows = bronze(spark, (NOON, "1", 5.0), (NOON, None, 5.0), (NOON, "2", -1.0), (NOON, "3", 7.0))
+    checked = transactions.checked(rows, Settings())
+    assert [row["account_id"] for row in transactions.valid(checked).collect()] == ["1", "3"]
+    kept = transactions.quarantined(checked).drop("reasons", "quarantined_at")
+    assert_df_equality(kept, rows.where("_source_row IN (1, 2)").drop("date"))
+
+
+def test_a_transactions_id_comes_from_its_place_alone(spark: Any) -> None:
+    first = transactions.valid(transactions.checked(bronze(spark, (NOON, "1", 5.0), (NOON, "1", 5.0)), Settings()))
+    again = transactions.valid(transactions.checked(bronze(spark, (NOON, "9", 7.0)), Settings()))
+    ids = [row["transaction_id"] for row in first.collect()]
+    assert len(set(ids)) == 2
+    assert again.first()["transaction_id"] == ids[0]

@@ -1,0 +1,157 @@
+"""What a person at the terminal meets: help, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+
+from tests.conftest import FLINK, land_flink
+
+STEPS = (
+    "simulate",
+    "ingest",
+    "refine",
+    "quarantine",
+    "detect",
+    "aggregate",
+    "train",
+    "score",
+    "optimize",
+    "status",
+    "run",
+)
+
+
+def fraudlake(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("fraudlake")), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300, check=False
+    )
+
+
+def refused(ended: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line that a refused command leaves."""
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_help_says_what_a_step_does(step: str) -> None:
+    ended = fraudlake(step, "--help")
+    assert ended.returncode == 0
+    assert "Needs" in ended.stdout or step == "status"
+
+
+def test_an_unknown_command_is_wrong_use() -> None:
+    assert "No such command 'inject'" in refused(fraudlake("inject"), 2)
+
+
+def test_no_java_is_one_line(tmp_path: Path) -> None:
+    line = refused(fraudlake("status", PATH=str(tmp_path), JAVA_HOME=""), 1)
+    assert "no Java on the PATH: install Java 17 or 21" in line
+
+
+def test_a_wrong_java_is_one_line(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    line = refused(fraudlake("status", JAVA_HOME=str(tmp_path)), 1)
+    assert f"{java} is Java 11: install Java 17 or 21" in line
+
+
+def test_a_setting_out_of_range_is_wrong_use() -> None:
+    assert "--threshold = '1.5': input should be less than 1" in refused(fraudlake("score", "--threshold", "1.5"), 2)
+
+
+def test_mending_a_value_without_a_replay_is_wrong_use() -> None:
+    assert "give both" in refused(fraudlake("quarantine", "--set", "amount=abs(amount)"), 2)
+    assert "must be COLUMN=SQL" in refused(fraudlake("quarantine", "--replay", "--set", "amount"), 2)
+
+
+def test_a_lake_of_another_format_is_left_alone(tmp_path: Path) -> None:
+    mark = tmp_path / "lake.json"
+    mark.write_text('{"format": 99, "fraudlake": "9.0.0"}')
+    line = refused(fraudlake("--lake", str(tmp_path), "status"), 1)
+    assert "was made by fraudlake 9.0.0 (lake format 99)" in line
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_file_in_place_of_the_lake_is_wrong_use(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("")
+    assert "there is a file of that name" in refused(fraudlake("--lake", str(tmp_path / "lake"), "status"), 2)
+
+
+def test_simulate_lands_what_was_asked_for(tmp_path: Path) -> None:
+    ended = fraudlake("--lake", str(tmp_path), "--json", "simulate", "--rows", "2500", "--file-rows", "1000")
+    assert json.loads(ended.stdout) == {"landing": str(tmp_path / "landing"), "rows": 2500}
+    files = sorted((tmp_path / "landing").iterdir())
+    assert sorted(pq.read_metadata(file).num_rows for file in files) == [500, 1000, 1000]
+
+
+def test_simulate_refuses_what_makes_no_stream(tmp_path: Path) -> None:
+    line = refused(fraudlake("--lake", str(tmp_path), "simulate", "--rows", "10", "--fraud", "0.9"), 2)
+    assert "fraud=0.9: must be from 0 to 0.2" in line
+    line = refused(fraudlake("--lake", str(tmp_path), "simulate", "--rows", "10", "--start", "soon"), 2)
+    assert "soon" in line
+
+
+@pytest.mark.stream
+def test_a_missing_landing_folder_is_wrong_use(tmp_path: Path) -> None:
+    line = refused(fraudlake("--lake", str(tmp_path), "ingest", "--landing", str(tmp_path / "none")), 2)
+    assert f"landing folder {tmp_path / 'none'} does not exist" in line
+
+
+@pytest.mark.stream
+def test_an_empty_landing_folder_says_that_nothing_has_landed(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / ".part-1-0.inprogress.7").write_bytes(b"PAR1")
+    assert "nothing has landed in" in refused(fraudlake("--lake", str(tmp_path), "ingest"), 1)
+
+
+@pytest.mark.stream
+def test_scoring_without_a_model_says_to_train_first(tmp_path: Path) -> None:
+    line = refused(fraudlake("--lake", str(tmp_path), "score"), 1)
+    assert "there is no model 'fraudlake' to score with: run 'fraudlake train' first" in line
+
+
+@pytest.mark.stream
+def test_training_without_transactions_says_so(tmp_path: Path) -> None:
+    assert "silver_transactions is empty" in refused(fraudlake("--lake", str(tmp_path), "train"), 1).replace("✗", "")
+
+
+@pytest.mark.stream
+def test_a_second_copy_of_a_stream_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    land_flink(tmp_path / "landing", "tutorial/int96")
+    (tmp_path / "locks").mkdir()
+    with FileLock(tmp_path / "locks" / "ingest"):
+        line = refused(fraudlake("--lake", str(tmp_path), "ingest"), 1)
+    assert "another process already runs 'ingest'" in line
+    assert fraudlake("--lake", str(tmp_path), "ingest").returncode == 0
+
+
+@pytest.mark.stream
+def test_two_processes_use_a_lake_at_once(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    land_flink(tmp_path / "landing", "tutorial/int96")
+    command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", str(tmp_path)]
+    with subprocess.Popen([*command, "ingest"], stderr=subprocess.DEVNULL) as other:
+        seen = fraudlake("--lake", str(tmp_path), "--json", "status")
+    assert other.returncode == 0
+    assert json.loads(seen.stdout)["bronze"] in (0, 10)
+    assert json.loads(fraudlake("--lake", str(tmp_path), "--json", "status").stdout)["bronze"] == 10
+
+
+def test_the_fixtures_are_those_that_flink_wrote() -> None:
+    rows = sum(pq.read_metadata(file).num_rows for file in (FLINK / "twodays").glob("part-*"))
+    assert rows == 50_000

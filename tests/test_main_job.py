@@ -1,0 +1,125 @@
+"""The main job, through the command line, on transactions that a real Flink wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake import tables
+from fraudlake.cli import cli
+from tests.conftest import FLINK, land_flink
+
+pytestmark = pytest.mark.stream
+
+
+def run(lake: Path, *arguments: str) -> None:
+    cli.main(["--lake", str(lake), *arguments], standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A lake after one run, and what it holds after each of two."""
+    from fraudlake.lake import Lake
+    from fraudlake.settings import Settings
+
+    root = tmp_path_factory.mktemp("main") / "lake"
+    (root / "landing").mkdir(parents=True)
+    land_flink(root / "landing", "tutorial/int96")
+    land_flink(root / "landing", "twodays")
+    counts = []
+    for _ in range(2):
+        run(root, "run")
+        lake = Lake(Settings(lake=root))
+        counts.append({table.name: lake.read(table).count() for table in tables.ALL})
+    return {"lake": lake, "counts": counts, "root": root}
+
+
+def test_the_tutorials_transactions_alert_for_accounts_2_4_and_3_in_that_order(twice: dict[str, Any]) -> None:
+    alerts = twice["lake"].spark.sql(
+        "SELECT account_id, small_amount, amount, seconds_between FROM silver_alerts "
+        "WHERE timestamp < '2000-01-01' ORDER BY timestamp"
+    )
+    found = [
+        (row["account_id"], row["small_amount"], row["amount"], row["seconds_between"]) for row in alerts.collect()
+    ]
+    assert found == [("2", 0.5, 600.0, 0.001), ("4", 0.1, 520.0, 0.001), ("3", 0.75, 800.0, 0.001)]
+
+
+def test_our_alerts_are_those_that_flink_listed(twice: dict[str, Any]) -> None:
+    with (FLINK / "json" / "twodays_alerts.csv").open() as file:
+        flink = {(row["accountId"], int(row["ts_ms"]), float(row["amount"])) for row in csv.DictReader(file)}
+    ours = twice["lake"].spark.sql(
+        "SELECT account_id, unix_millis(timestamp), amount FROM silver_alerts WHERE timestamp > '2000-01-01'"
+    )
+    rows = [tuple(row) for row in ours.collect()]
+    assert len(rows) == len(flink) == 2773
+    assert set(rows) == flink
+
+
+def test_our_alerts_are_on_the_very_rows_that_flink_flagged(twice: dict[str, Any]) -> None:
+    agreement = twice["lake"].read(tables.GOLD_DETECTOR_AGREEMENT).orderBy("date").collect()
+    assert [(str(row["date"]), row["only_flink"], row["only_spark"]) for row in agreement] == [
+        ("1970-01-01", 0, 0),
+        ("2026-03-07", 0, 0),
+        ("2026-03-08", 0, 0),
+    ]
+    assert sum(row["both"] for row in agreement) == 2776
+
+
+def test_a_second_run_adds_no_row(twice: dict[str, Any]) -> None:
+    once, again = twice["counts"]
+    assert once == again
+    assert once["bronze_transactions"] == once["silver_transactions"] == once["gold_fraud_predictions"] == 50_010
+
+
+def test_alerts_explain_themselves(twice: dict[str, Any]) -> None:
+    row = twice["lake"].read(tables.SILVER_ALERTS).orderBy("timestamp").first()
+    assert row["explanation"] == (
+        "Account 2 paid 0.50 and, 0.001 s later, 600.00 at 1970-01-01 00:00:01 UTC: "
+        "a small payment to test the card, then a large one."
+    )
+
+
+def test_account_days_add_up_to_the_transactions(twice: dict[str, Any]) -> None:
+    spark = twice["lake"].spark
+    daily = spark.sql(
+        "SELECT sum(transactions), round(sum(amount_sum), 2), max(amount_max), sum(small_transactions), "
+        "sum(large_transactions), sum(alerts) FROM gold_account_daily"
+    )
+    straight = spark.sql(
+        "SELECT count(*), round(sum(amount), 2), max(amount), count_if(amount < 1), count_if(amount > 500), "
+        "(SELECT count(*) FROM silver_alerts) FROM silver_transactions"
+    )
+    assert daily.collect() == straight.collect()
+
+
+def test_the_model_learns_flinks_label(twice: dict[str, Any]) -> None:
+    quality = twice["lake"].spark.sql(
+        "SELECT sum(true_prediction_rate * transactions) / sum(transactions) AS rate, sum(transactions) AS n, "
+        "min_by(area_under_pr, date) AS area FROM gold_prediction_quality WHERE date = '2026-03-08'"
+    )
+    (row,) = quality.collect()
+    assert row["n"] == twice["lake"].spark.sql("SELECT * FROM silver_transactions WHERE date = '2026-03-08'").count()
+    assert row["rate"] > 0.99
+    assert row["area"] > 0.95
+
+
+def test_status_reconciles_and_prints_one_json_object(twice: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    run(twice["root"], "--json", "status")
+    told = json.loads(capfd.readouterr().out)
+    assert told["reconciles"] is True
+    assert (told["landed"], told["bronze"], told["silver"], told["quarantine"]) == (50_010, 50_010, 50_010, 0)
+    assert (told["landed_files"], told["rejected_files"], told["alerts"]) == (42, 0, 2776)
+
+
+def test_status_fails_when_rows_have_landed_that_bronze_does_not_hold(
+    twice: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(twice["root"], "status", "--landing", str(FLINK / "tutorial" / "int96"))
+    assert end.value.code == 1
+    assert "50,020 rows landed but bronze holds 50,010" in capfd.readouterr().out

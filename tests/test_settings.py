@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fraudlake import settings
+from fraudlake.errors import UsageError
+
+
+def test_flags_come_before_the_environment_before_the_file_before_the_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('small_below = 2\nlarge_above = 300\nwithin = "2 minutes"\n')
+    monkeypatch.setenv("FRAUDLAKE_SMALL_BELOW", "3")
+    monkeypatch.setenv("FRAUDLAKE_LARGE_ABOVE", "400")
+    made = settings.load(file, small_below="4")
+    assert (made.small_below, made.large_above, made.within) == (4, 400, timedelta(minutes=2))
+    assert made.buckets == 16
+
+
+def test_a_file_in_the_working_folder_is_read(tmp_path: Path) -> None:
+    Path("fraudlake.toml").write_text("buckets = 7\n")
+    assert settings.load().buckets == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10 seconds", 10),
+        ("1 second", 1),
+        ("500 ms", 0.5),
+        ("90", 90),
+        ("2 hours", 7200),
+        ("1.5 minutes", 90),
+        ("2d", 172800),
+    ],
+)
+def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+    assert settings.load(within=text).within == timedelta(seconds=seconds)
+
+
+def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[[rules]]\nname = "a"\nsmall_below = 1\nlarge_above = 500\nwithin = "60 s"\n'
+        '[[rules]]\nname = "b"\nsmall_below = 5\nlarge_above = 50\nwithin = "10 s"\n'
+    )
+    assert [rule.name for rule in settings.load(file).active_rules] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"buckets": "0"}, "--buckets = '0': input should be greater than or equal to 1"),
+        ({"within": "soon"}, "--within = 'soon': must be a duration such as '10 seconds', '500 ms' or '2 hours'"),
+        ({"trigger": "often"}, "--trigger = 'often': input should be 'available-now' or 'continuous'"),
+        ({"small_below": "600"}, "small_below (600) must not exceed large_above (500)"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_with_its_value_and_what_is_allowed(flags: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        settings.load(**flags)
+    assert str(error.value) == message
+
+
+def test_a_wrong_value_in_the_environment_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAUDLAKE_MAX_FILES_PER_TRIGGER", "many")
+    with pytest.raises(UsageError, match=r"^FRAUDLAKE_MAX_FILES_PER_TRIGGER = 'many': input should be a valid integer"):
+        settings.load()
+
+
+def test_an_unknown_variable_of_ours_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAUDLAKE_SMALL_BELLOW", "2")
+    with pytest.raises(UsageError, match="variable FRAUDLAKE_SMALL_BELLOW: there is no such setting"):
+        settings.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bukkets = 3", "there is no setting 'bukkets'"),
+        ("buckets = 'x'", "buckets = 'x': input should be a valid integer"),
+        ("buckets = ", "Invalid value"),
+        ('[[rules]]\nname = "A b"\nsmall_below = 1\nlarge_above = 2\nwithin = "1 s"', "rules.0.name = 'A b'"),
+    ],
+)
+def test_a_wrong_file_is_one_line_with_the_file(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(text + "\n")
+    with pytest.raises(UsageError) as error:
+        settings.load(file)
+    assert str(file) in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_rules_that_warn_are_listed_with_commas_or_as_a_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('warn = ["amount_is_positive", "timestamp_is_not_in_future"]\n')
+    both = ("amount_is_positive", "timestamp_is_not_in_future")
+    assert settings.load(file).warn == both
+    assert settings.load(warn="amount_is_positive, timestamp_is_not_in_future").warn == both
+    monkeypatch.setenv("FRAUDLAKE_WARN", "amount_is_positive")
+    assert settings.load().warn == ("amount_is_positive",)
+
+
+@pytest.mark.parametrize("name", ["amount_is_large", "amount_is_known"])
+def test_a_rule_that_must_reject_or_does_not_exist_cannot_warn(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--warn.*'{name}' cannot be a warning: only amount_is_positive, "):
+        settings.load(warn=name)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        settings.load(tmp_path / "none.toml")
+
+
+def test_kafka_needs_to_be_told_where_it_is() -> None:
+    with pytest.raises(UsageError, match="--source kafka needs --bootstrap-servers HOST:PORT"):
+        settings.load(source="kafka")
+    assert settings.load(source="kafka", bootstrap_servers="a:9092,b:9092").fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    "offsets", ["first", "[1]", "{}", '{"fraud-events": {"0": -3}}', '{"fraud-events": {"0": true}}']
+)
+def test_starting_offsets_that_are_none_are_refused(offsets: str) -> None:
+    with pytest.raises(UsageError, match="--starting-offsets"):
+        settings.load(starting_offsets=offsets)
+
+
+def test_starting_offsets_belong_to_the_topic() -> None:
+    assert settings.load(starting_offsets='{"t": {"0": 5}}', topic="t").topic == "t"
+    with pytest.raises(UsageError, match="must name one topic, 'fraud-events', which --topic reads"):
+        settings.load(starting_offsets='{"t": {"0": 5}}')
+
+
+def test_options_of_the_kafka_client_have_one_name_each_way_of_writing(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[kafka_options]\nsecurity.protocol = "SSL"\n"kafka.ssl.key.password" = "hush"\nmax.poll.records = 5\n'
+    )
+    options = settings.load(file).kafka_options
+    assert {name: value.get_secret_value() for name, value in options.items()} == {
+        "security.protocol": "SSL",
+        "ssl.key.password": "hush",
+        "max.poll.records": "5",
+    }
+
+
+def test_options_of_the_kafka_client_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAUDLAKE_KAFKA_OPTIONS", '{"sasl.jaas.config": "hush"}')
+    made = settings.load()
+    assert "hush" not in f"{made!r} {made} {made.model_dump()} {made.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ('{"sasl.jaas.config": "hush"', "must be JSON"),
+        ('"hush"', "must be a table"),
+        ('{"sasl.jaas.config": ["hush"]}', "'sasl.jaas.config' must be a text, a number or a boolean"),
+        ('{"a": "hush", "kafka.a": "hush"}', "'a' is given twice, with and without 'kafka.' before it"),
+        ('{"kafka.bootstrap.servers": "hush"}', "'bootstrap.servers' has a setting of its own"),
+        ('{"auto.offset.reset": "hush"}', "'auto.offset.reset' belongs to Spark and cannot be set"),
+    ],
+)
+def test_a_wrong_option_of_the_kafka_client_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, options: str, reason: str
+) -> None:
+    monkeypatch.setenv("FRAUDLAKE_KAFKA_OPTIONS", options)
+    with pytest.raises(UsageError) as refused:
+        settings.load()
+    assert str(refused.value).startswith("FRAUDLAKE_KAFKA_OPTIONS: ")
+    assert reason in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_time_zone_that_does_not_exist_is_refused() -> None:
+    assert settings.load(landing_timezone="America/New_York").landing_timezone == "America/New_York"
+    with pytest.raises(UsageError, match="--landing-timezone = 'Mars/Olympus': must be a time zone such as 'UTC'"):
+        settings.load(landing_timezone="Mars/Olympus")
+
+
+def test_a_bound_of_bytes_is_a_number_with_a_unit() -> None:
+    with pytest.raises(UsageError, match="--max-bytes-per-trigger = 'much'"):
+        settings.load(max_bytes_per_trigger="much")
