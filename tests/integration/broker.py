@@ -167,12 +167,7 @@ class Broker:
         """Create a topic that is ready for use; ``retention_ms=1000`` sets Kafka's ``retention.ms``."""
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        try:
-            self.admin.create_topics([topic], operation_timeout=PATIENCE)[name].result(PATIENCE)
-        except KafkaException as error:
-            # On a busy machine the client asks again though its first request was heard.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+        self.admin.create_topics([topic], operation_timeout=PATIENCE)[name].result(PATIENCE)
         self._until_ready(name, partitions)
 
     def add_partitions(self, name: str, total: int) -> None:

@@ -64,14 +64,14 @@ def test_added_partitions_can_be_written_at_once(broker: Broker) -> None:
 
 
 def test_deleted_records_move_the_beginning_and_not_the_end(broker: Broker) -> None:
-    broker.create_topic("gap")
-    broker.produce("gap", [(None, str(n).encode(), n % 2) for n in range(10)])
+    broker.create_topic("deleted")
+    broker.produce("deleted", [(None, str(n).encode(), n % 2) for n in range(10)])
 
-    broker.delete_records("gap", {0: 3})
+    broker.delete_records("deleted", {0: 3})
 
-    assert broker.begin_offsets("gap") == {0: 3, 1: 0}
-    assert broker.end_offsets("gap") == {0: 5, 1: 5}
-    assert [message.value() for message in broker.messages("gap")] == [b"6", b"8", b"1", b"3", b"5", b"7", b"9"]
+    assert broker.begin_offsets("deleted") == {0: 3, 1: 0}
+    assert broker.end_offsets("deleted") == {0: 5, 1: 5}
+    assert [message.value() for message in broker.messages("deleted")] == [b"6", b"8", b"1", b"3", b"5", b"7", b"9"]
 
 
 def test_a_restart_keeps_the_address_and_the_data(broker: Broker) -> None:
