@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 USER = {"userName": "someone@example.com", "short_name": "someone"}
 _DEFAULT_ROOT = "/Workspace/Users/${workspace.current_user.userName}/.bundle/${bundle.name}/${bundle.target}"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_PREFIXED = {"jobs": "name", "dashboards": "display_name", "alerts": "display_name"}
+_PREFIXED = {"jobs": "name", "pipelines": "name", "dashboards": "display_name", "alerts": "display_name"}
 _PREFIXED_IN_CATALOG = ("schemas", "registered_models")
 
 

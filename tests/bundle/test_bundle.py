@@ -14,6 +14,7 @@ from databricks.bundles.alerts import Alert
 from databricks.bundles.dashboards import Dashboard
 from databricks.bundles.experiments import MlflowExperiment
 from databricks.bundles.jobs import Job
+from databricks.bundles.pipelines import Pipeline
 from databricks.bundles.registered_models import RegisteredModel
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
@@ -28,6 +29,7 @@ TYPES = {
     "dashboards": Dashboard,
     "experiments": MlflowExperiment,
     "jobs": Job,
+    "pipelines": Pipeline,
     "registered_models": RegisteredModel,
     "schemas": Schema,
     "volumes": Volume,
@@ -216,7 +218,7 @@ def test_roles_may_do_what_they_need_and_no_more() -> None:
         (key, grant["principal"].removeprefix("fraudlake-")): set(grant["privileges"])
         for kind in ("schemas", "volumes", "registered_models")
         for key, resource in resources[kind].items()
-        for grant in resource["grants"]
+        for grant in resource.get("grants", [])
     }
 
     assert granted == {

@@ -112,6 +112,9 @@ class Workspace:
         elif kind == "jobs":
             key = str(next(self._numbers))
             made = {"job_id": int(key), "settings": given}
+        elif kind == "pipelines":
+            key = uuid.uuid4().hex
+            made = {"pipeline_id": key, "name": given["name"], "spec": {**given, "id": key}, "state": "IDLE"}
         elif kind == "experiments":
             key = str(next(self._numbers))
             name = given["name"].removeprefix("/Workspace")
@@ -200,6 +203,7 @@ _ROUTES: list[tuple[str, str, Callable[..., Reply]]] = [
 ]
 for _kind, _path in {
     "alerts": "/api/2.0/alerts",
+    "pipelines": "/api/2.0/pipelines",
     "dashboards": "/api/2.0/lakeview/dashboards",
     **{kind: f"/api/2.1/unity-catalog/{kind}" for kind in _NAMED},
 }.items():
