@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ class Rendered:
         return self.resources["jobs"]
 
 
+@cache
 def source() -> dict[str, Any]:
-    """``databricks.yml`` with what it includes, unresolved."""
+    """``databricks.yml`` with what it includes, unresolved; not to be changed."""
     whole = yaml.safe_load((ROOT / "databricks.yml").read_text())
     for pattern in whole["include"]:
         for file in sorted(ROOT.glob(pattern)):
@@ -48,8 +50,8 @@ def render(target: str, **values: str) -> Rendered:
     Raises:
         UnresolvedError: names the reference or variable.
     """
-    whole = source()
-    chosen = copy.deepcopy(whole["targets"][target])
+    whole = copy.deepcopy(source())
+    chosen = whole["targets"][target]
     _merge(whole["resources"], chosen.pop("resources", {}))
     presets = {"name_prefix": "", **chosen.get("presets", {})}
     if chosen["mode"] == "development":

@@ -81,7 +81,7 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize("target", ["dev", "staging", "prod"])
 def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: Workspace, target: str) -> None:
     variables = {} if target == "dev" else GIVEN
-    rendered = render(target, **{**GIVEN, **variables})
+    rendered = render(target, **variables)
 
     ok(bundle("validate", "--strict", **variables))
     ok(bundle("deploy", **variables))
