@@ -8,6 +8,7 @@ import tomllib
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from croniter import croniter
 from databricks.bundles.alerts import Alert
@@ -283,3 +284,16 @@ def _field_names(node: Any) -> list[str]:
             else [name for one in node.values() for name in _field_names(one)]
         )
     return [name for one in node for name in _field_names(one)] if isinstance(node, list) else []
+
+
+def test_the_ci_example_deploys_to_staging_before_prod() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
+    jobs = workflow["jobs"]
+    runs = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+
+    assert set(jobs["staging"]["needs"]) == {"test", "validate"}
+    assert (jobs["prod"]["needs"], jobs["prod"]["environment"]) == ("staging", "prod")
+    for target in ("staging", "prod"):
+        assert f"databricks bundle deploy --target {target}" in runs[target]
+    schema = render("staging", **GIVEN).resources["schemas"]["fraudlake"]["name"]
+    assert any(f"--schema {schema} workspace smoke" in run for run in runs["staging"])
