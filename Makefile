@@ -40,9 +40,12 @@ check: $(READY) ## lint, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-wheel: $(READY) ## build the wheel into dist/
+wheel: dist/.built ## build the wheel into dist/, if the package changed
+
+dist/.built: pyproject.toml README.md LICENSE $(shell find src -name __pycache__ -prune -o -print) | $(READY)
 	@rm -rf dist
 	@$(BIN)/python -m build --quiet --wheel --no-isolation
+	@touch $@
 
 lock: ## resolve requirements.lock anew (needs uv)
 	uv pip compile pyproject.toml --extra local --extra kafka --group dev --universal --python-version 3.11 \

@@ -35,4 +35,12 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: tuple[Rule,
         F.count_if(large).alias("large_transactions"),
     )
     alerted = alerts.groupBy("account_id", F.to_date("timestamp").alias("date")).agg(F.count("*").alias("alerts"))
-    return done.join(alerted, on=list(KEYS), how="left").fillna(0, subset=["alerts"])
+    return done.join(alerted, on=list(KEYS), how="left").select(
+        *KEYS,
+        "transactions",
+        "amount_sum",
+        "amount_max",
+        "small_transactions",
+        "large_transactions",
+        F.coalesce("alerts", F.lit(0)).alias("alerts"),
+    )

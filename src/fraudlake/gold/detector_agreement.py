@@ -22,7 +22,7 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame) -> DataFrame:
     Returns:
         The columns of ``gold_detector_agreement``.
     """
-    alerted = alerts.select("transaction_id", F.lit(True).alias("alerted")).distinct()
+    alerted = alerts.groupBy("transaction_id").agg(F.lit(True).alias("alerted"))
     flink = F.coalesce("label", F.lit(False))
     spark = F.coalesce("alerted", F.lit(False))
     return (

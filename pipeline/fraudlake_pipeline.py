@@ -1,0 +1,62 @@
+"""The lake behind bronze as a declarative pipeline: the jobs' tables, through the jobs' functions, in another schema.
+
+Lakeflow runs it in a workspace (``resources/declarative.pipeline.yml``), ``spark-pipelines`` anywhere else. It reads
+the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills. Unlike the jobs it takes a producer's own
+``transaction_id`` as often as it lands.
+"""
+
+from __future__ import annotations
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+from fraudlake import settings
+from fraudlake.gold import account_daily, detector_agreement
+from fraudlake.silver import alerts, transactions
+
+spark = SparkSession.active()
+BRONZE = spark.conf.get("fraudlake.bronze")
+SETTINGS = settings.load(
+    **{name: spark.conf.get(f"fraudlake.{name}", None) for name in ("small_below", "large_above", "within")}
+)
+
+
+# Not inside the functions below: Spark allows nothing there that asks for a frame's columns, as mapInArrow does.
+CHECKED = transactions.checked(spark.readStream.option("skipChangeCommits", "true").table(BRONZE), SETTINGS)
+VALID = transactions.valid(CHECKED)
+QUARANTINED = transactions.quarantined(CHECKED)
+ALERTS = alerts.alerts(alerts.found(VALID, SETTINGS))
+
+
+@dp.table
+def silver_transactions() -> DataFrame:
+    """Valid rows."""
+    return VALID
+
+
+@dp.table
+def silver_quarantine() -> DataFrame:
+    """The other rows, with the reasons."""
+    return QUARANTINED
+
+
+@dp.table
+def silver_alerts() -> DataFrame:
+    """What the detector finds in the valid rows."""
+    return ALERTS
+
+
+@dp.materialized_view
+def gold_account_daily() -> DataFrame:
+    """What each account did on each day."""
+    return account_daily.account_daily(
+        spark.read.table("silver_transactions"), spark.read.table("silver_alerts"), SETTINGS.active_rules
+    )
+
+
+@dp.materialized_view
+def gold_detector_agreement() -> DataFrame:
+    """Flink's flags against ours, by day."""
+    return detector_agreement.detector_agreement(
+        spark.read.table("silver_transactions"), spark.read.table("silver_alerts")
+    )

@@ -1,0 +1,138 @@
+"""Renders the bundle as the Databricks CLI would deploy it: a target's resources, every reference resolved."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+USER = {"userName": "someone@example.com", "short_name": "someone"}
+_DEFAULT_ROOT = "/Workspace/Users/${workspace.current_user.userName}/.bundle/${bundle.name}/${bundle.target}"
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_PREFIXED = {"jobs": "name", "pipelines": "name", "dashboards": "display_name", "alerts": "display_name"}
+_PREFIXED_IN_CATALOG = ("schemas", "registered_models")
+
+
+class UnresolvedError(Exception):
+    """A reference leads nowhere, or a variable has no value."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One target: its settings, and resources by kind and key."""
+
+    target: dict[str, Any]
+    resources: dict[str, dict[str, Any]]
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        return self.resources["jobs"]
+
+
+@cache
+def source() -> dict[str, Any]:
+    """``databricks.yml`` with what it includes, unresolved; not to be changed."""
+    whole = yaml.safe_load((ROOT / "databricks.yml").read_text())
+    for pattern in whole["include"]:
+        for file in sorted(ROOT.glob(pattern)):
+            _merge(whole, copy.deepcopy(yaml.safe_load(file.read_text())))
+    return whole
+
+
+def render(target: str, **values: str) -> Rendered:
+    """Resolve a target, variables as ``--var`` would give them.
+
+    Raises:
+        UnresolvedError: names the reference or variable.
+    """
+    whole = copy.deepcopy(source())
+    chosen = whole["targets"][target]
+    _merge(whole["resources"], chosen.pop("resources", {}))
+    presets = {"name_prefix": "", **chosen.get("presets", {})}
+    if chosen["mode"] == "development":
+        presets |= {"name_prefix": f"[dev {USER['short_name']}] ", "trigger_pause_status": "PAUSED"}
+    _prefix(whole["resources"], presets["name_prefix"])
+    variables = {
+        name: _value(name, one, chosen.get("variables", {}), values) for name, one in whole["variables"].items()
+    }
+    known = {
+        "bundle": {**whole["bundle"], "target": target},
+        "workspace": {"current_user": USER, "root_path": _DEFAULT_ROOT, **chosen.get("workspace", {})},
+        "var": variables,
+        "resources": whole["resources"],
+    }
+    resources = _resolve(whole["resources"], known)
+    if "trigger_pause_status" in presets:
+        _pause(resources, presets["trigger_pause_status"])
+    return Rendered(_resolve(chosen, known), resources)
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _prefix(resources: dict[str, dict[str, Any]], prefix: str) -> None:
+    for kind, field in _PREFIXED.items():
+        for one in resources[kind].values():
+            one[field] = prefix + one[field]
+    for kind in _PREFIXED_IN_CATALOG:
+        for one in resources[kind].values():
+            one["name"] = re.sub(r"\W+", "_", prefix).lstrip("_") + one["name"]
+    for one in resources["experiments"].values():
+        folder, _, name = one["name"].rpartition("/")
+        one["name"] = f"{folder}/{prefix}{name}"
+
+
+def _pause(resources: dict[str, dict[str, Any]], status: str) -> None:
+    for one in [*resources["jobs"].values(), *resources["alerts"].values()]:
+        for start in ("schedule", "trigger", "continuous"):
+            if start in one:
+                one[start].setdefault("pause_status", status)
+
+
+def _value(name: str, declared: dict[str, Any], of_target: dict[str, Any], given: dict[str, str]) -> Any:
+    if name in given:
+        return given[name]
+    if name in of_target:
+        return of_target[name]
+    if "lookup" in declared:
+        return f"id-of-{next(iter(declared['lookup'].values()))}"
+    if "default" not in declared:
+        raise UnresolvedError(f"no value assigned to required variable {name}")
+    return declared["default"]
+
+
+def _resolve(node: Any, known: dict[str, Any], depth: int = 0) -> Any:
+    if depth > 30:
+        raise UnresolvedError(f"{node} refers to itself")
+    if isinstance(node, dict):
+        return {key: _resolve(value, known, depth) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_resolve(value, known, depth) for value in node]
+    if not isinstance(node, str):
+        return node
+    whole = _REFERENCE.fullmatch(node)
+    if whole:  # keeps its type
+        return _resolve(_look_up(whole[1], known), known, depth + 1)
+    return _REFERENCE.sub(lambda found: str(_resolve(_look_up(found[1], known), known, depth + 1)), node)
+
+
+def _look_up(path: str, known: dict[str, Any]) -> Any:
+    found: Any = known
+    for part in path.split("."):
+        if isinstance(found, dict) and "schema_name" in found and part == "volume_path":
+            # What the workspace says of a volume that it made.
+            return f"/Volumes/{found['catalog_name']}/{found['schema_name']}/{found['name']}"
+        if not isinstance(found, dict) or part not in found:
+            raise UnresolvedError(f"${{{path}}}: there is no '{part}'")
+        found = found[part]
+    return found

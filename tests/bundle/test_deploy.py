@@ -1,0 +1,129 @@
+"""The bundle through the real Databricks CLI, where it is on the PATH, against a workspace on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .rendering import ROOT, render
+from .workspace import TOKEN, Workspace, serving
+
+CLI = shutil.which("databricks")
+APPLICATION_ID = "11111111-2222-3333-4444-555555555555"
+GIVEN = {"notification_email": "fraud@example.com", "service_principal": APPLICATION_ID}
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = pytest.mark.skipif(CLI is None, reason="there is no Databricks CLI ('databricks') on the PATH")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project, so that no wheel or state is left in it; its environment is the one that runs."""
+    folder = tmp_path_factory.mktemp("project")
+    unwanted = shutil.ignore_patterns(".git", ".venv", ".databricks", ".*_cache", "__pycache__", "dist", "lake")
+    shutil.copytree(ROOT, folder, ignore=unwanted, dirs_exist_ok=True)
+    (folder / ".venv").mkdir()
+    for part in Path(sys.prefix).iterdir():
+        if part.name != ".ready":
+            (folder / ".venv" / part.name).symlink_to(part)
+    (folder / ".venv" / ".ready").touch()
+    return folder
+
+
+@pytest.fixture
+def workspace(target: str) -> Workspace:
+    return Workspace(None if target == "dev" else APPLICATION_ID)
+
+
+@pytest.fixture
+def bundle(copy: Path, workspace: Workspace, target: str, tmp_path: Path) -> Iterator[Run]:
+    """Run ``databricks bundle`` on the target; variables are given as keywords."""
+    with serving(workspace) as host:
+
+        def run(*arguments: str, token: str = TOKEN, **variables: str) -> subprocess.CompletedProcess[str]:
+            kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+            given = {f"BUNDLE_VAR_{name}": value for name, value in variables.items()}
+            return subprocess.run(
+                [str(CLI), "bundle", *arguments, "--target", target],
+                cwd=copy,
+                env={
+                    **kept,
+                    **given,
+                    "HOME": str(tmp_path),
+                    "DATABRICKS_HOST": host,
+                    "DATABRICKS_TOKEN": token,
+                    "DATABRICKS_BUNDLE_ENGINE": "direct",
+                },
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+
+        yield run
+
+
+def ok(done: subprocess.CompletedProcess[str]) -> str:
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "Warning" not in said, said
+    return said
+
+
+@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
+def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: Workspace, target: str) -> None:
+    variables = {} if target == "dev" else GIVEN
+    rendered = render(target, **variables)
+
+    ok(bundle("validate", "--strict", **variables))
+    ok(bundle("deploy", **variables))
+
+    assert parameters(job["settings"] for job in workspace.objects["jobs"].values()) == parameters(
+        rendered.jobs().values()
+    )
+    assert {name: len(some) for name, some in workspace.objects.items()} == {
+        {"registered_models": "models"}.get(kind, kind): len(some) for kind, some in rendered.resources.items()
+    }
+
+    assert "0 to add, 0 to change, 0 to delete" in ok(bundle("plan", **variables))
+    assert "0 created, 0 changed, 0 deleted" in ok(bundle("deploy", **variables))
+    assert rendered.jobs()["gold"]["name"] in ok(bundle("summary", **variables))
+
+    ok(bundle("destroy", "--auto-approve", **variables))
+
+    assert not any(workspace.objects.values())
+    assert not workspace.files
+    assert not workspace.strange
+
+
+def parameters(jobs: Any) -> dict[str, dict[str, list[str]]]:
+    """The parameters of every task, by job and task."""
+    return {
+        job["name"]: {task["task_key"]: task["python_wheel_task"]["parameters"] for task in job["tasks"]}
+        for job in jobs
+    }
+
+
+@pytest.mark.parametrize("target", ["prod"])
+def test_a_missing_variable_is_named(bundle: Run) -> None:
+    done = bundle("validate")
+
+    assert done.returncode == 1
+    assert "no value assigned to required variable notification_email" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["dev"])
+def test_an_expired_token_is_told_and_not_shown(bundle: Run) -> None:
+    done = bundle("validate", token="dapi-expired-0123456789")
+
+    assert done.returncode == 1
+    assert re.search("token is not valid", done.stdout + done.stderr)
+    assert "dapi-expired" not in done.stdout + done.stderr

@@ -1,0 +1,35 @@
+"""The declarative pipeline, run by open-source Spark: the tables that the jobs would have made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.stream
+
+
+def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("pipeline_run.py")
+
+    ended = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=500, check=False
+    )
+
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    rows = {folder.name: pq.read_table(folder).to_pylist() for folder in (tmp_path / "tables").iterdir()}
+    assert len(rows["silver_transactions"]) == 10
+    assert [one["reasons"] for one in rows["silver_quarantine"]] == [["amount_is_positive"]]
+    alerts = sorted(rows["silver_alerts"], key=lambda one: one["timestamp"])
+    assert [(one["account_id"], one["small_amount"], one["amount"]) for one in alerts] == [
+        ("2", 0.5, 600.0),
+        ("4", 0.1, 520.0),
+        ("3", 0.75, 800.0),
+    ]
+    daily = {one["account_id"]: one["alerts"] for one in rows["gold_account_daily"]}
+    assert daily == {"1": 0, "2": 1, "3": 1, "4": 1}
+    [agreement] = rows["gold_detector_agreement"]
+    assert (agreement["both"], agreement["only_flink"], agreement["only_spark"]) == (3, 0, 0)

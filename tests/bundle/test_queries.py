@@ -1,0 +1,146 @@
+"""The SQL of dashboard and alerts, run on a lake whose contents are known."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fraudlake import tables
+
+from .rendering import ROOT, render
+
+pytestmark = pytest.mark.stream
+
+NOW = datetime.now(UTC).replace(tzinfo=None)
+DAY = date(2026, 3, 7)
+SMALL, LARGE = datetime(2026, 3, 7, 12), datetime(2026, 3, 7, 12, 0, 30)
+
+Rows = list[tuple[tables.Table, list[dict[str, Any]]]]
+
+ROWS: Rows = [
+    # Four rows landed two hours ago; one of them is valid, two are quarantined, one of these in silver, too, and late.
+    (tables.BRONZE_TRANSACTIONS, [{"_ingested_at": NOW - timedelta(hours=2)}] * 4),
+    (tables.SILVER_TRANSACTIONS, [{"transaction_id": "b", "account_id": "2", "timestamp": LARGE, "amount": 600.0}]),
+    (
+        tables.SILVER_QUARANTINE,
+        [
+            {
+                "reasons": reasons,
+                "_ingested_at": NOW - timedelta(hours=2),
+                "quarantined_at": NOW - timedelta(minutes=90),
+            }
+            for reasons in (["amount_is_finite"], ["late"])
+        ],
+    ),
+    (
+        tables.SILVER_ALERTS,
+        [{"account_id": "2", "timestamp": LARGE, "amount": 600.0, "detected_at": NOW - timedelta(minutes=30)}],
+    ),
+    (
+        tables.GOLD_ACCOUNT_DAILY,
+        [
+            {"account_id": "2", "date": DAY, "transactions": 2, "amount_sum": 600.5, "amount_max": 600.0, "alerts": 1},
+            {"account_id": "3", "date": DAY, "transactions": 1, "amount_sum": 5.0, "amount_max": 5.0, "alerts": 0},
+        ],
+    ),
+    (tables.GOLD_DETECTOR_AGREEMENT, [{"date": DAY, "both": 1, "only_flink": 0, "only_spark": 2}]),
+    (
+        tables.GOLD_FRAUD_PREDICTIONS,
+        [
+            {"amount": 600.0, "probability": 0.9, "prediction": True, "label": True, "model_version": "2", "date": DAY},
+            {"amount": 0.5, "probability": 0.1, "prediction": False, "label": True, "model_version": "2", "date": DAY},
+        ],
+    ),
+    (
+        tables.GOLD_PREDICTION_QUALITY,
+        [
+            {"date": DAY, "model_version": "9", "fraud": 2, "precision": 1.0, "recall": 0.9, "f1": 0.9},
+            {"date": DAY, "model_version": "10", "fraud": 2, "precision": 0.5, "recall": 0.4, "f1": 0.44},
+            {"date": DAY + timedelta(days=1), "model_version": "10", "fraud": 0},
+        ],
+    ),
+]
+
+
+def lake(spark: Any, contents: Rows) -> Any:
+    """A session in which every table has its name and columns, and these rows."""
+    session = spark.newSession()
+    for table in tables.ALL:
+        rows = [row for of, some in contents if of is table for row in some]
+        whole = [tuple(row.get(name) for name in table.column_names) for row in rows]
+        session.createDataFrame(whole, table.columns).createOrReplaceTempView(table.name)
+    return session
+
+
+@pytest.fixture(scope="module")
+def filled(spark: Any) -> Any:
+    return lake(spark, ROWS)
+
+
+def shown(session: Any, dataset: str) -> list[tuple[Any, ...]]:
+    dashboard = json.loads((ROOT / "resources" / "fraud.lvdash.json").read_text())
+    query = next("".join(one["queryLines"]) for one in dashboard["datasets"] if one["name"] == dataset)
+    return [tuple(row) for row in session.sql(query).collect()]
+
+
+def measured(session: Any, alert: str) -> Any:
+    """What an alert compares with its threshold."""
+    rendered = render("prod", catalog="some_catalog", schema="some_schema", notification_email="fraud@example.com")
+    definition = rendered.resources["alerts"][alert]
+    query = definition["query_text"].replace("some_catalog.some_schema.", "")
+    [row] = session.sql(query).collect()
+    return row[definition["evaluation"]["source"]["name"]]
+
+
+def test_totals(filled: Any) -> None:
+    assert shown(filled, "totals") == [(3, 2, 1, 1, 600.0)]
+
+
+def test_days(filled: Any) -> None:
+    assert shown(filled, "days") == [(DAY, 3, 1, 1, 605.5)]
+
+
+def test_top_accounts_are_those_with_alerts(filled: Any) -> None:
+    assert shown(filled, "top_accounts") == [("2", 1, 2, 600.5, 600.0, DAY)]
+
+
+def test_agreement(filled: Any) -> None:
+    assert shown(filled, "agreement") == [(DAY, "both", 1), (DAY, "only Flink", 0), (DAY, "only Spark", 2)]
+
+
+def test_model_quality_by_version_and_figure(filled: Any) -> None:
+    assert (DAY, "10", "F1", 0.44) in shown(filled, "model_quality")
+    assert len(shown(filled, "model_quality")) == 12
+
+
+def test_drift_compares_what_is_predicted_with_what_is_labelled(filled: Any) -> None:
+    assert shown(filled, "drift") == [(DAY, "2", 0.5, 0.5, 1.0, 300.25)]
+
+
+def test_freshness_tells_how_old_the_newest_rows_are(filled: Any) -> None:
+    minutes = {what: ago for what, _, ago in shown(filled, "freshness")}
+
+    assert minutes["transactions scored"] is None  # no row says when
+    assert 30 <= minutes["alerts raised"] < minutes["rows quarantined"] < minutes["transactions landed"]
+
+
+def test_lag_counts_rows_that_nobody_judged(filled: Any) -> None:
+    assert measured(filled, "lag") == 2
+
+
+def test_quality_is_a_share_of_what_landed(filled: Any) -> None:
+    assert measured(filled, "quality") == 0.5
+
+
+def test_model_quality_is_of_the_newest_model_on_the_latest_day_with_fraud(filled: Any) -> None:
+    assert measured(filled, "model_quality") == 0.44
+
+
+def test_alerts_stay_quiet_on_an_empty_lake(spark: Any) -> None:
+    empty = lake(spark, [])
+
+    assert measured(empty, "lag") == 0
+    assert measured(empty, "quality") == 0

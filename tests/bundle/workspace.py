@@ -1,0 +1,251 @@
+"""A workspace on this machine: answers over HTTP what the Databricks CLI asks to validate, deploy and destroy."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from .rendering import USER
+
+TOKEN = "the-workspaces-token"
+WAREHOUSE = {"id": "id-of-Serverless Starter Warehouse", "name": "Serverless Starter Warehouse"}
+_NAMED = ("schemas", "volumes", "models")
+Reply = tuple[int, Any]
+
+
+class Workspace:
+    """What is deployed: ``objects`` by kind and id, ``files`` by path; ``strange`` are requests it has no answer to."""
+
+    def __init__(self, application_id: str | None = None) -> None:
+        """Open an empty workspace for a person, or for a service principal."""
+        self.user = {"userName": application_id or USER["userName"], "id": "7"}
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {}
+        self.rights: dict[str, list[dict[str, Any]]] = {}
+        self.files: dict[str, bytes] = {}
+        self.folders = {"/": 0}
+        self.strange: list[str] = []
+        self._numbers = count(1000)
+        self._lock = threading.Lock()
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Reply:
+        """Answer one request, one at a time."""
+        with self._lock:
+            for wanted, pattern, handler in _ROUTES:
+                match = re.fullmatch(pattern, path)
+                if match and wanted == method:
+                    content = body if "import-file" in path else json.loads(body or b"{}")
+                    return handler(self, *map(unquote, match.groups()), {**query, "": content})
+            self.strange.append(f"{method} {path}")
+            return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": f"{method} {path}"}
+
+    def me(self, asked: dict[str, Any]) -> Reply:
+        return 200, self.user
+
+    def warehouses(self, asked: dict[str, Any]) -> Reply:
+        return 200, {"warehouses": [WAREHOUSE]}
+
+    def metadata(self, asked: dict[str, Any]) -> Reply:
+        return 200, {"oidc_endpoint": "http://127.0.0.1/oidc", "workspace_id": "1"}
+
+    def nothing(self, asked: dict[str, Any]) -> Reply:
+        return 200, {}
+
+    # Files
+
+    def status(self, asked: dict[str, Any]) -> Reply:
+        path = asked["path"]
+        if path in self.folders:
+            return 200, {"object_type": "DIRECTORY", "path": path, "object_id": self.folders[path]}
+        if path in self.files:
+            return 200, {"object_type": "FILE", "path": path, "object_id": 1}
+        return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"Path ({path}) doesn't exist."}
+
+    def make_folder(self, asked: dict[str, Any]) -> Reply:
+        parts = asked[""]["path"].split("/")
+        for end in range(2, len(parts) + 1):
+            self.folders.setdefault("/".join(parts[:end]), next(self._numbers))
+        return 200, {}
+
+    def write(self, path: str, asked: dict[str, Any]) -> Reply:
+        path = "/" + path
+        if path.rpartition("/")[0] not in self.folders:
+            return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"no folder for {path}"}
+        if path in self.files and asked.get("overwrite") != "true":
+            return 409, {"error_code": "RESOURCE_ALREADY_EXISTS", "message": path}
+        self.files[path] = asked[""]
+        return 200, {}
+
+    def read(self, asked: dict[str, Any]) -> Reply:
+        path = asked["path"]
+        if path not in self.files:
+            return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": path}
+        if asked.get("direct_download") == "true":
+            return 200, self.files[path]
+        return 200, {"content": base64.b64encode(self.files[path]).decode()}
+
+    def delete_path(self, asked: dict[str, Any]) -> Reply:
+        path = asked[""]["path"]
+        if path not in self.files and path not in self.folders:
+            return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": path}
+        for held in (self.files, self.folders):
+            for one in [one for one in held if one == path or one.startswith(f"{path}/")]:
+                del held[one]  # type: ignore[attr-defined]
+        return 200, {}
+
+    # Resources
+
+    def create(self, kind: str, asked: dict[str, Any]) -> Reply:
+        given = asked[""]
+        if kind in _NAMED:
+            of = (given["catalog_name"], given.get("schema_name"), given["name"])
+            key = ".".join(part for part in of if part)
+            made = {**given, "full_name": key}
+        elif kind == "jobs":
+            key = str(next(self._numbers))
+            made = {"job_id": int(key), "settings": given}
+        elif kind == "pipelines":
+            key = uuid.uuid4().hex
+            made = {"pipeline_id": key, "name": given["name"], "spec": {**given, "id": key}, "state": "IDLE"}
+        elif kind == "experiments":
+            key = str(next(self._numbers))
+            name = given["name"].removeprefix("/Workspace")
+            made = {"experiment_id": key, "experiment": {**given, "experiment_id": key, "name": name}}
+        else:
+            key = uuid.uuid4().hex
+            made = {**given, "id": key, "dashboard_id": key, "etag": "1", "lifecycle_state": "ACTIVE"}
+        self.objects.setdefault(kind, {})[key] = made
+        return 200, made
+
+    def get(self, kind: str, key: str, asked: dict[str, Any]) -> Reply:
+        found = self.objects.get(kind, {}).get(key)
+        missing = {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"there is no {kind} {key}"}
+        return (200, found) if found else (404, missing)
+
+    def delete(self, kind: str, key: str, asked: dict[str, Any]) -> Reply:
+        found = self.get(kind, key, asked)
+        self.objects.get(kind, {}).pop(key, None)
+        return found if found[0] == 404 else (200, {})
+
+    def publish(self, key: str, asked: dict[str, Any]) -> Reply:
+        self.objects["dashboards"][key]["published"] = {"embed_credentials": False, **asked[""]}
+        return 200, self.objects["dashboards"][key]["published"]
+
+    def published(self, key: str, asked: dict[str, Any]) -> Reply:
+        return 200, self.objects["dashboards"][key]["published"]
+
+    # Rights
+
+    def permit(self, of: str, asked: dict[str, Any]) -> Reply:
+        self.rights[of] = [
+            {**{name: value for name, value in one.items() if name != "permission_level"}, "all_permissions": [one]}
+            for one in asked[""]["access_control_list"]
+        ]
+        return 200, {"object_id": of, "access_control_list": self.rights[of]}
+
+    def permitted(self, of: str, asked: dict[str, Any]) -> Reply:
+        return 200, {"object_id": of, "access_control_list": self.rights.get(of, [])}
+
+    def grant(self, of: str, asked: dict[str, Any]) -> Reply:
+        held = {one["principal"]: set(one["privileges"]) for one in self.rights.get(of, [])}
+        for change in asked[""]["changes"]:
+            left = held.get(change["principal"], set()) - set(change.get("remove", []))
+            held[change["principal"]] = left | set(change.get("add", []))
+        self.rights[of] = [{"principal": name, "privileges": sorted(some)} for name, some in held.items() if some]
+        return self.granted(of, asked)
+
+    def granted(self, of: str, asked: dict[str, Any]) -> Reply:
+        return 200, {"privilege_assignments": self.rights.get(of, [])}
+
+
+def _of_kind(method: Callable[..., Reply], kind: str, key: str | None = None) -> Callable[..., Reply]:
+    """Bind a method to a kind; the object's key is in the path, or the field ``key`` of query or body."""
+
+    def handler(workspace: Workspace, *arguments: Any) -> Reply:
+        if key is not None:
+            asked = arguments[-1]
+            arguments = (str(asked.get(key) or asked[""][key]), asked)
+        return method(workspace, kind, *arguments)
+
+    return handler
+
+
+_ROUTES: list[tuple[str, str, Callable[..., Reply]]] = [
+    ("GET", "/api/2.0/preview/scim/v2/Me", Workspace.me),
+    ("GET", "/api/2.0/sql/warehouses", Workspace.warehouses),
+    ("POST", "/telemetry-ext", Workspace.nothing),
+    ("GET", "/.well-known/databricks-config", Workspace.metadata),
+    ("GET", "/api/2.0/workspace/get-status", Workspace.status),
+    ("POST", "/api/2.0/workspace/mkdirs", Workspace.make_folder),
+    ("POST", "/api/2.0/workspace-files/import-file/+(.+)", Workspace.write),
+    ("GET", "/api/2.0/workspace/export", Workspace.read),
+    ("POST", "/api/2.0/workspace/delete", Workspace.delete_path),
+    ("POST", "/api/2.2/jobs/create", _of_kind(Workspace.create, "jobs")),
+    ("GET", "/api/2.2/jobs/get", _of_kind(Workspace.get, "jobs", "job_id")),
+    ("POST", "/api/2.2/jobs/delete", _of_kind(Workspace.delete, "jobs", "job_id")),
+    ("POST", "/api/2.0/mlflow/experiments/create", _of_kind(Workspace.create, "experiments")),
+    ("GET", "/api/2.0/mlflow/experiments/get", _of_kind(Workspace.get, "experiments", "experiment_id")),
+    ("POST", "/api/2.0/mlflow/experiments/delete", _of_kind(Workspace.delete, "experiments", "experiment_id")),
+    ("POST", "/api/2.0/lakeview/dashboards/([^/]+)/published", Workspace.publish),
+    ("GET", "/api/2.0/lakeview/dashboards/([^/]+)/published", Workspace.published),
+    ("PUT", "/api/2.0/permissions/(.+)", Workspace.permit),
+    ("GET", "/api/2.0/permissions/(.+)", Workspace.permitted),
+    ("PATCH", "/api/2.1/unity-catalog/permissions/(.+)", Workspace.grant),
+    ("GET", "/api/2.1/unity-catalog/permissions/(.+)", Workspace.granted),
+]
+for _kind, _path in {
+    "alerts": "/api/2.0/alerts",
+    "pipelines": "/api/2.0/pipelines",
+    "dashboards": "/api/2.0/lakeview/dashboards",
+    **{kind: f"/api/2.1/unity-catalog/{kind}" for kind in _NAMED},
+}.items():
+    _ROUTES.append(("POST", _path, _of_kind(Workspace.create, _kind)))
+    _ROUTES.append(("GET", f"{_path}/([^/]+)", _of_kind(Workspace.get, _kind)))
+    _ROUTES.append(("DELETE", f"{_path}/([^/]+)", _of_kind(Workspace.delete, _kind)))
+
+
+@contextmanager
+def serving(workspace: Workspace) -> Iterator[str]:
+    """Serve a workspace on the loopback interface; its address is what ``DATABRICKS_HOST`` is to hold."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body go out one after the other
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def _reply(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            address = urlsplit(self.path)
+            query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+            if address.path.startswith("/api/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                code, answer = 401, {"error_code": "UNAUTHENTICATED", "message": "the token is not valid"}
+            else:
+                code, answer = workspace.answer(self.command, address.path, query, body)
+            raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _reply  # noqa: N815
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
