@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import landing, parquet
+from fraudlake.bronze import autoloader, landing, parquet
 from fraudlake.bronze import transactions as bronze
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError
-from fraudlake.stream import Stream
+from fraudlake.stream import Appender, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,11 +82,12 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     Raises:
         FraudlakeError: nothing has landed, now or ever.
     """
-    files = lake.landed_files()
+    landed = lake.landed()
     source = _Source(lake, retry_rejected)
+    take = source.take_rows if "_source_file" in landed.columns else source.take_files
     if not lake.has_landed() and lake.read(tables.BRONZE_FILES).isEmpty():
         raise FraudlakeError(f"nothing has landed in {lake.landing}: no finished file is there yet")
-    return Stream("ingest", files, source.write, before=source.prepare, after=source.sweep)
+    return Stream("ingest", landed, take, before=source.prepare, after=source.finish, explain=autoloader.new_column)
 
 
 def landed(lake: Lake) -> Landed:
@@ -124,11 +125,44 @@ class _Source:
             self._retry()
         self._list_rejected()
 
-    def write(self, batch: DataFrame, batch_id: int) -> None:
+    def take_files(self, batch: DataFrame, batch_id: int) -> None:
         """Take the files of a micro-batch."""
         paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
         files = [landing.seen(path, self.lake.landing) or self._gone(path) for path in paths]
         self._take([file for file in files if landing.is_finished(file.source) and not self._is_known(file)])
+        self._sweep_now_and_then()
+
+    def take_rows(self, batch: DataFrame, batch_id: int) -> None:
+        """Take the rows of a micro-batch, which Auto Loader has read already: of each file all, or none.
+
+        A damaged file gives fewer rows than its footer tells. Such a file, and what a micro-batch that is repeated has
+        not taken yet, is read file by file: of one (checkpoint, micro-batch) Delta takes one append only.
+        """
+        counts = {row["_source_file"]: row["count"] for row in batch.groupBy("_source_file").count().collect()}
+        paths = [f"{self.lake.landing}/{source}" for source in counts if landing.is_finished(source)]
+        files = [landing.seen(path, self.lake.landing) or self._gone(path) for path in paths]
+        new = [file for file in files if not self._is_known(file)]
+        with ThreadPoolExecutor() as pool:
+            told = dict(zip(new, pool.map(parquet.told_rows, [file.path for file in new]), strict=True))
+        is_first = len(new) == len(files)
+        whole = [file for file in new if is_first and told[file] == counts[file.source]]
+        names = tables.BRONZE_TRANSACTIONS.column_names
+        Appender.of(self.lake.checkpoint("ingest")).append(
+            batch.where(F.col("_source_file").isin([file.source for file in whole])),
+            tables.BRONZE_TRANSACTIONS,
+            batch_id,
+            added=[name for name in batch.columns if name not in names],
+        )
+        self._enter([Entry(file, ACCEPTED, counts[file.source]) for file in whole])
+        self._take([file for file in new if file not in whole])
+        self._sweep_now_and_then()
+
+    def finish(self) -> None:
+        """Look once more behind the stream's back; over Spark Connect its micro-batches ran in another process."""
+        self.entries = _latest(self.lake)
+        self.sweep()
+
+    def _sweep_now_and_then(self) -> None:
         if time.monotonic() > self.swept + _SWEEP_SECONDS:
             self.sweep()
 

@@ -26,6 +26,8 @@ DOCUMENTED = {
     "cloudFiles.schemaLocation",
     "cloudFiles.useManagedFileEvents",
     "cloudFiles.useNotifications",
+    "ignoreCorruptFiles",
+    "ignoreMissingFiles",
     "pathGlobFilter",
     "readerCaseSensitive",
     "recursiveFileLookup",
