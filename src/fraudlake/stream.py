@@ -168,9 +168,10 @@ class _Count:
     def take(self, query: StreamingQuery) -> bool:
         before = self.batches
         for report in query.recentProgress:
-            if report["batchId"] > self._seen and report["numInputRows"] > 0:
-                self._seen = report["batchId"]
-                self.rows += report["numInputRows"]
+            # Over Spark Connect the item of this name is None, and the attribute is not (seen in PySpark 4.2).
+            if report.batchId > self._seen and report.numInputRows > 0:
+                self._seen = report.batchId
+                self.rows += report.numInputRows
                 self.batches += 1
         return self.batches > before
 

@@ -43,11 +43,13 @@ class Lake:
     scratch: str | None
     """Folder that all of Spark's machines see, for models on their way; None: there is only one machine."""
 
-    def __new__(cls, settings: Settings, spark: SparkSession | None = None) -> Lake:
-        """Choose the kind of lake."""
+    def __new__(cls, settings: Settings | None = None, spark: SparkSession | None = None) -> Lake:
+        """Choose the kind of lake; there are no settings where one comes out of a pickle, to a process of Spark's."""
         from fraudlake.lake.local import LocalLake
         from fraudlake.lake.workspace import WorkspaceLake
 
+        if settings is None:
+            return object.__new__(cls)
         return object.__new__(WorkspaceLake if settings.catalog else LocalLake)
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:

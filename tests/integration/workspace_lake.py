@@ -1,0 +1,72 @@
+"""Run by test_workspace_lake.py in a process of its own: a lake in a schema, over a local Spark Connect session.
+
+usage: workspace_lake.py FOLDER; FOLDER/landing has landed, FOLDER/checkpoints is the volume. Takes the files in two
+runs and prints what the tables then hold as JSON. Only Auto Loader itself is not there: Spark's own parquet stream,
+with the same options, stands in for it, and a listing of the folder for its list of files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from fraudlake import steps, stream, tables
+from fraudlake.bronze import autoloader, landing
+from fraudlake.lake import Lake, session
+from fraudlake.lake.workspace import WorkspaceLake
+from fraudlake.settings import Settings
+
+folder = Path(sys.argv[1])
+os.environ["PYSPARK_PYTHON"] = sys.executable
+builder = SparkSession.builder.remote("local[2]")
+for name, value in session.configuration(Settings(lake=folder, shuffle_partitions=2)).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sql(f"CREATE DATABASE fraud LOCATION '{folder}/tables'")
+
+
+def parquet_stream(spark: SparkSession, folder: str, settings: Settings, schema_location: str) -> DataFrame:
+    chosen = autoloader.options(settings, schema_location)
+    known = {name: value for name, value in chosen.items() if not name.startswith("cloudFiles.")}
+    files = spark.readStream.schema(autoloader.SCHEMA_HINTS).options(**known).parquet(folder)
+    rescued = F.lit(None).cast("string").alias("_rescued_data")
+    return autoloader.transactions(files.select("*", rescued, "_metadata"), folder, settings.landing_timezone)
+
+
+def listed(lake: WorkspaceLake, step: str) -> Iterator[str]:
+    return (file.path for file in landing.files(lake.landing))
+
+
+autoloader.read_stream = parquet_stream
+WorkspaceLake.files_listed_by = listed  # type: ignore[method-assign]
+
+settings = Settings(
+    catalog="spark_catalog",
+    schema_name="fraud",
+    landing=str(folder / "landing"),
+    checkpoints=str(folder / "checkpoints"),
+    shuffle_partitions=2,
+    buckets=2,
+)
+told: dict[str, object] = {"session": type(spark).__module__, "runs": []}
+for _ in range(2):
+    lake = Lake(settings, spark)
+    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+        for one in step(lake):
+            stream.run(lake, [one], "available-now")
+    told["runs"].append({table.name: lake.read(table).count() for table in tables.ALL})  # type: ignore[attr-defined]
+alerts = spark.table("spark_catalog.fraud.silver_alerts").orderBy("timestamp").collect()
+told["alerts"] = [row["account_id"] for row in alerts]
+rejected = spark.table("spark_catalog.fraud.bronze_rejected_files").orderBy("path").collect()
+told["rejected"] = [[Path(row["path"]).name, row["error"]] for row in rejected]
+accepted = spark.table("spark_catalog.fraud.bronze_files").where("status = 'accepted'").collect()
+told["accepted"] = [[row["_source_file"], row["rows"]] for row in accepted]
+told["optimized"] = steps.optimize(lake)
+print(json.dumps(told))
+spark.stop()
