@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -44,6 +45,8 @@ class Workspace:
         ]
     )
     secrets: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": ["kafka"]})
+    values: dict[tuple[str, str], str] = field(default_factory=dict)
+    """A secret's value by scope and key."""
     jobs: list[dict[str, Any]] = field(
         default_factory=lambda: [
             {"job_id": 7, "settings": {"name": "payroll", "tags": {}}},
@@ -152,6 +155,14 @@ def _secrets(workspace: Workspace, *, query: dict[str, str], body: None) -> Answ
     return 200, {"secrets": [{"key": key} for key in workspace.secrets[query["scope"]]]}
 
 
+def _secret(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "scope", "key")
+    value = workspace.values.get((query["scope"], query["key"]))
+    if value is None:
+        return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "Secret does not exist."}
+    return 200, {"key": query["key"], "value": base64.b64encode(value.encode()).decode()}
+
+
 def _jobs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     _takes(query, "expand_tasks", "page_token")
     # Two pages, the first one of a single job.
@@ -239,6 +250,7 @@ _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("POST", r"/api/2\.0/sql/statements/?"): _statement,
     ("GET", r"/api/2\.0/sql/statements/s(\d+)"): _statement_result,
     ("GET", r"/api/2\.0/secrets/list"): _secrets,
+    ("GET", r"/api/2\.0/secrets/get"): _secret,
     ("GET", r"/api/2\.2/jobs/list"): _jobs,
     ("GET", r"/api/2\.2/jobs/runs/list"): _runs,
     ("GET", r"/api/2\.2/jobs/runs/get"): _run,

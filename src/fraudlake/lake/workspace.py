@@ -112,11 +112,11 @@ def _session() -> SparkSession:
         return DatabricksSession.builder.getOrCreate()  # type: ignore[no-any-return]
     except ImportError:
         pass
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
+    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
         raise UsageError(
-            "there is no Spark here: --catalog and --schema are for jobs and notebooks in a Databricks workspace, "
+            "--catalog and --schema need the Spark of a Databricks workspace: run this in a job or a notebook there, "
             "or pip install databricks-connect"
-        ) from None
+        )
+    from pyspark.sql import SparkSession
+
     return SparkSession.builder.getOrCreate()
