@@ -30,18 +30,8 @@ class Lake:
     """What a person calls it: its folder, or catalog and schema."""
     log: str
     """Where Spark's log is."""
-    landing: str
-    """Folder in which Flink's files land."""
-    tracking_uri: str
-    """MLflow's store of runs."""
-    registry_uri: str
-    """MLflow's store of registered models."""
     replays: Path
     """Folder of what ``quarantine --replay`` has written down."""
-    artifacts: str | None
-    """Where MLflow keeps the models of a new experiment; None: where its store wants."""
-    scratch: str | None
-    """Folder that all of Spark's machines see, for models on their way; None: there is only one machine."""
 
     def __new__(cls, settings: Settings | None = None, spark: SparkSession | None = None) -> Lake:
         """Choose the kind of lake; there are no settings where one comes out of a pickle, to a process of Spark's."""
@@ -55,6 +45,31 @@ class Lake:
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         """Open the lake that the settings name; in a workspace, in this session."""
         raise NotImplementedError
+
+    @property
+    def landing(self) -> str:
+        """Folder in which Flink's files land."""
+        raise NotImplementedError
+
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow's store of runs."""
+        raise NotImplementedError
+
+    @property
+    def registry_uri(self) -> str:
+        """MLflow's store of registered models."""
+        return self.tracking_uri
+
+    @property
+    def artifacts(self) -> str | None:
+        """Where MLflow keeps the models of a new experiment; None: where its store wants."""
+        return None
+
+    @property
+    def scratch(self) -> str | None:
+        """Folder that all of Spark's machines see, for models on their way; None: there is only one machine."""
+        return None
 
     def read(self, table: tables.Table) -> DataFrame:
         """Return a table as it is now."""

@@ -44,11 +44,7 @@ class LocalLake(Lake):
         self.root = settings.lake.absolute()
         self.name, log = str(self.root), self.root / "logs" / "spark.log"
         self.log = str(log)
-        # As Hadoop names what lies in it: without `..`, symbolic links kept.
-        self.landing = os.path.normpath(Path(settings.landing_path).absolute())
-        self.tracking_uri = self.registry_uri = f"sqlite:///{self.root}/models/mlflow.db"
         self.replays = self.root / "replays"
-        self.artifacts, self.scratch = (self.root / "models" / "artifacts").as_uri(), None
         self._claim()
         # Lakes of one process share neither the current database nor SQL settings.
         self.spark = session.start(settings, log).newSession()
@@ -58,7 +54,7 @@ class LocalLake(Lake):
         """Mark the root as a lake of this format, or refuse it."""
         mark = self.root / "lake.json"
         try:
-            (self.root / "models").mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(parents=True, exist_ok=True)
             with FileLock(self.root / ".lock"):
                 if not mark.exists():
                     mark.write_text(json.dumps({"format": FORMAT, "fraudlake": __version__}) + "\n")
@@ -89,6 +85,23 @@ class LocalLake(Lake):
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {table.name} {'USING DELTA' if made else layout(table)} LOCATION '{folder}'"
         )
+
+    @property
+    def landing(self) -> str:
+        """Folder in which Flink's files land."""
+        # As Hadoop names what lies in it: without `..`, symbolic links kept.
+        return os.path.normpath(Path(self.settings.landing_path).absolute())
+
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow's store: runs and the model registry in SQLite."""
+        (self.root / "models").mkdir(exist_ok=True)
+        return f"sqlite:///{self.root}/models/mlflow.db"
+
+    @property
+    def artifacts(self) -> str:
+        """Where MLflow keeps the models themselves."""
+        return (self.root / "models" / "artifacts").as_uri()
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

@@ -18,9 +18,13 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SESSION = {"spark.sql.session.timeZone": "UTC", "spark.sql.execution.arrow.maxRecordsPerBatch": "500000"}
-# The stateful step needs RocksDB (Databricks documentation, "Configure RocksDB state store").
-_STATE_STORE = "com.databricks.sql.streaming.state.RocksDBStateStoreProvider"
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
+    # The stateful steps need it (Databricks documentation, "Configure RocksDB state store").
+    _STATE_STORE: "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
+}
 
 
 class WorkspaceLake(Lake):
@@ -39,10 +43,7 @@ class WorkspaceLake(Lake):
         self.settings = settings if settings.source == "files" else secret.with_kafka_options(settings)
         self.name = f"{settings.catalog}.{settings.schema_name}"
         self.log = "the log of this compute"
-        self.landing = os.path.normpath(settings.landing_path)
         self.replays = settings.checkpoints_path / "replays"
-        self.tracking_uri, self.registry_uri, self.artifacts = "databricks", "databricks-uc", None
-        self.scratch = str(settings.checkpoints_path / "mlflow")
         self.spark = spark or _session()
         self._use()
         for table in tables.ALL:
@@ -53,10 +54,11 @@ class WorkspaceLake(Lake):
     def _use(self) -> None:
         from pyspark.errors import PySparkException
 
-        for name, value in {**_SESSION, "spark.sql.streaming.stateStore.providerClass": _STATE_STORE}.items():
-            # Serverless compute lets few settings be changed, and has what is needed as its default.
+        for name, value in _SESSION.items():
+            # Serverless compute lets few settings be seen or changed, and has what is needed as its default.
             with contextlib.suppress(PySparkException):
-                self.spark.conf.set(name, value)
+                if name != _STATE_STORE or "RocksDB" not in str(self.spark.conf.get(name)):
+                    self.spark.conf.set(name, value)
         try:
             self.spark.catalog.setCurrentCatalog(str(self.settings.catalog))
             self.spark.catalog.setCurrentDatabase(str(self.settings.schema_name))
@@ -65,6 +67,26 @@ class WorkspaceLake(Lake):
                 f"cannot use {self.name} ({str(error).splitlines()[0][:200]}): "
                 "'fraudlake workspace check' tells what is missing"
             ) from None
+
+    @property
+    def landing(self) -> str:
+        """Folder in which Flink's files land."""
+        return os.path.normpath(self.settings.landing_path)
+
+    @property
+    def tracking_uri(self) -> str:
+        """The workspace's MLflow."""
+        return "databricks"
+
+    @property
+    def registry_uri(self) -> str:
+        """Unity Catalog's registry of models."""
+        return "databricks-uc"
+
+    @property
+    def scratch(self) -> str:
+        """A folder in the volume of the checkpoints."""
+        return str(self.checkpoints / "mlflow")
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
