@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.workspace import jobs
 from fraudlake.workspace.client import asking
@@ -129,19 +130,23 @@ def clean_up(client: WorkspaceClient, sql: Sql, file: str, one: Smoke) -> None:
     """Take the file and its rows away, and nothing else.
 
     The ledger keeps the file's entry, with no rows, so that the next ``ingest`` does not miss it; the streams pass over
-    deletions. The day's figures go where no other transaction is of that day.
+    deletions. A day's figures go where no other transaction is of that day.
     """
     with asking(client, file):
         client.files.delete(file)
-    sql.rows("DELETE FROM bronze_transactions WHERE _source_file = :source", source=one.source)
     sql.rows("UPDATE bronze_files SET rows = 0 WHERE _source_file = :source", source=one.source)
-    sql.rows("DELETE FROM silver_quarantine WHERE _source_file = :source", source=one.source)
-    for table in ("silver_transactions", "silver_alerts", "gold_account_daily", "gold_fraud_predictions"):
-        sql.rows("DELETE FROM IDENTIFIER(:table) WHERE startswith(account_id, :prefix)", table=table, prefix=one.prefix)
-    for table in ("gold_detector_agreement", "gold_prediction_quality"):
-        sql.rows(
-            "DELETE FROM IDENTIFIER(:table) WHERE date = DATE(:day) "
-            "AND NOT EXISTS (SELECT 1 FROM silver_transactions WHERE date = DATE(:day))",
-            table=table,
-            day=_DAY,
-        )
+    for table in tables.ALL:
+        if "account_id" in table.column_names:
+            by_account = "DELETE FROM IDENTIFIER(:table) WHERE startswith(account_id, :prefix)"
+            sql.rows(by_account, table=table.name, prefix=one.prefix)
+        elif "_source_row" in table.column_names:
+            by_file = "DELETE FROM IDENTIFIER(:table) WHERE _source_file = :source"
+            sql.rows(by_file, table=table.name, source=one.source)
+    for table in tables.ALL:
+        if table.name.startswith("gold_") and "date" in table.column_names:
+            sql.rows(
+                "DELETE FROM IDENTIFIER(:table) WHERE date = DATE(:day) "
+                "AND NOT EXISTS (SELECT 1 FROM silver_transactions WHERE date = DATE(:day))",
+                table=table.name,
+                day=_DAY,
+            )
