@@ -21,7 +21,8 @@ BAD = FLINK.parent / "bad" / "files"
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two runs over the tutorial's file and some bad ones leave."""
     folder = tmp_path_factory.mktemp("workspace")
-    (folder / "landing").mkdir()
+    for volume in ("landing", "checkpoints"):
+        (folder / volume).mkdir()
     land_flink(folder / "landing", "tutorial/int96")
     for name in ("part-damaged-page", "part-truncated", "part-zero-bytes"):
         shutil.copy(BAD / name, folder / "landing" / name)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from fraudlake import secret, tables
 from fraudlake.bronze import autoloader
+from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings
@@ -87,6 +88,19 @@ class WorkspaceLake(Lake):
     def scratch(self) -> str:
         """A folder in the volume of the checkpoints."""
         return str(self.checkpoints / "mlflow")
+
+    def checkpoint(self, step: str) -> Checkpoint:
+        """Return a stream's checkpoint.
+
+        Raises:
+            FraudlakeError: the volume is not there, or this machine does not see it.
+        """
+        if not self.checkpoints.is_dir():
+            raise FraudlakeError(
+                f"the folder of the checkpoints {self.checkpoints} is not there: deploy the bundle, which makes its "
+                "volume; outside the workspace no volume is seen: start the job with 'fraudlake workspace run'"
+            )
+        return super().checkpoint(step)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
