@@ -421,7 +421,7 @@ def jobs_(given: _Workspace, /, runs: int) -> None:
     """List the deployed jobs with their last runs: state, duration, and why one failed."""
     from fraudlake.workspace import jobs
 
-    found = jobs.jobs(given.connect(), runs)
+    found = jobs.jobs(given.connect(), given.app.settings(), runs)
     if given.app.json:
         click.echo(json.dumps({"jobs": [asdict(one) for one in found]}, default=str))
         return
@@ -444,7 +444,7 @@ def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> No
     from fraudlake.workspace import jobs
 
     client = given.connect()
-    started = jobs.start(client, jobs.find(client, job))
+    started = jobs.start(client, jobs.find(client, given.app.settings(), job))
     if not is_waiting:
         given.app.say({"run": started}, f"run {started} has started")
         return
@@ -468,7 +468,7 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
 
     wanted = given.settings(**flags)
     client = given.connect()
-    found = jobs.find(client, job)
+    found = jobs.find(client, wanted, job)
     sql = Sql(client, str(warehouse(client, given.warehouse).id), str(wanted.catalog), str(wanted.schema_name))
     one = smoking.Smoke.new()
     ended = smoking.smoke(client, wanted, sql, lambda: _watched(client, jobs.start(client, found), timeout), one)

@@ -37,8 +37,8 @@ def fraudlake(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch, capfd: p
     """Run ``fraudlake --catalog main --schema fraud workspace …``; gives exit code, standard output and error."""
     monkeypatch.setattr(clients, "connect", lambda profile: client)
 
-    def run(*arguments: str, json: bool = False) -> tuple[int, str, str]:
-        flags = ["--catalog", "main", "--schema", "fraud", *(["--json"] if json else [])]
+    def run(*arguments: str, json: bool = False, schema: str = "fraud") -> tuple[int, str, str]:
+        flags = ["--catalog", "main", "--schema", schema, *(["--json"] if json else [])]
         monkeypatch.setattr("sys.argv", ["fraudlake", *flags, "workspace", *arguments])
         try:
             main()

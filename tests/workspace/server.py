@@ -22,6 +22,13 @@ ME = "jane@example.com"
 Answer = tuple[int, Any]
 
 
+def a_task(catalog: str, schema: str) -> dict[str, Any]:
+    """A job's task as the bundle deploys it."""
+    parameters = ["--catalog", catalog, "--schema", schema, "ingest"]
+    wheel = {"package_name": "fraudlake", "entry_point": "fraudlake", "parameters": parameters}
+    return {"task_key": "ingest", "python_wheel_task": wheel}
+
+
 @dataclass
 class Workspace:
     """What the workspace holds and does; a test changes it, and reads what was asked for."""
@@ -55,6 +62,7 @@ class Workspace:
                 "settings": {
                     "name": "[dev jane] fraudlake ingest and detect",
                     "tags": {"project": "fraudlake", "target": "dev"},
+                    "tasks": [a_task("main", "fraud")],
                 },
             },
         ]
@@ -165,6 +173,7 @@ def _secret(workspace: Workspace, *, query: dict[str, str], body: None) -> Answe
 
 def _jobs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     _takes(query, "expand_tasks", "page_token")
+    assert query["expand_tasks"] == "true"
     # Two pages, the first one of a single job.
     if "page_token" not in query:
         return 200, {"jobs": workspace.jobs[:1], "has_more": True, "next_page_token": "2"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from tests.workspace.conftest import Command
-from tests.workspace.server import Workspace, a_run
+from tests.workspace.server import Workspace, a_run, a_task
 
 FAILED = {"life_cycle_state": "TERMINATED", "result_state": "FAILED", "state_message": "Task ingest failed"}
 DONE = {"life_cycle_state": "TERMINATED", "result_state": "SUCCESS"}
@@ -72,4 +72,14 @@ def test_an_unknown_or_ambiguous_job_is_wrong_use(fraudlake: Command, workspace:
     workspace.jobs.append({"job_id": 12, "settings": {**workspace.jobs[1]["settings"], "name": "ingest_and_detect"}})
     code, _, err = fraudlake("run", "ingest_and_detect")
     assert code == 2
-    assert "give the id of one: 11 ([dev jane] fraudlake ingest and detect), 12 (ingest_and_detect)" in err
+    assert "or the id of one: 11 ([dev jane] fraudlake ingest and detect), 12 (ingest_and_detect)" in err
+
+
+def test_of_several_targets_that_one_counts_whose_lake_is_named(fraudlake: Command, workspace: Workspace) -> None:
+    mine = workspace.jobs[1]["settings"]
+    theirs = {**mine, "name": "[staging] fraudlake ingest and detect", "tasks": [a_task("main", "staging_fraud")]}
+    workspace.jobs.append({"job_id": 12, "settings": theirs})
+    assert fraudlake("run", "ingest_and_detect")[0] == 0
+    assert [run["job_id"] for run in workspace.runs] == [11]
+    code, out, _ = fraudlake("jobs", json=True, schema="staging_fraud")
+    assert (code, [job["id"] for job in json.loads(out)["jobs"]]) == (0, [12])

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.service import jobs as api
 
+    from fraudlake.settings import Settings
+
 PROJECT = ("project", "fraudlake")
 """The tag that every job of the bundle has."""
 _ENDED = {RunLifeCycleState.TERMINATED, RunLifeCycleState.SKIPPED, RunLifeCycleState.INTERNAL_ERROR}
@@ -49,33 +51,38 @@ class Job:
     runs: list[Run]
 
 
-def jobs(client: WorkspaceClient, runs: int) -> list[Job]:
-    """List the deployed jobs with their latest ``runs`` each.
+def jobs(client: WorkspaceClient, settings: Settings, runs: int) -> list[Job]:
+    """List the deployed jobs with their latest ``runs`` each; where the settings name a lake, those that work on it.
 
     Raises:
         FraudlakeError: there is none, or the workspace does not tell.
     """
     with asking(client, "jobs"):
-        deployed = _deployed(client)
+        deployed = _deployed(client, settings)
         return [_told(client, one, runs) for one in deployed]
 
 
-def find(client: WorkspaceClient, wanted: str) -> int:
+def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
     """Return the id of the deployed job that is called ``wanted``: its name, its title or its id.
+
+    Targets deploy the same jobs side by side: where the settings name a lake, only those count that work on it.
 
     Raises:
         UsageError: there is none, or several.
         FraudlakeError: nothing is deployed.
     """
     with asking(client, "jobs"):
-        deployed = _deployed(client)
+        deployed = _deployed(client, settings)
     found = [one for one in deployed if wanted in (str(one.job_id), _title(one), _name(one))]
     if not found:
         names = ", ".join(sorted({_name(one) for one in deployed}))
         raise UsageError(f"there is no deployed job '{wanted}'; there are {names}")
     if len(found) > 1:
         which = ", ".join(f"{one.job_id} ({_title(one)})" for one in found)
-        raise UsageError(f"several deployed jobs are called '{wanted}': give the id of one: {which}")
+        raise UsageError(
+            f"several deployed jobs are called '{wanted}': give --catalog and --schema before 'workspace', "
+            f"or the id of one: {which}"
+        )
     return int(found[0].job_id or 0)
 
 
@@ -114,14 +121,26 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
     return ended
 
 
-def _deployed(client: WorkspaceClient) -> list[api.BaseJob]:
+def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
     tag, value = PROJECT
-    found = [one for one in client.jobs.list() if one.settings and (one.settings.tags or {}).get(tag) == value]
+    lake = {one for one in (settings.catalog, settings.schema_name) if one}
+    found = [
+        job
+        for job in client.jobs.list(expand_tasks=True)
+        if job.settings and (job.settings.tags or {}).get(tag) == value and lake <= _parameters(job.settings)
+    ]
     if not found:
+        which = f" for {settings.catalog}.{settings.schema_name}" if lake else ""
         raise FraudlakeError(
-            "no job of this bundle is deployed here, or none that you may see: databricks bundle deploy"
+            f"no job of this bundle is deployed here{which}, or none that you may see: databricks bundle deploy"
         )
     return found
+
+
+def _parameters(job: api.JobSettings) -> set[str]:
+    """Return what the tasks of a job are called with."""
+    wheels = [task.python_wheel_task for task in job.tasks or []]
+    return {parameter for wheel in wheels if wheel for parameter in wheel.parameters or []}
 
 
 def _title(job: api.BaseJob) -> str:
