@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PROJECT = ("project", "fraudlake")
 """The tag that every job of the bundle has."""
 _ENDED = {RunLifeCycleState.TERMINATED, RunLifeCycleState.SKIPPED, RunLifeCycleState.INTERNAL_ERROR}
+_FAILED = {RunResultState.FAILED, RunResultState.TIMEDOUT, RunResultState.CANCELED}
 Progress = Callable[[str, str], None]
 """Called with a task's name and its state, whenever that changes."""
 
@@ -164,14 +165,13 @@ def _told(client: WorkspaceClient, job: api.BaseJob, runs: int) -> Job:
 
 
 def _run(client: WorkspaceClient, run: api.BaseRun | api.Run) -> Run:
-    state = _state(run.state)
     until = run.end_time or time.time_ns() // 1_000_000
     return Run(
         id=int(run.run_id or 0),
-        state=state,
+        state=_state(run.state),
         started=datetime.fromtimestamp(run.start_time / 1000, UTC) if run.start_time else None,
         seconds=(until - run.start_time) / 1000 if run.start_time else 0.0,
-        error=_error(client, run) if state not in ("success", "running", "pending", "queued", "skipped") else None,
+        error=_error(client, run) if run.state and _has_failed(run.state) else None,
         url=run.run_page_url,
     )
 
@@ -181,9 +181,16 @@ def _state(state: api.RunState | None) -> str:
     return shown.value.lower() if shown else "unknown"
 
 
+def _has_failed(state: api.RunState) -> bool:
+    return (
+        state.result_state not in (None, RunResultState.SUCCESS)
+        or state.life_cycle_state is RunLifeCycleState.INTERNAL_ERROR
+    )
+
+
 def _error(client: WorkspaceClient, run: api.BaseRun | api.Run) -> str | None:
     """Find the first line of what failed the first of a run's failed tasks."""
-    failed = [task for task in run.tasks or [] if task.state and task.state.result_state is RunResultState.FAILED]
+    failed = [task for task in run.tasks or [] if task.state and task.state.result_state in _FAILED]
     for task in sorted(failed, key=lambda one: one.start_time or 0)[:1]:
         try:
             output = client.jobs.get_run_output(int(task.run_id or 0))
