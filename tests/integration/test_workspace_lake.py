@@ -44,6 +44,7 @@ def test_every_step_runs_over_spark_connect_and_once(told: dict[str, Any]) -> No
 def test_the_tables_of_the_schema_hold_the_tutorials_alerts(told: dict[str, Any]) -> None:
     assert told["alerts"] == ["2", "4", "3"]
     assert "silver_transactions" in told["optimized"]
+    assert told["gaps"] == []
 
 
 def test_a_file_that_auto_loader_skips_or_reads_in_part_is_rejected_with_the_reason(told: dict[str, Any]) -> None:

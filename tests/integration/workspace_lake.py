@@ -23,6 +23,7 @@ from fraudlake.bronze import autoloader, landing
 from fraudlake.lake import Lake, session
 from fraudlake.lake.workspace import WorkspaceLake
 from fraudlake.settings import Settings
+from fraudlake.status import status
 from fraudlake.stream import Stream
 
 folder = Path(sys.argv[1])
@@ -84,5 +85,6 @@ told["rejected"] = [[Path(row["path"]).name, row["error"]] for row in rejected]
 accepted = spark.table("spark_catalog.fraud.bronze_files").where("status = 'accepted'").collect()
 told["accepted"] = [[row["_source_file"], row["rows"]] for row in accepted]
 told["optimized"] = steps.optimize(lake)
+told["gaps"] = status(lake).gaps
 print(json.dumps(told))
 spark.stop()

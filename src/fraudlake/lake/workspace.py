@@ -23,6 +23,7 @@ _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     # The stateful steps need it (Databricks documentation, "Configure RocksDB state store").
     _STATE_STORE: "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
 }
