@@ -152,13 +152,12 @@ class _Source:
             told = dict(zip(new, pool.map(parquet.told_rows, [file.path for file in new]), strict=True))
         is_first = len(new) == len(files)
         whole = [file for file in new if is_first and told[file] == counts[file.source]]
-        names = tables.BRONZE_TRANSACTIONS.column_names
-        Appender.of(self.lake.checkpoint("ingest")).append(
-            batch.where(F.col("_source_file").isin([file.source for file in whole])),
-            tables.BRONZE_TRANSACTIONS,
-            batch_id,
-            added=[name for name in batch.columns if name not in names],
+        table = tables.BRONZE_TRANSACTIONS
+        added = [name for name in batch.columns if name not in table.column_names]
+        all_or_some = (
+            F.lit(True) if len(whole) == len(counts) else F.col("_source_file").isin([f.source for f in whole])
         )
+        Appender.of(self.lake.checkpoint("ingest")).append(batch.where(all_or_some), table, batch_id, added)
         self._enter([Entry(file, ACCEPTED, counts[file.source]) for file in whole])
         self._take([file for file in new if file not in whole])
 
