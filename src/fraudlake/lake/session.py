@@ -81,7 +81,9 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "30s",
         # The parallel collector takes a seventh of G1's time here: a micro-batch's rows are few, large arrays. Java 17
         # and later log where Arrow reaches into java.nio without the opening.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC --add-opens=java.base/java.nio=ALL-UNNAMED -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": (
+            "-XX:+UseParallelGC --add-opens=java.base/java.nio=ALL-UNNAMED -Duser.timezone=UTC"
+        ),
     }
 
 
