@@ -19,7 +19,7 @@ BAD = FLINK.parent / "bad" / "files"
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What two runs over the tutorial's file and some bad ones leave."""
+    """What the steps leave of the tutorial's file and some bad ones."""
     folder = tmp_path_factory.mktemp("workspace")
     for volume in ("landing", "checkpoints"):
         (folder / volume).mkdir()
@@ -34,17 +34,23 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_every_step_runs_over_spark_connect_and_once(told: dict[str, Any]) -> None:
+def test_every_row_goes_through_once_over_spark_connect(told: dict[str, Any]) -> None:
     assert told["session"].startswith("pyspark.sql.connect")
-    once, again = told["runs"]
-    assert once == again
-    assert (once["bronze_transactions"], once["silver_transactions"], once["silver_quarantine"]) == (10, 10, 0)
+    status = told["status"]
+    assert (status["lake"], status["gaps"]) == ("spark_catalog.fraud", [])
+    assert [status[name] for name in ("landed", "bronze", "silver", "quarantine", "rejected_files")] == [
+        10,
+        10,
+        10,
+        0,
+        3,
+    ]
+    assert told["bronze_after_another_run"] == 10
 
 
-def test_the_tables_of_the_schema_hold_the_tutorials_alerts(told: dict[str, Any]) -> None:
+def test_the_tables_of_the_schema_hold_the_tutorials_alerts_and_account_days(told: dict[str, Any]) -> None:
     assert told["alerts"] == ["2", "4", "3"]
-    assert "silver_transactions" in told["optimized"]
-    assert told["gaps"] == []
+    assert told["daily"] == [["1", 3, 0], ["2", 2, 1], ["3", 3, 1], ["4", 2, 1]]
 
 
 def test_a_file_that_auto_loader_skips_or_reads_in_part_is_rejected_with_the_reason(told: dict[str, Any]) -> None:
