@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
+from fraudlake.cli import main
 from tests.conftest import FLINK, land_flink
 
 STEPS = (
@@ -26,6 +27,7 @@ STEPS = (
     "optimize",
     "status",
     "run",
+    "workspace",
 )
 
 
@@ -53,6 +55,14 @@ def test_help_says_what_a_step_does(step: str) -> None:
 
 def test_an_unknown_command_is_wrong_use() -> None:
     assert "No such command 'inject'" in refused(fraudlake("inject"), 2)
+
+
+def test_a_databricks_job_finds_the_line_in_the_exception_that_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fraudlake", "--catalog", "main", "--schema", "fraud", "status"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert str(end.value).startswith("fraudlake: --catalog and --schema need the Spark of a Databricks workspace")
 
 
 def test_no_java_is_one_line(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 from fraudlake import file_source, steps, stream, tables
+from fraudlake.bronze import autoloader
 from fraudlake.errors import FraudlakeError
 from fraudlake.status import status
 from tests.conftest import FLINK
@@ -274,3 +276,27 @@ def test_a_bound_of_bytes_cuts_micro_batches(lake: Open, landing: Path) -> None:
     (done,) = stream.run(opened, steps.ingest(opened), "available-now")
     assert (done.rows, done.batches) == (3, 3)
     assert amounts(opened) == [0.0, 1.0, 2.0]
+
+
+def test_rows_that_auto_loader_has_read_are_taken_once_where_the_process_dies_before_their_entry(
+    lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(landing / "part-0", 1.0, 2.0)
+    shutil.copy(BAD / "files" / "part-damaged-page", landing / "part-1")
+    opened = lake()
+    monkeypatch.setattr(opened, "files_listed_by", lambda step: [str(landing / name) for name in ("part-0", "part-1")])
+    reader = opened.spark.read.schema(autoloader.SCHEMA_HINTS).option("ignoreCorruptFiles", "true")
+    rescued = F.lit(None).cast("string").alias("_rescued_data")
+    read = reader.parquet(str(landing)).select("*", rescued, "_metadata")
+    rows = autoloader.transactions(read, str(landing))
+
+    dying = file_source._Source(opened, by_rows=True)
+    monkeypatch.setattr(dying, "_enter", lambda found: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        dying.take(rows, 0)
+    again = file_source._Source(opened, by_rows=True)
+    again.prepare()
+    again.take(rows, 0)
+    again.finish()
+    assert amounts(opened) == [1.0, 2.0]
+    assert set(rejected(opened)) == {"part-1"}

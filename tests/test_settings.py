@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -188,3 +189,37 @@ def test_a_time_zone_that_does_not_exist_is_refused() -> None:
 def test_a_bound_of_bytes_is_a_number_with_a_unit() -> None:
     with pytest.raises(UsageError, match="--max-bytes-per-trigger = 'much'"):
         settings.load(max_bytes_per_trigger="much")
+
+
+def test_a_lake_in_a_workspace_is_named_by_catalog_and_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('catalog = "main"\nschema = "of_the_file"\n')
+    made = settings.load(file)
+    assert (made.catalog, made.schema_name) == ("main", "of_the_file")
+    assert (made.landing_path, made.checkpoints_path) == (
+        "/Volumes/main/of_the_file/landing",
+        Path("/Volumes/main/of_the_file/checkpoints"),
+    )
+    assert (made.model_name, made.experiment) == (
+        "main.of_the_file.fraud_model",
+        "/Shared/main.of_the_file.fraud_model",
+    )
+    monkeypatch.setenv("FRAUDLAKE_SCHEMA", "of_the_environment")
+    assert settings.load(file).schema_name == "of_the_environment"
+    assert settings.load(file, schema_name="of_the_flag").schema_name == "of_the_flag"
+    assert settings.load(file, landing="/Volumes/a/b/c").landing_path == "/Volumes/a/b/c"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"catalog": "main"}, "--catalog and --schema name a lake in a workspace together: give both"),
+        ({"schema_name": "fraud"}, "--catalog and --schema name a lake in a workspace together: give both"),
+        ({"catalog": "main", "schema_name": "f", "lake": "l"}, "a lake is either a folder or in a workspace"),
+        ({"catalog": "main", "schema_name": "a b"}, "--schema = 'a b': string should match"),
+        ({"kafka_secret": "kafka"}, "--kafka-secret = 'kafka': string should match"),
+    ],
+)
+def test_half_a_workspace_is_refused(flags: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        settings.load(**flags)

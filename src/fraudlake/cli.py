@@ -16,20 +16,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from fraudlake import __version__, settings
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
     from fraudlake.lake import Lake
     from fraudlake.stream import Done, Stream
+    from fraudlake.workspace.jobs import Run
 
 # Progress goes to standard error; standard output is for what was asked for.
 _progress = Console(stderr=True, highlight=False)
+_output = Console(highlight=False)
 _STREAMING = ("trigger", "interval")
 _QUALITY = ("timestamp_floor", "max_ahead", "warn")
-_KAFKA = ("source", "bootstrap_servers", "topic", "starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss")
+_KAFKA = (
+    "source",
+    "bootstrap_servers",
+    "topic",
+    "starting_offsets",
+    "max_offsets_per_trigger",
+    "fail_on_data_loss",
+    "kafka_secret",
+)
+_MODEL = ("model_name", "experiment")
+_CLEARLY = {"success": "green", "failed": "red", "timedout": "red", "internal_error": "red"}
 _RULES = ("small_below", "large_above", "within")
 
 
@@ -38,11 +53,13 @@ class _App:
     """The options that stand before the command."""
 
     lake: Path | None
+    catalog: str | None
+    schema: str | None
     config: Path | None
     json: bool
 
     def settings(self, **flags: object) -> Settings:
-        return settings.load(self.config, lake=self.lake, **flags)
+        return settings.load(self.config, lake=self.lake, catalog=self.catalog, schema_name=self.schema, **flags)
 
     def open(self, **flags: object) -> Lake:
         from fraudlake.lake import Lake
@@ -72,16 +89,25 @@ def _options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--lake", type=click.Path(path_type=Path), help="Folder of the lake.  [default: ./lake]")
+@click.option("--catalog", metavar="NAME", help="Catalog of a lake in a Databricks workspace, instead of --lake.")
+@click.option("--schema", metavar="NAME", help="Its schema.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file.  [default: ./fraudlake.toml, if there]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
 @click.version_option(__version__, prog_name="fraudlake")
 @click.pass_context
-def cli(context: click.Context, lake: Path | None, config: Path | None, as_json: bool) -> None:
+def cli(
+    context: click.Context,
+    lake: Path | None,
+    catalog: str | None,
+    schema: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
     """Fraud detection on a lakehouse: Flink's transactions become alerts and scores.
 
     Every setting can also be given as FRAUDLAKE_<NAME> in the environment or as a line of fraudlake.toml.
     """
-    context.obj = _App(lake, config, as_json)
+    context.obj = _App(lake, catalog, schema, config, as_json)
 
 
 @cli.command()
@@ -220,7 +246,7 @@ def aggregate(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@_options("model_name", "threshold", "holdout")
+@_options(*_MODEL, "threshold", "holdout")
 @click.pass_obj
 def train(app: _App, /, **flags: str | None) -> None:
     """silver_transactions → a registered model.
@@ -234,7 +260,7 @@ def train(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@_options("model_name", "threshold", *_STREAMING)
+@_options(*_MODEL, "threshold", *_STREAMING)
 @click.pass_obj
 def score(app: _App, /, **flags: str | None) -> None:
     """silver_transactions → gold_fraud_predictions, gold_prediction_quality.
@@ -262,7 +288,7 @@ def optimize(app: _App, /) -> None:
 
 
 @cli.command()
-@_options("landing", "source", "bootstrap_servers", "topic", "starting_offsets")
+@_options("landing", "source", "bootstrap_servers", "topic", "starting_offsets", "kafka_secret")
 @click.pass_obj
 def status(app: _App, /, **flags: str | None) -> None:
     """Show how many rows each layer holds, and whether they add up.
@@ -328,6 +354,133 @@ def run(app: _App, /, **flags: str | None) -> None:
         click.echo(json.dumps({**found.as_dict(), "model": trained}, default=str))
     else:
         summary.print_run(Console(highlight=False), lake, found, trained, time.monotonic() - begun)
+
+
+@cli.group()
+@click.option("--profile", metavar="NAME", help="Profile of ~/.databrickscfg.  [default: DATABRICKS_* or DEFAULT]")
+@click.option("--warehouse", metavar="NAME", help="Name or id of the SQL warehouse.  [default: one that runs, or any]")
+@click.pass_context
+def workspace(context: click.Context, profile: str | None, warehouse: str | None) -> None:
+    """Ask a Databricks workspace, or try what is deployed there: rights, jobs, a run, a smoke test.
+
+    Works from a laptop or from CI, through the workspace's API; needs no Spark. Needs: what 'databricks auth login' or
+    DATABRICKS_HOST and DATABRICKS_TOKEN give.
+    """
+    context.obj = _Workspace(context.obj, profile, warehouse)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """The options that stand before a command of ``workspace``."""
+
+    app: _App
+    profile: str | None
+    warehouse: str | None
+
+    def connect(self) -> WorkspaceClient:
+        from fraudlake.workspace import client
+
+        return client.connect(self.profile)
+
+    def settings(self, **flags: object) -> Settings:
+        made = self.app.settings(**flags)
+        if made.catalog is None:
+            raise UsageError("which lake? give --catalog and --schema before 'workspace'")
+        return made
+
+
+@workspace.command()
+@_options("landing", "checkpoints", "kafka_secret")
+@click.pass_obj
+def check(given: _Workspace, /, **flags: str | None) -> None:
+    """Tell whether you may use catalog, schema, volumes, warehouse and secret, and what to grant where not.
+
+    Reads the workspace; writes one small file into the volume of the checkpoints and removes it. Exit code 1 where
+    something is missing.
+    """
+    from fraudlake.workspace.check import check as checks_of
+
+    wanted = given.settings(**flags)
+    found = []
+    for one in checks_of(given.connect(), wanted, given.warehouse):
+        found.append(one)
+        if not given.app.json:
+            mark, remedy = ("[green]✓[/]", "") if one.ok else ("[red]✗[/]", f"\n  {escape(one.remedy or '')}")
+            _output.print(f"{mark} {escape(one.what)}: {escape(one.seen)}{remedy}", soft_wrap=True)
+    ok = all(one.ok for one in found)
+    if given.app.json:
+        click.echo(json.dumps({"ok": ok, "checks": [asdict(one) for one in found]}))
+    if not ok:
+        sys.exit(1)
+
+
+@workspace.command("jobs")
+@click.option("--runs", type=click.IntRange(min=0, max=20), default=3, show_default=True, help="Runs for each job.")
+@click.pass_obj
+def jobs_(given: _Workspace, /, runs: int) -> None:
+    """List the deployed jobs with their last runs: state, duration, and why one failed."""
+    from fraudlake.workspace import jobs
+
+    found = jobs.jobs(given.connect(), given.app.settings(), runs)
+    if given.app.json:
+        click.echo(json.dumps({"jobs": [asdict(one) for one in found]}, default=str))
+        return
+    for job in found:
+        _output.print(f"[bold]{escape(job.name)}[/] {job.id} {escape(job.title)}", soft_wrap=True)
+        for run in job.runs:
+            colour = _CLEARLY.get(run.state, "default")
+            when = f"{run.started:%Y-%m-%d %H:%M}" if run.started else "not started"
+            error = f"  {escape(run.error)}" if run.error else ""
+            _output.print(f"  [{colour}]{run.state:<10}[/] {when} {run.seconds:8.0f} s{error}", soft_wrap=True)
+
+
+@workspace.command("run")
+@click.argument("job")
+@click.option("--wait", "is_waiting", is_flag=True, help="Watch the run to its end; exit code 1 where it fails.")
+@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait at most.")
+@click.pass_obj
+def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> None:
+    """Start a deployed JOB: its name (such as ingest_and_detect) or its id."""
+    from fraudlake.workspace import jobs
+
+    client = given.connect()
+    started = jobs.start(client, jobs.find(client, given.app.settings(), job))
+    if not is_waiting:
+        given.app.say({"run": started}, f"run {started} has started")
+        return
+    ended = _watched(client, started, timeout)
+    given.app.say({"run": started, **asdict(ended)}, f"run {started} succeeded in {ended.seconds:.0f} s: {ended.url}")
+
+
+@workspace.command("smoke")
+@click.option("--job", default="ingest_and_detect", show_default=True, help="The job to run.")
+@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for it at most.")
+@_options("landing")
+@click.pass_obj
+def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) -> None:
+    """Land the ten transactions of Flink's tutorial, run the job, and expect alerts for accounts 2, 4 and 3.
+
+    Writes one file into the landing folder, under accounts of its own, and takes it and its rows away again.
+    """
+    from fraudlake.workspace import jobs
+    from fraudlake.workspace import smoke as smoking
+    from fraudlake.workspace.sql import Sql, warehouse
+
+    wanted = given.settings(**flags)
+    client = given.connect()
+    found = jobs.find(client, wanted, job)
+    sql = Sql(client, str(warehouse(client, given.warehouse).id), str(wanted.catalog), str(wanted.schema_name))
+    one = smoking.Smoke.new()
+    ended = smoking.smoke(client, wanted, sql, lambda: _watched(client, jobs.start(client, found), timeout), one)
+    text = f"alerts for accounts {', '.join(smoking.EXPECTED)}, as in Flink's tutorial; cleaned up. {ended.url}"
+    given.app.say({"alerts": smoking.EXPECTED, "run": ended.id}, text)
+
+
+def _watched(client: WorkspaceClient, run: int, timeout: float) -> Run:
+    from fraudlake.workspace import jobs
+
+    with _progress.status(f"run {run}"):
+        return jobs.wait(client, run, timeout, lambda task, state: _progress.print(f"  {task:<20} {state}"))
 
 
 def _run_step(app: _App, step: str, flags: dict[str, str | None], **arguments: Any) -> None:
@@ -400,7 +553,7 @@ def main() -> None:
     for handler in logging.getLogger().handlers:
         handler.addFilter(lambda record: "py4j" not in record.pathname)
     try:
-        sys.exit(cli.main(standalone_mode=False))
+        code = cli.main(standalone_mode=False)
     except click.ClickException as error:
         _fail(error.format_message(), error.exit_code)
     except FraudlakeError as error:
@@ -411,11 +564,17 @@ def main() -> None:
         if _spark_is_gone(error):
             _fail("the Spark process ended, killed or out of memory: run again, it goes on after the last commit", 1)
         _fail(f"{_first_line(error)} (the details are in {_keep(error)})", 1)
+    # A Databricks job takes any SystemExit for a failure, even that of exit code 0.
+    if code:
+        sys.exit(code)
 
 
 def _fail(message: str, code: int) -> None:
     _progress.print(f"fraudlake: {message}", markup=False, soft_wrap=True)
-    sys.exit(code)
+    # A Databricks job shows the text of the exception that ended it, not what stood on standard error.
+    end = SystemExit(f"fraudlake: {message}")
+    end.code = code
+    raise end
 
 
 def _spark_is_gone(error: Exception) -> bool:

@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import landing, parquet
+from fraudlake.bronze import autoloader, landing, parquet
 from fraudlake.bronze import transactions as bronze
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError
-from fraudlake.stream import Stream
+from fraudlake.stream import Appender, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ACCEPTED: Literal["accepted"] = "accepted"
 REJECTED: Literal["rejected"] = "rejected"
 REWRITTEN: Literal["rewritten"] = "rewritten"
-_SWEEP_SECONDS = 60.0
+_SWEEP_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
 _ATTEMPTS = 3
 
 _ENTRY = pa.schema(
@@ -82,11 +82,13 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     Raises:
         FraudlakeError: nothing has landed, now or ever.
     """
-    files = lake.landed_files()
-    source = _Source(lake, retry_rejected)
+    landed = lake.landed()
+    source = _Source(lake, retry_rejected, by_rows="_source_file" in landed.columns)
     if not lake.has_landed() and lake.read(tables.BRONZE_FILES).isEmpty():
         raise FraudlakeError(f"nothing has landed in {lake.landing}: no finished file is there yet")
-    return Stream("ingest", files, source.write, before=source.prepare, after=source.sweep)
+    return Stream(
+        "ingest", landed, source.take, before=source.prepare, after=source.finish, explain=autoloader.new_column
+    )
 
 
 def landed(lake: Lake) -> Landed:
@@ -110,8 +112,8 @@ class _Source:
     micro-batch nor a retry, nor a checkpoint that was lost, takes a file twice.
     """
 
-    def __init__(self, lake: Lake, retry_rejected: bool) -> None:
-        self.lake, self.retry_rejected = lake, retry_rejected
+    def __init__(self, lake: Lake, retry_rejected: bool = False, by_rows: bool = False) -> None:
+        self.lake, self.retry_rejected, self.by_rows = lake, retry_rejected, by_rows
         self.entries: dict[str, Entry] = {}
         self.swept = 0.0
 
@@ -119,18 +121,62 @@ class _Source:
         """Know what has been taken, look for files that changed behind the stream's back, retry where asked to."""
         self.entries = _latest(self.lake)
         self._catch_up()
-        self.sweep()
+        if not self.by_rows:
+            self.sweep()
         if self.retry_rejected:
             self._retry()
         self._list_rejected()
 
-    def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Take the files of a micro-batch."""
+    def take(self, batch: DataFrame, batch_id: int) -> None:
+        """Take a micro-batch, of files or of their rows."""
+        if self.by_rows:
+            self._take_rows(batch, batch_id)
+            return
         paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
         files = [landing.seen(path, self.lake.landing) or self._gone(path) for path in paths]
         self._take([file for file in files if landing.is_finished(file.source) and not self._is_known(file)])
         if time.monotonic() > self.swept + _SWEEP_SECONDS:
             self.sweep()
+
+    def _take_rows(self, batch: DataFrame, batch_id: int) -> None:
+        """Take the rows of a micro-batch, which Auto Loader has read already: of each file all, or none.
+
+        A damaged file gives fewer rows than its footer tells. Such a file, and what a micro-batch that is repeated has
+        not taken yet, is read file by file: of one (checkpoint, micro-batch) Delta takes one append only.
+        """
+        counts = {row["_source_file"]: row["count"] for row in batch.groupBy("_source_file").count().collect()}
+        paths = [f"{self.lake.landing}/{source}" for source in counts if landing.is_finished(source)]
+        files = [landing.seen(path, self.lake.landing) or self._gone(path) for path in paths]
+        new = [file for file in files if not self._is_known(file)]
+        with ThreadPoolExecutor() as pool:
+            told = dict(zip(new, pool.map(parquet.told_rows, [file.path for file in new]), strict=True))
+        is_first = len(new) == len(files)
+        whole = [file for file in new if is_first and told[file] == counts[file.source]]
+        table = tables.BRONZE_TRANSACTIONS
+        added = [name for name in batch.columns if name not in table.column_names]
+        all_or_some = (
+            F.lit(True) if len(whole) == len(counts) else F.col("_source_file").isin([f.source for f in whole])
+        )
+        Appender.of(self.lake.checkpoint("ingest")).append(batch.where(all_or_some), table, batch_id, added)
+        self._enter([Entry(file, ACCEPTED, counts[file.source]) for file in whole])
+        self._take([file for file in new if file not in whole])
+
+    def finish(self) -> None:
+        """Look once more behind the stream's back; over Spark Connect its micro-batches ran in another process.
+
+        Auto Loader is there to spare a listing of all that ever landed: with it that is done once a day. It lists ahead
+        of what it reads: only after a run over all that is there, a file without an entry was passed over.
+        """
+        self.entries = _latest(self.lake)
+        if not self.by_rows:
+            self.sweep()
+        elif self.lake.settings.trigger == "available-now":
+            mark = self.lake.checkpoint("ingest").folder / "swept"
+            if not mark.exists() or time.time() > mark.stat().st_mtime + _DAY_SECONDS:
+                self.sweep()
+                mark.touch()
+            else:
+                self._take_passed_over()
 
     def sweep(self) -> None:
         """Enter what the stream does not tell: files rewritten or lost, and folders named like files.
@@ -145,8 +191,11 @@ class _Source:
             elif known is not None and known.status != REJECTED and known.file.size and not _same(known.file, file):
                 found.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
         self._enter(found)
-        self._take([file for file in self._passed_over() if not self._is_known(file)])
+        self._take_passed_over()
         self.swept = time.monotonic()
+
+    def _take_passed_over(self) -> None:
+        self._take([file for file in self._passed_over() if not self._is_known(file)])
 
     def _passed_over(self) -> Iterator[File]:
         """Return what Spark has listed and not handed over: files gone before they were read, and empty ones.

@@ -81,13 +81,13 @@ def replay(lake: Lake, rule: str | None, mended: Mapping[str, str]) -> Replayed:
 
 def unfinished(lake: Lake) -> list[Path]:
     """Return the plans that were not carried out to their end."""
-    plans = sorted((lake.root / "replays").glob("*/replay.json"))
+    plans = sorted(lake.replays.glob("*/replay.json"))
     return [plan.parent for plan in plans if not (plan.parent / "done").exists()]
 
 
 def _plan(lake: Lake, rows: DataFrame, rule: str | None, mended: Mapping[str, str]) -> Path:
     started = datetime.now(UTC)
-    folder = lake.root / "replays" / f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    folder = lake.replays / f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     bronze = rows.drop("reasons", "quarantined_at")
     now = F.lit(started)
     as_landed = transactions.checked(_dated(bronze), lake.settings, now)

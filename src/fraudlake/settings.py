@@ -33,6 +33,7 @@ from pydantic_settings import (
 from fraudlake.errors import UsageError
 
 ENV_PREFIX = "FRAUDLAKE_"
+_NAME = r"^[\w-]+$"
 DEFAULT_FILE = Path("fraudlake.toml")
 _SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
 _SECONDS |= {"h": 3600, "hour": 3600, "d": 86400, "day": 86400}
@@ -145,7 +146,20 @@ class Settings(BaseSettings):
     )
 
     lake: Path = Field(Path("lake"), description="Folder of the local lake.")
-    landing: str | None = Field(None, description="Folder in which Flink's files land (default: LAKE/landing).")
+    catalog: str | None = Field(None, pattern=_NAME, description="Unity Catalog's catalog of a lake in a workspace.")
+    # Not `schema`, which pydantic has a use for; everywhere else it is called that.
+    schema_name: str | None = Field(
+        None, pattern=_NAME, validation_alias="fraudlake_schema", description="Schema of a lake in a workspace."
+    )
+    landing: str | None = Field(
+        None, description="Folder in which Flink's files land (default: LAKE/landing, or the volume landing)."
+    )
+    checkpoints: str | None = Field(
+        None, description="Folder of the checkpoints (default: LAKE/checkpoints, or the volume checkpoints)."
+    )
+    experiment: str | None = Field(
+        None, description="MLflow experiment (default: the model's name; in a workspace /Shared/ and that)."
+    )
 
     source: Literal["files", "kafka"] = Field("files", description="Where transactions come from: files or kafka.")
     bootstrap_servers: str | None = Field(
@@ -160,6 +174,11 @@ class Settings(BaseSettings):
         True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
     )
     kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
+    kafka_secret: str | None = Field(
+        None,
+        pattern=r"^[\w.@-]+/[\w.@-]+$",
+        description="In a workspace: the secret, as SCOPE/KEY, that holds kafka_options as a JSON object.",
+    )
 
     trigger: Literal["available-now", "continuous"] = Field(
         "available-now", description="Take what is there and stop, or keep running."
@@ -207,7 +226,11 @@ class Settings(BaseSettings):
         (), description=f"Rules that only warn, with commas between: any of {', '.join(MAY_WARN)}."
     )
 
-    model_name: str = Field("fraudlake", pattern=r"^[\w.-]+$", description="Name of the registered model.")
+    model_name: str = Field(
+        "fraudlake",
+        pattern=r"^[\w.-]+$",
+        description="Name of the registered model (default in a workspace: CATALOG.SCHEMA.fraud_model).",
+    )
     threshold: float = Field(0.5, gt=0, lt=1, description="Probability from which a transaction is predicted fraud.")
     holdout: float = Field(0.3, gt=0, lt=1, description="Share of the history, the latest, that judges the model.")
 
@@ -231,7 +254,17 @@ class Settings(BaseSettings):
     @property
     def landing_path(self) -> str:
         """Where Flink's files land."""
-        return self.landing or str(self.lake / "landing")
+        return self.landing or (self._volume("landing") if self.catalog else str(self.lake / "landing"))
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """Where the streams keep how far they are."""
+        if self.checkpoints:
+            return Path(self.checkpoints)
+        return Path(self._volume("checkpoints")) if self.catalog else self.lake.absolute() / "checkpoints"
+
+    def _volume(self, name: str) -> str:
+        return f"/Volumes/{self.catalog}/{self.schema_name}/{name}"
 
     @property
     def active_rules(self) -> tuple[Rule, ...]:
@@ -244,6 +277,26 @@ class Settings(BaseSettings):
                 within=self.within,
             ),
         )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lake_is_one(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """A lake is a folder, or a catalog and a schema; the latter has another default for the model's name."""
+        given = dict(given)
+        # Named so by the flag, the environment and the file, which come in this order.
+        schemas = [given.pop(name, None) for name in ("schema_name", "fraudlake_schema", "schema")]
+        schema = next((name for name in schemas if name is not None), None)
+        if schema is not None:
+            given["schema_name"] = schema
+        catalog = given.get("catalog")
+        if (catalog is None) != (schema is None):
+            raise ValueError("--catalog and --schema name a lake in a workspace together: give both, or --lake DIR")
+        if catalog is not None and "lake" in given:
+            raise ValueError("a lake is either a folder or in a workspace: give --lake, or --catalog and --schema")
+        if catalog is not None:
+            given.setdefault("model_name", f"{catalog}.{schema}.fraud_model")
+            given.setdefault("experiment", f"/Shared/{given['model_name']}")
+        return given
 
     @field_validator("landing_timezone")
     @classmethod
@@ -298,8 +351,13 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
     return Settings.model_construct(**dict(values))
 
 
+def told(name: str) -> str:
+    """Return a setting's name as users write it."""
+    return "schema" if name in ("schema_name", "fraudlake_schema") else name
+
+
 def _reject_unknown_environment() -> None:
-    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
+    known = {f"{ENV_PREFIX}{told(name)}".upper() for name in Settings.model_fields}
     for name in os.environ:
         if name.startswith(ENV_PREFIX) and name not in known:
             raise UsageError(f"environment variable {name}: there is no such setting")
@@ -312,10 +370,12 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     reason = first["msg"].removeprefix("Value error, ")
     if not location:
         return reason
+    set_by_flag = location[0] in flags or (told(location[0]) == "schema" and "schema_name" in flags)
+    location[0] = told(location[0])
     name = ".".join(location)
     if first["type"] == "extra_forbidden":
         return f"{file}: there is no setting '{name}'"
-    if location[0] in flags:
+    if set_by_flag:
         where = f"--{location[0].replace('_', '-')}"
     elif f"{ENV_PREFIX}{location[0]}".upper() in os.environ:
         where = f"{ENV_PREFIX}{location[0]}".upper()

@@ -95,7 +95,7 @@ def status(lake: Lake) -> Status:
         )
     )
     return Status(
-        lake=str(lake.root),
+        lake=lake.name,
         landing=lake.landing,
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
@@ -127,7 +127,7 @@ def _by_name(rows: DataFrame, names: str) -> dict[str, int]:
 def _last_batches(lake: Lake) -> dict[str, datetime]:
     """Read off the checkpoints when each stream wrote its last commit file."""
     commits: dict[str, float] = {}
-    for file in (lake.root / "checkpoints").glob("*/commits/*"):
+    for file in lake.checkpoints.glob("*/commits/*"):
         if file.name.isdigit():
             step = file.parent.parent.name
             commits[step] = max(commits.get(step, 0), file.stat().st_mtime)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from fraudlake import file_source, judgement, kafka, tables
 from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError
 from fraudlake.gold import account_daily, detector_agreement, features, model, prediction_quality, refresh
+from fraudlake.kept import kept
 from fraudlake.silver import alerts as silver_alerts
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
@@ -68,13 +70,10 @@ def refine(lake: Lake) -> list[Stream]:
             _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
             _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
         )
-        if judged is not checked:  # then it holds joins, which both tables need
-            judged.persist()
-        try:
+        # Where it holds joins, both tables need them.
+        with contextlib.nullcontext() if judged is checked else kept(judged):
             appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id)
             appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id)
-        finally:
-            judged.unpersist()
 
     return [
         Stream(
@@ -163,15 +162,12 @@ def train(lake: Lake) -> tuple[model.Version, bool]:
         champion = registry.champion()
         if champion is not None and champion.silver_version == version:
             return champion, False
-        history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings).persist()
-        try:
+        with kept(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings)) as history:
             split = _split(history, settings.holdout)
             fitted = model.fit(history.where(f"timestamp < TIMESTAMP'{split}'"))
             metrics = model.judge(
                 model.score(history.where(f"timestamp >= TIMESTAMP'{split}'"), fitted, settings.threshold)
             )
-        finally:
-            history.unpersist()
         params = {"silver_version": version, "split": str(split), "threshold": settings.threshold}
         return registry.register(fitted, metrics, params), True
 
@@ -228,7 +224,15 @@ def score(lake: Lake) -> list[Stream]:
 
 def registry_of(lake: Lake) -> model.Registry:
     """Open the lake's model registry."""
-    return model.Registry(lake.tracking_uri, lake.artifacts, lake.settings.model_name)
+    settings = lake.settings
+    return model.Registry(
+        lake.tracking_uri,
+        lake.registry_uri,
+        settings.model_name,
+        experiment=settings.experiment or settings.model_name,
+        artifacts=lake.artifacts,
+        scratch=lake.scratch,
+    )
 
 
 def optimize(lake: Lake) -> list[str]:

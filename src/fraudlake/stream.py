@@ -6,13 +6,14 @@ import contextlib
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError
+from fraudlake.kept import kept
 from fraudlake.lake import Lake
 from fraudlake.tables import Table
 
@@ -73,14 +74,18 @@ class Appender:
         """Return the appender of a checkpoint."""
         return cls(checkpoint.id)
 
-    def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
-        """Append a micro-batch's rows to a table, once; no rows make no commit, which would wake the streams behind."""
+    def append(self, rows: DataFrame, table: Table, batch_id: int, added: Sequence[str] = ()) -> None:
+        """Append a micro-batch's rows to a table, once; no rows make no commit, which would wake the streams behind.
+
+        ``added`` names columns that the table does not have and takes on.
+        """
         if rows.isEmpty():
             return
         (
-            rows.select(*table.column_names)
+            rows.select(*table.column_names, *added)
             .write.format("delta")
             .mode("append")
+            .option("mergeSchema", "true" if added else "false")
             .option("txnAppId", self.application)
             .option("txnVersion", batch_id)
             .saveAsTable(table.name)
@@ -137,13 +142,10 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
     step_write = stream.write
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # Kept for the length of the micro-batch: a stateful step must not run again for each table that is written.
-        batch.persist()
-        try:
+        # A stateful step should not run again for each table that is written.
+        with kept(batch):
             if not batch.isEmpty():
                 step_write(batch, batch_id)
-        finally:
-            batch.unpersist()
 
     writer = (
         stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
@@ -166,9 +168,10 @@ class _Count:
     def take(self, query: StreamingQuery) -> bool:
         before = self.batches
         for report in query.recentProgress:
-            if report["batchId"] > self._seen and report["numInputRows"] > 0:
-                self._seen = report["batchId"]
-                self.rows += report["numInputRows"]
+            # Over Spark Connect the item of this name is None, and the attribute is not (seen in PySpark 4.2).
+            if report.batchId > self._seen and report.numInputRows > 0:
+                self._seen = report.batchId
+                self.rows += report.numInputRows
                 self.batches += 1
         return self.batches > before
 

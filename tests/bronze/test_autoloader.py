@@ -26,6 +26,8 @@ DOCUMENTED = {
     "cloudFiles.schemaLocation",
     "cloudFiles.useManagedFileEvents",
     "cloudFiles.useNotifications",
+    "ignoreCorruptFiles",
+    "ignoreMissingFiles",
     "pathGlobFilter",
     "readerCaseSensitive",
     "recursiveFileLookup",
@@ -53,6 +55,19 @@ def test_settings_choose_evolution_bounds_and_events() -> None:
 
 def test_the_hints_are_the_contract() -> None:
     assert [hint.split()[0] for hint in autoloader.SCHEMA_HINTS.split(", ")] == contract.CONTRACT.names
+
+
+@pytest.mark.parametrize(
+    "uri", ["/Volumes/main/fraud/landing/a/part-0", "dbfs:/Volumes/main/fraud/landing/a/part-0", "a/part-0"]
+)
+def test_a_file_is_found_under_the_path_that_python_opens(uri: str) -> None:
+    assert autoloader.below("/Volumes/main/fraud/landing/", uri) == "/Volumes/main/fraud/landing/a/part-0"
+
+
+def test_a_new_column_is_told_apart_from_other_failures() -> None:
+    said = autoloader.new_column("[UNKNOWN_FIELD_EXCEPTION.NEW_FIELDS_IN_FILE] Encountered unknown fields: `merchant`")
+    assert said is not None and "run it again" in said
+    assert autoloader.new_column("[DELTA_CONCURRENT_APPEND]") is None
 
 
 @pytest.mark.stream

@@ -40,6 +40,9 @@ def options(settings: Settings, schema_location: str) -> dict[str, str]:
         # As the local reader: a name in other case is the contract's.
         "readerCaseSensitive": "false",
         "recursiveFileLookup": "true",
+        # A file that cannot be read, or is gone, does not stop the stream; the ledger of files tells of it.
+        "ignoreCorruptFiles": "true",
+        "ignoreMissingFiles": "true",
         # Flink's names have a suffix or not; what starts with a dot or an underscore is unfinished.
         "pathGlobFilter": "[!._]*",
     }
@@ -93,5 +96,20 @@ def transactions(files: DataFrame, landing: str, timezone: str = "UTC") -> DataF
 def _relative(landing: str) -> Column:
     """Cut the landing folder off a file's URI, in which a blank is ``%20``."""
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    folder = f"/{landing.partition(':')[2] or landing}".replace("//", "/").rstrip("/") + "/"
-    return F.substring_index(path, folder, -1)
+    return F.substring_index(path, _folder(landing), -1)
+
+
+def below(landing: str, uri: str) -> str:
+    """Return a landed file's path as Python opens it, from what Databricks calls it (``dbfs:/Volumes/…``)."""
+    return f"{landing.rstrip('/')}/{uri.rpartition(_folder(landing))[2]}"
+
+
+def _folder(landing: str) -> str:
+    return f"/{landing.partition(':')[2] or landing}".replace("//", "/").rstrip("/") + "/"
+
+
+def new_column(failure: str) -> str | None:
+    """Say in one line that Auto Loader stopped at a new column, if this is what it says."""
+    if "UNKNOWN_FIELD_EXCEPTION" not in failure and "UnknownFieldException" not in failure:
+        return None
+    return "a column landed that bronze has not, and it was added: run it again, it goes on with the column"

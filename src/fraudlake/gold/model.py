@@ -70,15 +70,35 @@ def judge(scored: DataFrame) -> dict[str, float]:
 class Registry:
     """Versions of a model in an MLflow store; the one that scores has the alias ``champion``."""
 
-    def __init__(self, tracking_uri: str, artifacts: str, name: str) -> None:
-        """Open the store at ``tracking_uri``; ``artifacts`` is where the models of a new experiment go."""
+    def __init__(
+        self,
+        tracking_uri: str,
+        registry_uri: str,
+        name: str,
+        *,
+        experiment: str,
+        artifacts: str | None,
+        scratch: str | None,
+    ) -> None:
+        """Open the stores of runs and of registered models.
+
+        Args:
+            tracking_uri: of the store of runs.
+            registry_uri: of the store of registered models.
+            name: of the model.
+            experiment: that its runs belong to.
+            artifacts: where the models of a new experiment go; None: where the store wants.
+            scratch: a folder that all of Spark's machines see, for a model on its way; None: there is only one machine.
+        """
         import mlflow
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.ERROR)
         mlflow.set_tracking_uri(tracking_uri)
+        mlflow.set_registry_uri(registry_uri)
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
-        self._artifacts, self._name = artifacts, name
+        self._name, self._experiment = name, experiment
+        self._artifacts, self._scratch = artifacts, scratch
 
     def champion(self) -> Version | None:
         """Return the version that scores, if there is one."""
@@ -95,16 +115,20 @@ class Registry:
         """Log a model with its figures, register it and make it the champion."""
         import mlflow.spark
 
-        if self._client.get_experiment_by_name(self._name) is None:
-            self._client.create_experiment(self._name, artifact_location=self._artifacts)
-        self._mlflow.set_experiment(self._name)
+        if self._client.get_experiment_by_name(self._experiment) is None:
+            self._client.create_experiment(self._experiment, artifact_location=self._artifacts)
+        self._mlflow.set_experiment(self._experiment)
         # MLflow writes what it does to standard error, whatever the log level.
         with contextlib.redirect_stderr(io.StringIO()), self._mlflow.start_run():
             self._mlflow.log_params(params)
             self._mlflow.log_metrics(metrics)
             # Named requirements spare MLflow loading the model in another process to infer them.
             logged = mlflow.spark.log_model(
-                model, artifact_path="model", registered_model_name=self._name, pip_requirements=["pyspark"]
+                model,
+                artifact_path="model",
+                registered_model_name=self._name,
+                pip_requirements=["pyspark"],
+                dfs_tmpdir=self._scratch,
             )
         number = str(logged.registered_model_version)
         self._client.set_model_version_tag(self._name, number, _ROWS_TAG, str(params[_ROWS_TAG]))
@@ -115,4 +139,4 @@ class Registry:
         """Load a registered version as a Spark ML pipeline."""
         import mlflow.spark
 
-        return mlflow.spark.load_model(f"models:/{self._name}/{version.number}")
+        return mlflow.spark.load_model(f"models:/{self._name}/{version.number}", dfs_tmpdir=self._scratch)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake.kept import kept
+
 if TYPE_CHECKING:
     from datetime import date
 
@@ -31,14 +33,11 @@ class Aggregate:
 
 def refresh(touched: DataFrame, aggregate: Aggregate) -> None:
     """Compute the groups that ``touched`` names and merge them into the aggregate's table."""
-    groups = touched.select(*aggregate.keys).distinct().persist()
-    try:
+    with kept(touched.select(*aggregate.keys).distinct()) as groups:
         dates = [row["date"] for row in groups.select("date").distinct().collect()]
         if dates:
             anew = aggregate.compute(touched.sparkSession, dates).join(groups, on=list(aggregate.keys), how="left_semi")
             _merge(anew, aggregate, dates)
-    finally:
-        groups.unpersist()
 
 
 def _merge(anew: DataFrame, aggregate: Aggregate, dates: list[date]) -> None:

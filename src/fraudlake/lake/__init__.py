@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fraudlake.lake.local import LocalLake as Lake
+from fraudlake.lake.lake import Lake
 
 __all__ = ["Lake"]

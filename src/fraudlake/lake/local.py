@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,24 +16,21 @@ from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
 from fraudlake.bronze import landing
-from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
+from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
 
 
-class LocalLake:
+class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
-    Opening makes what is missing, tables included, so that every table can be queried by name from the start.
     Several processes may hold the same lake open.
 
     Raises:
@@ -41,14 +38,16 @@ class LocalLake:
         FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """Open the lake that the settings name."""
+    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+        """Open the lake that the settings name; it has a session of its own."""
         self.settings = settings
         self.root = settings.lake.absolute()
-        self.log = self.root / "logs" / "spark.log"
+        self.name, log = str(self.root), self.root / "logs" / "spark.log"
+        self.log = str(log)
+        self.replays = self.root / "replays"
         self._claim()
-        # A session of its own: lakes of one process share neither the current database nor SQL settings.
-        self.spark = session.start(settings, self.log).newSession()
+        # Lakes of one process share neither the current database nor SQL settings.
+        self.spark = session.start(settings, log).newSession()
         self._register()
 
     def _claim(self) -> None:
@@ -82,14 +81,10 @@ class LocalLake:
 
     def _create(self, table: tables.Table) -> None:
         folder = self.root / "tables" / table.name
-        if (folder / "_delta_log").is_dir():
-            layout = ""
-        else:
-            partitions = f"PARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
-            properties = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties)
-            layout = f"({table.columns}) USING DELTA {partitions}"
-            layout += f" TBLPROPERTIES ({properties})" if properties else ""
-        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {layout or 'USING DELTA'} LOCATION '{folder}'")
+        made = (folder / "_delta_log").is_dir()
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {table.name} {'USING DELTA' if made else layout(table)} LOCATION '{folder}'"
+        )
 
     @property
     def landing(self) -> str:
@@ -108,26 +103,12 @@ class LocalLake:
         """Where MLflow keeps the models themselves."""
         return (self.root / "models" / "artifacts").as_uri()
 
-    def read(self, table: tables.Table) -> DataFrame:
-        """Return a table as it is now."""
-        return self.spark.table(table.name)
-
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
         log = self.root / "tables" / table.name / "_delta_log"
         return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
 
-    def read_stream(self, table: tables.Table, by_time: str | None = None) -> DataFrame:
-        """Return a table as a stream of its appended rows; rows deleted or rewritten upstream are passed over.
-
-        What is in the table when the stream starts comes in the order of its files; with ``by_time``, the column of a
-        watermark that follows, in the order of that (Delta Lake documentation, "Process initial snapshot without data
-        being dropped").
-        """
-        reader = self.spark.readStream.option("skipChangeCommits", "true")
-        return reader.option("withEventTimeOrder", "true" if by_time else "false").table(table.name)
-
-    def landed_files(self) -> DataFrame:
+    def landed(self) -> DataFrame:
         """Return the landing folder as a stream of its files: ``path, modificationTime, length``.
 
         Raises:
@@ -162,31 +143,6 @@ class LocalLake:
             if int(path.stem) > whole or (path.suffix and int(path.stem) == whole):
                 for line in path.read_text().splitlines()[1:]:
                     yield landing.local_path(unquote(json.loads(line)["path"]))
-
-    def has_landed(self) -> bool:
-        """Tell whether the landing folder holds any finished file."""
-        return any(True for _ in landing.files(self.landing))
-
-    def data_version(self, table: tables.Table) -> int:
-        """Return the table version that last changed its rows."""
-        return self._last(table, lambda operation: operation not in _MAINTENANCE)
-
-    def changed_since_optimize(self, table: tables.Table) -> bool:
-        """Tell whether rows came after the table was last optimized."""
-        changed = self._last(table, lambda operation: operation not in {*_MAINTENANCE, "CREATE TABLE"})
-        return changed > self._last(table, lambda operation: operation == "OPTIMIZE")
-
-    def _last(self, table: tables.Table, wanted: Callable[[str], bool]) -> int:
-        history = self.spark.sql(f"DESCRIBE HISTORY {table.name}").select("version", "operation").collect()
-        return max((row["version"] for row in history if wanted(row["operation"])), default=-1)
-
-    def identity(self, table: tables.Table) -> str:
-        """Return the identity that Delta gave a table when it was made; one made anew has another."""
-        return str(self.spark.sql(f"DESCRIBE DETAIL {table.name}").select("id").collect()[0]["id"])
-
-    def checkpoint(self, step: str) -> Checkpoint:
-        """Return a stream's checkpoint."""
-        return Checkpoint(step, self.root / "checkpoints" / step)
 
     @contextmanager
     def exclusive(self, step: str) -> Iterator[None]:

@@ -1,0 +1,30 @@
+"""Keeping: rows that are used several times are computed once, where the compute can keep any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Keep rows for the length of the block.
+
+    Serverless compute refuses to (Databricks documentation, "Serverless compute limitations"): there they are computed
+    anew for each use, which is slower and gives the same.
+    """
+    try:
+        rows.persist()
+    except PySparkException:
+        yield rows
+        return
+    try:
+        yield rows
+    finally:
+        rows.unpersist()

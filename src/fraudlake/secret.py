@@ -1,0 +1,42 @@
+"""Secrets: a Databricks secret becomes options for the Kafka client, which no message ever shows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.settings import KafkaOptions, Settings
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+
+def with_kafka_options(settings: Settings, client: WorkspaceClient | None = None) -> Settings:
+    """Return the settings with the options that ``kafka_secret`` holds; those of ``kafka_options`` come before them.
+
+    Raises:
+        FraudlakeError: the secret cannot be read, or is not a JSON object of options.
+    """
+    if settings.kafka_secret is None:
+        return settings
+    scope, _, key = settings.kafka_secret.partition("/")
+    try:
+        from databricks.sdk import WorkspaceClient
+
+        text = (client or WorkspaceClient()).dbutils.secrets.get(scope, key)
+    except Exception as error:  # of the SDK, or of the runtime's own dbutils
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise FraudlakeError(
+            f"cannot read the secret {settings.kafka_secret} ({reason}): make it, and grant READ on its scope"
+        ) from None
+    try:
+        options = TypeAdapter(KafkaOptions).validate_python(json.loads(text))
+    except (ValueError, ValidationError):
+        raise FraudlakeError(
+            f"the secret {settings.kafka_secret} must be a JSON object of options for the Kafka client, such as "
+            '{"security.protocol": "SASL_SSL"}'
+        ) from None
+    return settings.model_copy(update={"kafka_options": {**options, **settings.kafka_options}})

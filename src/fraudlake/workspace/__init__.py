@@ -1,0 +1,1 @@
+"""The workspace: commands that ask or tell a Databricks workspace through its API; none of them needs Spark."""

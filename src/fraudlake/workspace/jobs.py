@@ -1,0 +1,206 @@
+"""Jobs: those that the bundle has deployed, their last runs, and one run watched to its end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from databricks.sdk.errors.base import DatabricksError
+from databricks.sdk.service.jobs import RunLifeCycleState, RunResultState
+
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.workspace.client import asking, pauses
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service import jobs as api
+
+    from fraudlake.settings import Settings
+
+PROJECT = ("project", "fraudlake")
+"""The tag that every job of the bundle has."""
+_ENDED = {RunLifeCycleState.TERMINATED, RunLifeCycleState.SKIPPED, RunLifeCycleState.INTERNAL_ERROR}
+_FAILED = {RunResultState.FAILED, RunResultState.TIMEDOUT, RunResultState.CANCELED}
+Progress = Callable[[str, str], None]
+"""Called with a task's name and its state, whenever that changes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job: ``state`` is its result, or what it does now; ``error`` the first line of what failed it."""
+
+    id: int
+    state: str
+    started: datetime | None
+    seconds: float
+    error: str | None
+    url: str | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A deployed job: ``name`` as in ``workspace run NAME``; its latest runs, the newest first."""
+
+    id: int
+    name: str
+    title: str
+    target: str
+    runs: list[Run]
+
+
+def jobs(client: WorkspaceClient, settings: Settings, runs: int) -> list[Job]:
+    """List the deployed jobs with their latest ``runs`` each; where the settings name a lake, those that work on it.
+
+    Raises:
+        FraudlakeError: there is none, or the workspace does not tell.
+    """
+    with asking(client, "jobs"):
+        deployed = _deployed(client, settings)
+        return [_told(client, one, runs) for one in deployed]
+
+
+def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
+    """Return the id of the deployed job that is called ``wanted``: its name, its title or its id.
+
+    Targets deploy the same jobs side by side: where the settings name a lake, only those count that work on it.
+
+    Raises:
+        UsageError: there is none, or several.
+        FraudlakeError: nothing is deployed.
+    """
+    with asking(client, "jobs"):
+        deployed = _deployed(client, settings)
+    found = [one for one in deployed if wanted in (str(one.job_id), _title(one), _name(one))]
+    if not found:
+        names = ", ".join(sorted({_name(one) for one in deployed}))
+        raise UsageError(f"there is no deployed job '{wanted}'; there are {names}")
+    if len(found) > 1:
+        which = ", ".join(f"{one.job_id} ({_title(one)})" for one in found)
+        raise UsageError(
+            f"several deployed jobs are called '{wanted}': give --catalog and --schema before 'workspace', "
+            f"or the id of one: {which}"
+        )
+    return int(found[0].job_id or 0)
+
+
+def start(client: WorkspaceClient, job: int) -> int:
+    """Start a run; return its id."""
+    with asking(client, f"job {job}"):
+        return int(client.jobs.run_now(job).run_id)
+
+
+def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Progress) -> Run:
+    """Watch a run to its end.
+
+    Raises:
+        FraudlakeError: it failed, or did not end in time; it then goes on.
+    """
+    seen: dict[str, str] = {}
+    deadline = time.monotonic() + timeout_seconds
+    for pause in pauses(10.0):
+        with asking(client, f"run {run}"):
+            now = client.jobs.get_run(run)
+        for task in now.tasks or []:
+            state = _state(task.state)
+            if seen.get(str(task.task_key)) != state:
+                seen[str(task.task_key)] = state
+                progress(str(task.task_key), state)
+        if now.state is not None and now.state.life_cycle_state in _ENDED:
+            break
+        if time.monotonic() > deadline:
+            raise FraudlakeError(
+                f"run {run} has not ended after {timeout_seconds:.0f} s; it goes on: {now.run_page_url}"
+            )
+        time.sleep(pause)
+    ended = _run(client, now)
+    if ended.state != RunResultState.SUCCESS.value.lower():
+        raise FraudlakeError(f"run {run} {ended.state}: {ended.error or 'no reason given'}; see {ended.url}")
+    return ended
+
+
+def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
+    tag, value = PROJECT
+    lake = {one for one in (settings.catalog, settings.schema_name) if one}
+    found = [
+        job
+        for job in client.jobs.list(expand_tasks=True)
+        if job.settings and (job.settings.tags or {}).get(tag) == value and lake <= _parameters(job.settings)
+    ]
+    if not found:
+        which = f" for {settings.catalog}.{settings.schema_name}" if lake else ""
+        raise FraudlakeError(
+            f"no job of this bundle is deployed here{which}, or none that you may see: databricks bundle deploy"
+        )
+    return found
+
+
+def _parameters(job: api.JobSettings) -> set[str]:
+    """Return what the tasks of a job are called with."""
+    wheels = [task.python_wheel_task for task in job.tasks or []]
+    return {parameter for wheel in wheels if wheel for parameter in wheel.parameters or []}
+
+
+def _title(job: api.BaseJob) -> str:
+    return str(job.settings and job.settings.name)
+
+
+def _name(job: api.BaseJob) -> str:
+    """Return the name as the bundle's files have it: ``[dev jane] fraudlake ingest and detect``: ingest_and_detect."""
+    bare = re.sub(r"^\[[^]]*\]\s*", "", _title(job)).removeprefix("fraudlake ")
+    return re.sub(r"\W+", "_", bare).strip("_")
+
+
+def _told(client: WorkspaceClient, job: api.BaseJob, runs: int) -> Job:
+    latest: list[Run] = []
+    for run in client.jobs.list_runs(job_id=job.job_id, limit=max(runs, 1), expand_tasks=True):
+        if len(latest) == runs:
+            break
+        latest.append(_run(client, run))
+    tags = (job.settings.tags if job.settings else None) or {}
+    return Job(int(job.job_id or 0), _name(job), _title(job), tags.get("target", ""), latest)
+
+
+def _run(client: WorkspaceClient, run: api.BaseRun | api.Run) -> Run:
+    until = run.end_time or time.time_ns() // 1_000_000
+    return Run(
+        id=int(run.run_id or 0),
+        state=_state(run.state),
+        started=datetime.fromtimestamp(run.start_time / 1000, UTC) if run.start_time else None,
+        seconds=(until - run.start_time) / 1000 if run.start_time else 0.0,
+        error=_error(client, run) if run.state and _has_failed(run.state) else None,
+        url=run.run_page_url,
+    )
+
+
+def _state(state: api.RunState | None) -> str:
+    shown = (state.result_state or state.life_cycle_state) if state else None
+    return shown.value.lower() if shown else "unknown"
+
+
+def _has_failed(state: api.RunState) -> bool:
+    return (
+        state.result_state not in (None, RunResultState.SUCCESS)
+        or state.life_cycle_state is RunLifeCycleState.INTERNAL_ERROR
+    )
+
+
+def _error(client: WorkspaceClient, run: api.BaseRun | api.Run) -> str | None:
+    """Find the first line of what failed the first of a run's failed tasks."""
+    failed = [task for task in run.tasks or [] if task.state and task.state.result_state in _FAILED]
+    for task in sorted(failed, key=lambda one: one.start_time or 0)[:1]:
+        try:
+            output = client.jobs.get_run_output(int(task.run_id or 0))
+        except DatabricksError:  # an output can be gone, or not for these eyes; the state tells less, but something
+            break
+        if output.error:
+            return f"{task.task_key}: {_first_line(output.error)}"
+    told = run.state.state_message if run.state else None
+    return _first_line(told) if told else None
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]

@@ -1,0 +1,76 @@
+"""SQL: a statement becomes rows, through a SQL warehouse of the workspace."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from databricks.sdk.service.sql import (
+    ExecuteStatementRequestOnWaitTimeout,
+    StatementParameterListItem,
+    StatementState,
+)
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.workspace.client import asking, pauses
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service.sql import EndpointInfo
+
+_UNDER_WAY = {StatementState.PENDING, StatementState.RUNNING}
+
+
+def warehouse(client: WorkspaceClient, wanted: str | None) -> EndpointInfo:
+    """Return the warehouse of this id or name; without one that of the profile, or the first, those running first.
+
+    Raises:
+        FraudlakeError: there is none that this identity may use.
+    """
+    wanted = wanted or client.config.warehouse_id
+    with asking(client, "SQL warehouses"):
+        there = list(client.warehouses.list())
+    found = [one for one in there if wanted in (None, one.id, one.name)]
+    if not found:
+        which = f"no SQL warehouse '{wanted}'" if wanted else "no SQL warehouse"
+        raise FraudlakeError(f"there is {which} that you may use: make one, or have CAN USE granted on it")
+    return min(found, key=lambda one: (str(one.state and one.state.value) != "RUNNING", one.name or ""))
+
+
+@dataclass(frozen=True)
+class Sql:
+    """Runs statements on a warehouse in a schema."""
+
+    client: WorkspaceClient
+    warehouse_id: str
+    catalog: str
+    schema: str
+
+    def rows(self, statement: str, **parameters: str) -> list[list[str]]:
+        """Run a statement, waiting for the warehouse to start where it must; return its rows as texts.
+
+        Raises:
+            FraudlakeError: it failed.
+        """
+        api = self.client.statement_execution
+        with asking(self.client, "SQL"):
+            answer = api.execute_statement(
+                statement,
+                self.warehouse_id,
+                catalog=self.catalog,
+                schema=self.schema,
+                parameters=[StatementParameterListItem(name, value=value) for name, value in parameters.items()],
+                wait_timeout="30s",
+                on_wait_timeout=ExecuteStatementRequestOnWaitTimeout.CONTINUE,
+            )
+            for pause in pauses(5.0):
+                if answer.status is None or answer.status.state not in _UNDER_WAY:
+                    break
+                time.sleep(pause)
+                answer = api.get_statement(str(answer.statement_id))
+        if answer.status is None or answer.status.state is not StatementState.SUCCEEDED:
+            error = answer.status.error if answer.status else None
+            reason = ((error.message if error else None) or "no reason given").splitlines()[0][:300]
+            raise FraudlakeError(f"SQL failed ({reason}): {' '.join(statement.split())[:120]}")
+        return (answer.result.data_array if answer.result else None) or []

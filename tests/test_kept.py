@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+import fraudlake
+from fraudlake.kept import kept
+
+
+class Rows:
+    """Stands for a DataFrame where the compute keeps rows, or refuses to."""
+
+    def __init__(self, refusing: bool = False) -> None:
+        self.refusing, self.calls = refusing, []
+
+    def persist(self) -> None:
+        self.calls.append("persist")
+        if self.refusing:
+            raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")
+
+    def unpersist(self) -> None:
+        self.calls.append("unpersist")
+
+
+def test_rows_are_kept_for_a_block_and_let_go_however_it_ends() -> None:
+    rows: Any = Rows()
+    try:
+        with kept(rows) as same:
+            assert same is rows
+            raise KeyError
+    except KeyError:
+        assert rows.calls == ["persist", "unpersist"]
+
+
+def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:
+    rows: Any = Rows(refusing=True)
+    with kept(rows) as same:
+        assert same is rows
+    assert rows.calls == ["persist"]
+
+
+def test_nothing_else_asks_a_compute_to_keep_rows() -> None:
+    sources = Path(fraudlake.__file__).parent.rglob("*.py")
+    asking = [file.name for file in sources if ".persist(" in file.read_text() or ".cache()" in file.read_text()]
+    assert asking == ["kept.py"]

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.core import Config
+from pydantic import SecretStr
+
+from fraudlake import secret
+from fraudlake.errors import FraudlakeError
+from fraudlake.settings import Settings
+from tests.workspace.server import TOKEN, Workspace, serving
+
+PASSWORD = "of-the-tests"
+SETTINGS = Settings(
+    source="kafka",
+    bootstrap_servers="broker:9092",
+    kafka_secret="fraudlake/kafka",
+    kafka_options={"client.id": "of the settings"},
+)
+
+
+@pytest.fixture
+def workspace() -> Iterator[Workspace]:
+    with serving(Workspace()) as served:
+        yield served
+
+
+def taken(workspace: Workspace) -> Settings:
+    config = Config(host=workspace.host, token=TOKEN, auth_type="pat", retry_timeout_seconds=1)
+    return secret.with_kafka_options(SETTINGS, WorkspaceClient(config=config))
+
+
+def test_a_secret_holds_options_that_are_never_shown(workspace: Workspace) -> None:
+    workspace.values["fraudlake", "kafka"] = json.dumps({"sasl.password": PASSWORD, "client.id": "of the secret"})
+    made = taken(workspace)
+    assert made.kafka_options == {"sasl.password": SecretStr(PASSWORD), "client.id": SecretStr("of the settings")}
+    assert PASSWORD not in repr(made)
+
+
+def test_without_a_secret_the_settings_stay_as_they_are() -> None:
+    assert secret.with_kafka_options(Settings()) == Settings()
+
+
+@pytest.mark.parametrize("value", [f'{{"sasl.password": "{PASSWORD}"', f'["{PASSWORD}"]', f'{{"a": ["{PASSWORD}"]}}'])
+def test_a_secret_of_another_form_is_told_without_its_value(workspace: Workspace, value: str) -> None:
+    workspace.values["fraudlake", "kafka"] = value
+    with pytest.raises(FraudlakeError) as refused:
+        taken(workspace)
+    assert "the secret fraudlake/kafka must be a JSON object of options" in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_a_secret_that_is_not_there_is_told(workspace: Workspace) -> None:
+    with pytest.raises(FraudlakeError, match=r"cannot read the secret fraudlake/kafka .*grant READ on its scope"):
+        taken(workspace)

@@ -1,0 +1,86 @@
+"""The wheel, as a Databricks runtime installs it: light, without Spark, and with entry points that start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import Distribution, PathDistribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).parent.parent
+# What serverless environment 5 and Databricks Runtime 18 bring, as Databricks' own list of its Python packages has it.
+BROUGHT = {
+    "databricks-sdk": "0.67.0",
+    "mlflow-skinny": "3.8.1",
+    "numpy": "2.1.3",
+    "pandas": "2.2.3",
+    "pyarrow": "21.0.0",
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the wheel as pip unpacks it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--quiet", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, timeout=120)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def wheel(site: Path) -> Distribution:
+    (info,) = site.glob("*.dist-info")
+    return PathDistribution(info)
+
+
+def test_it_brings_no_spark_and_fits_what_the_runtime_brings(wheel: Distribution) -> None:
+    wanted = [Requirement(line) for line in wheel.requires or []]
+    always = {one.name: one.specifier for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})}
+    assert not {"pyspark", "delta-spark", "databricks-connect", "mlflow"} & set(always)
+    assert {name: version for name, version in BROUGHT.items() if version not in always[name]} == {}
+
+
+@pytest.mark.parametrize("python", ["3.11.0", "3.12.3"])  # serverless environment 2, Databricks Runtime 17.3
+def test_it_installs_on_the_runtimes_python(wheel: Distribution, python: str) -> None:
+    assert python in SpecifierSet(wheel.metadata["Requires-Python"])
+
+
+def test_it_holds_the_package_and_nothing_else(site: Path) -> None:
+    assert {path.name.partition("-")[0] for path in site.iterdir()} == {"fraudlake"}
+    assert (site / "fraudlake" / "ivy.xml").is_file()
+
+
+def test_every_entry_point_starts_as_a_wheel_task_calls_it_and_ends_without_an_exception(
+    site: Path, wheel: Distribution, tmp_path: Path
+) -> None:
+    scripts = [one for one in wheel.entry_points if one.group == "console_scripts"]
+    assert [one.name for one in scripts] == ["fraudlake"]
+    for script in scripts:
+        module, _, function = script.value.partition(":")
+        # As Databricks does: the function is called in a Python that runs already, which must go on after it.
+        program = (
+            "import sys; sys.modules['pyspark'] = None\n"
+            f"from {module} import {function}; import fraudlake\n"
+            f"sys.argv = [{script.name!r}, '--version']\n"
+            f"{function}()\n"
+            "print('went on', fraudlake.__file__)"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(site)},
+            timeout=60,
+            check=True,
+        )
+        assert ended.stdout.splitlines()[-1] == f"went on {site / 'fraudlake' / '__init__.py'}"

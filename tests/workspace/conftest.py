@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.core import Config
+
+from fraudlake.cli import main
+from fraudlake.workspace import client as clients
+from tests.workspace.server import TOKEN, Workspace, serving
+
+
+@pytest.fixture
+def workspace() -> Iterator[Workspace]:
+    """A workspace that is served; the test fails where it was asked for what no workspace knows."""
+    with serving(Workspace()) as served:
+        yield served
+    assert not served.unknown
+
+
+@pytest.fixture
+def client(workspace: Workspace) -> WorkspaceClient:
+    """A client of that workspace that gives up soon."""
+    return WorkspaceClient(
+        config=Config(
+            host=workspace.host, token=TOKEN, auth_type="pat", http_timeout_seconds=0.5, retry_timeout_seconds=2
+        )
+    )
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fraudlake(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Run ``fraudlake --catalog main --schema fraud workspace …``; gives exit code, standard output and error."""
+    monkeypatch.setattr(clients, "connect", lambda profile: client)
+
+    def run(*arguments: str, json: bool = False, schema: str = "fraud") -> tuple[int, str, str]:
+        flags = ["--catalog", "main", "--schema", schema, *(["--json"] if json else [])]
+        monkeypatch.setattr("sys.argv", ["fraudlake", *flags, "workspace", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(str(end.code))
+        told = capfd.readouterr()
+        assert TOKEN not in told.out + told.err
+        return code, told.out, told.err
+
+    return run

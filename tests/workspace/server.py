@@ -1,0 +1,332 @@
+"""A Databricks workspace's HTTP API, as far as fraudlake uses it: strict about methods, paths and bodies."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow.parquet as pq
+
+TOKEN = "dapi-of-the-tests"
+ME = "jane@example.com"
+Answer = tuple[int, Any]
+
+
+def a_task(catalog: str, schema: str) -> dict[str, Any]:
+    """A job's task as the bundle deploys it."""
+    parameters = ["--catalog", catalog, "--schema", schema, "ingest"]
+    wheel = {"package_name": "fraudlake", "entry_point": "fraudlake", "parameters": parameters}
+    return {"task_key": "ingest", "python_wheel_task": wheel}
+
+
+@dataclass
+class Workspace:
+    """What the workspace holds and does; a test changes it, and reads what was asked for."""
+
+    host: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    folders: set[str] = field(
+        default_factory=lambda: {"/Volumes/main/fraud/landing", "/Volumes/main/fraud/checkpoints"}
+    )
+    read_only: bool = False
+    grants: dict[tuple[str, str], dict[str, list[str]]] = field(
+        default_factory=lambda: {
+            ("CATALOG", "main"): {"analysts": ["USE_CATALOG"]},
+            ("SCHEMA", "main.fraud"): {ME: ["USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL"]},
+        }
+    )
+    warehouses: list[dict[str, Any]] = field(
+        default_factory=lambda: [
+            {"id": "w1", "name": "Asleep", "state": "STOPPED"},
+            {"id": "w2", "name": "Shared", "state": "RUNNING"},
+        ]
+    )
+    secrets: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": ["kafka"]})
+    values: dict[tuple[str, str], str] = field(default_factory=dict)
+    """A secret's value by scope and key."""
+    jobs: list[dict[str, Any]] = field(
+        default_factory=lambda: [
+            {"job_id": 7, "settings": {"name": "payroll", "tags": {}}},
+            {
+                "job_id": 11,
+                "settings": {
+                    "name": "[dev jane] fraudlake ingest and detect",
+                    "tags": {"project": "fraudlake", "target": "dev"},
+                    "tasks": [a_task("main", "fraud")],
+                },
+            },
+        ]
+    )
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    """As ``runs/get`` shows them, the newest first."""
+    outputs: dict[int, str] = field(default_factory=dict)
+    """Error by the run id of a task."""
+    fails_with: str | None = None
+    """The error that the next run's task ends with."""
+    alerts: list[str] = field(default_factory=lambda: ["2", "4", "3"])
+    statements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    faults: list[Callable[[str, str], tuple[int, Any, dict[str, str]] | None]] = field(default_factory=list)
+    """Asked first, each until it gives an answer, which it then never gives again."""
+    requests: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Requests that no workspace would take: a test fails where there are any."""
+
+    def fail(self, path: str, status: int, body: Any = None, times: int = 1, **headers: str) -> None:
+        """Let the next requests of a path fail."""
+        left = [times]
+
+        def fault(method: str, asked: str) -> tuple[int, Any, dict[str, str]] | None:
+            if path not in asked or not left[0]:
+                return None
+            left[0] -= 1
+            return status, body, {name.replace("_", "-"): value for name, value in headers.items()}
+
+        self.faults.append(fault)
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        for (wanted, pattern), respond in _ROUTES.items():
+            match = re.fullmatch(pattern, path)
+            if match and wanted == method:
+                try:
+                    return respond(self, *match.groups(), query=query, body=body)
+                except (KeyError, AssertionError, TypeError, ValueError) as error:
+                    self.unknown.append(f"{method} {path} {query} {body}: {error!r}")
+                    return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": repr(error)}
+        self.unknown.append(f"{method} {path}")
+        return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": path}
+
+
+def _takes(query: dict[str, str], *names: str) -> None:
+    assert set(query) <= set(names), f"unknown parameters {sorted(set(query) - set(names))}"
+
+
+def _me(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query)
+    return 200, {"userName": ME, "groups": [{"display": "analysts"}]}
+
+
+def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query)
+    one = {"catalogs": "CATALOG", "schemas": "SCHEMA"}[kind]
+    if (one, name) not in workspace.grants:
+        code = f"{one}_DOES_NOT_EXIST"
+        return 404, {"error_code": code, "message": f"{one.title()} '{name}' does not exist."}
+    return 200, {"name": name.rpartition(".")[2], "owner": "admins"}
+
+
+def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "principal")
+    privileges = workspace.grants[kind, name].get(query["principal"], [])
+    held = [{"privilege": one} for one in privileges]
+    return 200, {"privilege_assignments": [{"principal": query["principal"], "privileges": held}] if held else []}
+
+
+def _folder(workspace: Workspace, path: str, *, query: dict[str, str], body: None) -> Answer:
+    return (200 if unquote(path) in workspace.folders else 404), None
+
+
+def _put_file(workspace: Workspace, path: str, *, query: dict[str, str], body: bytes) -> Answer:
+    _takes(query, "overwrite")
+    assert isinstance(body, bytes) and unquote(path).startswith("/Volumes/")
+    if workspace.read_only:
+        return 403, {"error_code": "PERMISSION_DENIED", "message": "User does not have WRITE VOLUME on Volume."}
+    workspace.files[unquote(path)] = body
+    return 204, None
+
+
+def _delete_file(workspace: Workspace, path: str, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query)
+    if workspace.files.pop(unquote(path), None) is None:
+        return 404, {"error_code": "NOT_FOUND", "message": "The file being accessed is not found."}
+    return 204, None
+
+
+def _warehouses(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query)
+    return 200, {"warehouses": workspace.warehouses}
+
+
+def _secrets(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "scope")
+    if query["scope"] not in workspace.secrets:
+        return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"Scope {query['scope']} does not exist!"}
+    return 200, {"secrets": [{"key": key} for key in workspace.secrets[query["scope"]]]}
+
+
+def _secret(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "scope", "key")
+    value = workspace.values.get((query["scope"], query["key"]))
+    if value is None:
+        return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "Secret does not exist."}
+    return 200, {"key": query["key"], "value": base64.b64encode(value.encode()).decode()}
+
+
+def _jobs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "expand_tasks", "page_token")
+    assert query["expand_tasks"] == "true"
+    # Two pages, the first one of a single job.
+    if "page_token" not in query:
+        return 200, {"jobs": workspace.jobs[:1], "has_more": True, "next_page_token": "2"}
+    return 200, {"jobs": workspace.jobs[1:], "has_more": False}
+
+
+def _runs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "job_id", "limit", "expand_tasks")
+    assert query["expand_tasks"] == "true"
+    runs = [run for run in workspace.runs if str(run["job_id"]) == query["job_id"]]
+    return 200, {"runs": runs[: int(query["limit"])], "has_more": False}
+
+
+def _run(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    """Each look finds the run one step further: pending, running, ended."""
+    _takes(query, "run_id")
+    (run,) = [run for run in workspace.runs if str(run["run_id"]) == query["run_id"]]
+    if run["state"]["life_cycle_state"] == "PENDING":
+        run["state"] = {"life_cycle_state": "RUNNING"}
+    elif run["state"]["life_cycle_state"] == "RUNNING":
+        failed = workspace.fails_with is not None
+        run["state"] = {"life_cycle_state": "TERMINATED", "result_state": "FAILED" if failed else "SUCCESS"}
+        run["end_time"] = run["start_time"] + 90_000
+        if workspace.fails_with is not None:
+            workspace.outputs[run["tasks"][0]["run_id"]] = workspace.fails_with
+    run["tasks"][0]["state"] = run["state"]
+    return 200, run
+
+
+def _output(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "run_id")
+    return 200, {"error": workspace.outputs[int(query["run_id"])], "metadata": {"run_id": int(query["run_id"])}}
+
+
+def _run_now(workspace: Workspace, *, query: dict[str, str], body: dict[str, Any]) -> Answer:
+    assert set(body) == {"job_id"}
+    assert body["job_id"] in [job["job_id"] for job in workspace.jobs]
+    number = 500 + len(workspace.runs)
+    workspace.runs.insert(0, a_run(number, body["job_id"], {"life_cycle_state": "PENDING"}, f"{workspace.host}/run"))
+    return 200, {"run_id": number, "number_in_job": number}
+
+
+def a_run(number: int, job: int, state: dict[str, str], url: str = "http://workspace/run") -> dict[str, Any]:
+    """A run with one task, ``ingest``, as ``runs/get`` shows it."""
+    return {
+        "run_id": number,
+        "job_id": job,
+        "start_time": 1_772_841_600_000 + number,
+        "end_time": 1_772_841_690_000 + number if state["life_cycle_state"] == "TERMINATED" else 0,
+        "state": state,
+        "run_page_url": f"{url}/{number}",
+        "tasks": [{"run_id": number + 9000, "task_key": "ingest", "state": state, "start_time": 1_772_841_600_000}],
+    }
+
+
+def _statement(workspace: Workspace, *, query: dict[str, str], body: dict[str, Any]) -> Answer:
+    assert set(body) == {
+        *("statement", "warehouse_id", "catalog", "schema", "parameters", "wait_timeout", "on_wait_timeout")
+    }
+    assert (body["warehouse_id"], body["catalog"], body["schema"]) == ("w2", "main", "fraud")
+    assert body["on_wait_timeout"] == "CONTINUE"
+    given = {one["name"]: one["value"] for one in body["parameters"]}
+    assert set(given) == set(re.findall(r"(?<!:):(\w+)", body["statement"]))
+    workspace.statements.append((body["statement"], given))
+    # The warehouse takes its time: the rows come with the second look.
+    return 200, {"statement_id": f"s{len(workspace.statements)}", "status": {"state": "PENDING"}}
+
+
+def _statement_result(workspace: Workspace, number: str, *, query: dict[str, str], body: None) -> Answer:
+    statement, given = workspace.statements[int(number) - 1]
+    rows = [[given["prefix"] + account] for account in workspace.alerts] if statement.startswith("SELECT") else []
+    return 200, {"statement_id": f"s{number}", "status": {"state": "SUCCEEDED"}, "result": {"data_array": rows}}
+
+
+_ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
+    ("GET", "/api/2.0/preview/scim/v2/Me"): _me,
+    ("GET", r"/api/2\.1/unity-catalog/(catalogs|schemas)/([^/]+)"): _securable,
+    ("GET", r"/api/2\.1/unity-catalog/effective-permissions/(CATALOG|SCHEMA)/([^/]+)"): _effective,
+    ("HEAD", r"/api/2\.0/fs/directories(/.+)"): _folder,
+    ("PUT", r"/api/2\.0/fs/files(/.+)"): _put_file,
+    ("DELETE", r"/api/2\.0/fs/files(/.+)"): _delete_file,
+    ("GET", r"/api/2\.0/sql/warehouses"): _warehouses,
+    ("POST", r"/api/2\.0/sql/statements/?"): _statement,
+    ("GET", r"/api/2\.0/sql/statements/s(\d+)"): _statement_result,
+    ("GET", r"/api/2\.0/secrets/list"): _secrets,
+    ("GET", r"/api/2\.0/secrets/get"): _secret,
+    ("GET", r"/api/2\.2/jobs/list"): _jobs,
+    ("GET", r"/api/2\.2/jobs/runs/list"): _runs,
+    ("GET", r"/api/2\.2/jobs/runs/get"): _run,
+    ("GET", r"/api/2\.2/jobs/runs/get-output"): _output,
+    ("POST", r"/api/2\.2/jobs/run-now"): _run_now,
+}
+
+
+def landed(workspace: Workspace, data: bytes) -> list[tuple[str, float]]:
+    """Account and amount of each row of a landed file."""
+    rows = pq.read_table(io.BytesIO(data)).to_pylist()
+    return [(row["accountId"], row["amount"]) for row in rows]
+
+
+@contextmanager
+def serving(workspace: Workspace) -> Iterator[Workspace]:
+    """Serve a workspace on a free port of loopback, to whoever has the token."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            parts = urlsplit(self.path)
+            length = int(self.headers.get("Content-Length") or 0)
+            data = self.rfile.read(length)
+            workspace.requests.append(f"{self.command} {parts.path}")
+            for fault in workspace.faults:
+                answer = fault(self.command, parts.path)
+                if answer is not None:
+                    return self._send(*answer)
+            if parts.path.startswith("/.well-known/") or parts.path.startswith("/oidc/"):
+                return self._send(404, None, {})  # the SDK asks what kind of host it is
+            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                return self._send(401, {"error_code": "UNAUTHENTICATED", "message": "Credential was not sent"}, {})
+            is_json = "json" in self.headers.get("Content-Type", "")
+            body = json.loads(data) if data and is_json else data or None
+            return self._send(*workspace.answer(self.command, parts.path, dict(parse_qsl(parts.query)), body), {})
+
+        def _send(self, status: int, body: Any, headers: dict[str, str]) -> None:
+            if status == 0:  # no answer at all, for longer than the client waits
+                time.sleep(1.5)
+                status = 500
+            text = body if isinstance(body, str) else json.dumps(body) if body is not None else ""
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text.encode())
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _serve  # noqa: N815 - http.server's names
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a client that gave up waiting
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    workspace.host = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield workspace
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
