@@ -22,6 +22,7 @@ STEPS = (
     "detect",
     "aggregate",
     "train",
+    "verdicts",
     "score",
     "optimize",
     "status",

@@ -198,4 +198,4 @@ def _cause(message: str) -> str:
     told = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
     causes = [line for line in told if "Error: " in line or "Exception: " in line]
     line = (causes or told or ["no reason given"])[-1]
-    return line.removeprefix("Caused by: ")[:300]
+    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500]

@@ -23,6 +23,11 @@ def source() -> Column:
     return F.coalesce(F.col("_source_file"), F.format_string(f"{_KAFKA}%s/%010d", F.col("_topic"), F.col("_partition")))
 
 
+def is_from_kafka() -> Column:
+    """Tell of a row of ``silver_transactions`` whether it came from Kafka."""
+    return F.col("source").startswith(_KAFKA)
+
+
 def position() -> Column:
     """Tell where in its source a bronze row stood: the row, or the offset."""
     return F.coalesce(F.col("_source_row"), F.col("_offset"))
