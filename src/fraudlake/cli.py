@@ -271,7 +271,8 @@ def score(
     if first is None:
         if last is not None or model_version is not None:
             raise UsageError("--to and --model-version go with --from")
-        _run_step(app, "score", flags)
+        # Only where it is asked for here: in a settings file the source is that of 'ingest'.
+        _run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
         return
     from fraudlake import scoring
 
@@ -410,19 +411,21 @@ def run(app: _App, /, **flags: str | None) -> None:
     With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
     a Kafka topic (--source kafka).
     """
-    from fraudlake import steps, summary
+    from fraudlake import steps, summary, training
     from fraudlake.status import status as status_of
 
     begun = time.monotonic()
     lake = app.open(**flags)
     for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
         _run_streams(lake, step(lake), "available-now")
-    trained = _train(lake)
-    _run_streams(lake, steps.score(lake), "available-now")
+    trained = _train_or_tell(lake)
+    scoring = [steps.score] if training.registry_of(lake).champion() else []
+    for step in scoring:
+        _run_streams(lake, step(lake), "available-now")
     with _timed("optimize") as told:
         told.append(f"{len(steps.optimize(lake))} tables rewritten")
     if lake.settings.trigger == "continuous":
-        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, steps.score)
+        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
         _run_streams(lake, [one for step in streaming for one in step(lake)], "continuous")
     found = status_of(lake)
     if app.json:
@@ -475,6 +478,17 @@ def _train(lake: Lake) -> dict[str, Any]:
         "told": outcome.told,
         "metrics": version.metrics,
     }
+
+
+def _train_or_tell(lake: Lake) -> dict[str, Any] | None:
+    """Train; a lake that holds too little to learn from is told so and goes on."""
+    from fraudlake.gold.model import TooLittleError
+
+    try:
+        return _train(lake)
+    except TooLittleError as error:
+        _progress.print(f"[yellow]![/] {error}", soft_wrap=True)
+        return None
 
 
 def _trained(result: dict[str, Any]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fraudlake import kafka, tables
@@ -19,7 +22,7 @@ from fraudlake.stream import Appender, Stream
 from fraudlake.training import registry_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from fraudlake.lake import Lake
     from fraudlake.settings import Settings
@@ -28,8 +31,8 @@ FROM_KAFKA = "score_kafka"
 _DAYS = list(prediction_quality.DAYS)
 
 
-def streams(lake: Lake) -> list[Stream]:
-    """``silver_transactions``, or a topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
+def streams(lake: Lake, from_topic: bool = False) -> list[Stream]:
+    """``silver_transactions``, or the topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
 
     Raises:
         FraudlakeError: there is no champion yet, or it cannot be used.
@@ -37,7 +40,7 @@ def streams(lake: Lake) -> list[Stream]:
     registry = registry_of(lake)
     champion = _Champion(registry)
     champion.now()
-    scoring = _from_kafka if lake.settings.source == "kafka" else _from_silver
+    scoring = _from_kafka if from_topic else _from_silver
     return [scoring(lake, champion), _judged(lake, registry)]
 
 
@@ -63,7 +66,7 @@ def _from_silver(lake: Lake, champion: _Champion) -> Stream:
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS)
     # What the other stream scores is only its accounts' history here.
     wanted = ~kafka.covered(lake.checkpoint(FROM_KAFKA).folder)
-    scored = _scored(lake, champion, "score", transactions, "silver", wanted)
+    scored = _scored(lake, champion, "score", transactions, "silver", lambda batch: batch.where(wanted))
     return replace(scored, reads=(tables.SILVER_TRANSACTIONS,))
 
 
@@ -76,7 +79,17 @@ def _from_kafka(lake: Lake, champion: _Champion) -> Stream:
         )
     topic = kafka.Topic(lake.spark, settings, checkpoint.folder)
     transactions = silver.valid(silver.checked(messages.from_messages(topic.read_stream()), settings))
-    return replace(_scored(lake, champion, FROM_KAFKA, transactions, "kafka", F.lit(True)), explain=topic.explain)
+    return replace(_scored(lake, champion, FROM_KAFKA, transactions, "kafka", _once), explain=topic.explain)
+
+
+def _once(batch: DataFrame) -> DataFrame:
+    """Leave out transactions whose producer's own id came before; ids that are made from the place come once."""
+    if batch.where(F.col("transaction_id") != silver.derived_id("source", "position")).isEmpty():
+        return batch
+    first = Window.partitionBy("transaction_id").orderBy("source", "position")
+    firsts = batch.withColumn("_nth", F.row_number().over(first)).where("_nth = 1").drop("_nth")
+    scored = batch.sparkSession.table(tables.GOLD_FRAUD_PREDICTIONS.name).where("scored_from = 'kafka'")
+    return firsts.join(scored.select("transaction_id"), on="transaction_id", how="left_anti")
 
 
 def _scored_from_silver(lake: Lake) -> DataFrame:
@@ -86,14 +99,19 @@ def _scored_from_silver(lake: Lake) -> DataFrame:
 
 
 def _scored(
-    lake: Lake, champion: _Champion, step: str, transactions: DataFrame, scored_from: str, wanted: Column
+    lake: Lake,
+    champion: _Champion,
+    step: str,
+    transactions: DataFrame,
+    scored_from: str,
+    wanted: Callable[[DataFrame], DataFrame],
 ) -> Stream:
     settings = lake.settings
     appender = Appender.of(lake.checkpoint(step))
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        predictions = _predictions(batch.where(wanted), champion.now(), settings, scored_from)
-        appender.append(predictions, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
+        with _predictions(wanted(batch), champion.now(), settings, scored_from) as predictions:
+            appender.append(predictions, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
 
     written = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(F.col("scored_from") == scored_from)
     return Stream(
@@ -105,16 +123,21 @@ def _scored(
     )
 
 
-def _predictions(rows: DataFrame, loaded: Model, settings: Settings, scored_from: str) -> DataFrame:
+@contextmanager
+def _predictions(rows: DataFrame, loaded: Model, settings: Settings, scored_from: str) -> Iterator[DataFrame]:
     """Score rows with their features, in the columns of ``gold_fraud_predictions``."""
-    scored = model.score(rows, loaded.pipeline, settings.threshold)
-    return explanations.explained(scored, loaded.pipeline, loaded.profile).withColumns(
-        {
-            "model_version": F.lit(loaded.number),
-            "scored_from": F.lit(scored_from),
-            "scored_at": F.current_timestamp(),
-        }
-    )
+    # Kept, because what is told of flagged rows and what of the others would each score all of them.
+    scored = model.score(rows, loaded.pipeline, settings.threshold).persist()
+    try:
+        yield explanations.explained(scored, loaded.pipeline, loaded.profile).withColumns(
+            {
+                "model_version": F.lit(loaded.number),
+                "scored_from": F.lit(scored_from),
+                "scored_at": F.current_timestamp(),
+            }
+        )
+    finally:
+        scored.unpersist()
 
 
 def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> tuple[str, int]:
@@ -140,8 +163,8 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
         try:
             dates = [row["date"] for row in rows.select("date").distinct().collect()]
             if dates:
-                scored = _predictions(rows, loaded, settings, "backfill")
-                refresh.merge(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
+                with _predictions(rows, loaded, settings, "backfill") as scored:
+                    refresh.merge(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
                 days = rows.select("date", F.lit(loaded.number).alias("model_version")).distinct()
                 _judge(days, registry)
             return loaded.number, rows.count()

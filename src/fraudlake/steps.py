@@ -152,9 +152,9 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> training.Ou
     return training.train(lake, progress)
 
 
-def score(lake: Lake) -> list[Stream]:
-    """``silver_transactions``, or a Kafka topic → ``gold_fraud_predictions`` → quality and drift."""
-    return scoring.streams(lake)
+def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
+    """``silver_transactions``, or straight from the Kafka topic → ``gold_fraud_predictions`` → quality and drift."""
+    return scoring.streams(lake, from_topic)
 
 
 def optimize(lake: Lake) -> list[str]:

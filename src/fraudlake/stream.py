@@ -134,10 +134,21 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
 
 
 def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
-    step_write = stream.write
+    writer = (
+        stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
+        .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
+        .foreachBatch(persisted(stream.write))
+    )
+    if trigger == "continuous":
+        interval = lake.settings.interval.total_seconds()
+        return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def persisted(step_write: Write) -> Write:
+    """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # Kept for the length of the micro-batch: a stateful step must not run again for each table that is written.
         batch.persist()
         try:
             if not batch.isEmpty():
@@ -145,15 +156,7 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
         finally:
             batch.unpersist()
 
-    writer = (
-        stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
-        .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
-        .foreachBatch(write)
-    )
-    if trigger == "continuous":
-        interval = lake.settings.interval.total_seconds()
-        return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
-    return writer.trigger(availableNow=True).start()
+    return write
 
 
 class _Count:

@@ -103,7 +103,7 @@ def print_state(console: Console, state: State) -> None:
     console.print(rows)
 
 
-def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any], seconds: float) -> None:
+def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any] | None, seconds: float) -> None:
     """Print what a whole run found."""
     console.rule("[bold]fraudlake")
     print_counts(console, status)
@@ -124,10 +124,11 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
         f"{agreed['only_spark']:,} only by Spark"
     )
 
-    console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
-    console.print(f"  {_figures(model['metrics'])}")
-    if model["told"]:
-        console.print(Text(f"  {model['told']}"), soft_wrap=True)
+    if model:
+        console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
+        console.print(f"  {_figures(model['metrics'])}")
+        if model["told"]:
+            console.print(Text(f"  {model['told']}"), soft_wrap=True)
     if status.quality:
         console.print(
             f"  true prediction rate of version {status.quality['model_version']} over all it scored: "

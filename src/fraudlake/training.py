@@ -184,7 +184,7 @@ def _labelled(lake: Lake, history: DataFrame) -> tuple[DataFrame, str, model.Spl
         by_verdict = model.labelled(history, verdicts.latest(lake.read(tables.SILVER_VERDICTS))).persist()
         try:
             return by_verdict, "verdicts", model.split(by_verdict, settings.holdout)
-        except FraudlakeError:
+        except model.TooLittleError:
             if settings.labels == "verdicts":
                 raise
     by_flink = model.labelled(history, None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOP = 3
 
-_WORDS = {
+WORDS = {
     "amount": "the amount is %.2f",
     "hour_of_day": "it is in hour %.0f of the day (UTC)",
     "previous_amount": "the account's payment before it was %.2f",
@@ -82,6 +82,6 @@ def _words(medians: dict[str, Column]) -> Column:
                 f"{words} (usually {words[words.index('%') :].split()[0].rstrip(',')})", f"row.{name}", medians[name]
             ),
         )
-        for name, words in _WORDS.items()
+        for name, words in WORDS.items()
     ]
     return F.coalesce(*sentences)

@@ -37,6 +37,10 @@ Progress = Callable[[int, int, str], None]
 """Called with the candidates fitted so far, all of them, and what is next."""
 
 
+class TooLittleError(FraudlakeError):
+    """There is too little to learn from."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One way to learn: gradient-boosted trees of a depth and number, or a logistic regression."""
@@ -112,7 +116,7 @@ def split(labelled: DataFrame, holdout: float) -> Split:
         holdout: share of the rows.
 
     Raises:
-        FraudlakeError: a part holds too little fraud, or too little else.
+        TooLittleError: a part holds too little fraud, or too little else.
     """
     shares = f"array({(1 - holdout) * (1 - _CHOSEN)}, {1 - holdout})"
     row = labelled.selectExpr(
@@ -120,7 +124,7 @@ def split(labelled: DataFrame, holdout: float) -> Split:
     )
     cuts = row.collect()[0]["at"]
     if cuts is None:
-        raise FraudlakeError("cannot train: no transaction has a label; run 'ingest' and 'refine' first")
+        raise TooLittleError("cannot train: no transaction has a label; run 'ingest' and 'refine' first")
     found = (
         labelled.groupBy(_part(*cuts).alias("part"))
         .agg(F.count("*"), F.sum("fraud").cast("long"), F.min("timestamp"), F.max("timestamp"))
@@ -130,7 +134,7 @@ def split(labelled: DataFrame, holdout: float) -> Split:
     for part in PARTS:
         rows, fraud = parts.get(part, (0, 0))[:2]
         if not LEAST <= fraud <= rows - LEAST:
-            raise FraudlakeError(
+            raise TooLittleError(
                 f"cannot train: of the {rows:,} labelled transactions that a model is {part} on {fraud:,} are fraud, "
                 f"and {LEAST} of both kinds are needed: land more transactions, or change --holdout or --labels"
             )
