@@ -240,10 +240,13 @@ def test_scoring_waits_for_a_corrupt_model_and_then_goes_on_where_it_was(life: d
     add_to_silver(lake, late, tmp_path)
     artifacts = lake.root / "models" / "artifacts"
     shutil.copytree(artifacts, tmp_path / "kept")
+    running = steps.score(lake)
+    training.registry_of(lake).rollback()
     for file in artifacts.rglob("MLmodel"):
         file.write_text("no: [model")
-    with pytest.raises(FraudlakeError, match=r"version 2 of model 'fraudlake' cannot be read .*: restore its folder"):
-        score(lake)
+    corrupt = "score failed: version 1 of model 'fraudlake' cannot be read .*: restore its folder"
+    with pytest.raises(FraudlakeError, match=corrupt):
+        stream.run(lake, running[:1], "available-now")
     shutil.rmtree(artifacts)
     shutil.copytree(tmp_path / "kept", artifacts)
 
@@ -253,6 +256,7 @@ def test_scoring_waits_for_a_corrupt_model_and_then_goes_on_where_it_was(life: d
     with pytest.raises(FraudlakeError, match=r"the model store .* cannot be read"):
         score(lake)
     (tmp_path / "mlflow.db").replace(store)
+    training.promote(lake, "2", force=True)
 
     score(lake)
     scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("scored_from = 'silver'")

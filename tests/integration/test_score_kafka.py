@@ -10,7 +10,7 @@ import pytest
 
 from fraudlake import steps, stream, tables, training
 from fraudlake.errors import FraudlakeError
-from tests.test_model import add_to_silver, score, traffic
+from tests.test_model import add_to_silver, traffic
 
 from .broker import Broker
 
@@ -31,29 +31,26 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
 ) -> None:
     broker.create_topic("scored", partitions=1)
     produce(broker, "scored", range(20))
-    given = {"topic": "scored", "algorithm": "logistic", "buckets": 2}
+    given = {"topic": "scored", "algorithm": "logistic", "buckets": 2, "model_name": "main.fraud.model"}
     from_kafka = lake(
         source="kafka", bootstrap_servers=broker.bootstrap_servers, starting_offsets='{"scored": {"0": 10}}', **given
     )
-    from_files = lake(**given)
-    add_to_silver(from_files, traffic(), tmp_path)
-    training.train(from_files)
-
-    stream.run(from_kafka, steps.score(from_kafka, from_topic=True)[:1], "available-now")
-    predicted = from_kafka.read(tables.GOLD_FRAUD_PREDICTIONS)
-    assert predicted.count() == 8
-
-    # The same messages, and those before, reach silver, too.
     everything = lake(source="kafka", bootstrap_servers=broker.bootstrap_servers, **given)
     for step in (steps.ingest, steps.refine):
         stream.run(everything, step(everything), "available-now")
-    score(from_files)
-    rows = from_files.spark.sql(
+    from_silver = lake(**given)
+    add_to_silver(from_silver, traffic(), tmp_path)
+    training.train(from_silver)
+
+    stream.run(from_kafka, steps.score(from_kafka, from_topic=True)[:1], "available-now")
+    assert from_kafka.read(tables.GOLD_FRAUD_PREDICTIONS).count() == 8
+    stream.run(from_silver, steps.score(from_silver)[:1], "available-now")
+    rows = from_silver.spark.sql(
         "SELECT scored_from, count(*), count(DISTINCT transaction_id) FROM gold_fraud_predictions "
         "WHERE account_id = '7' AND date = '2026-03-07' GROUP BY scored_from ORDER BY scored_from"
     )
     assert [tuple(row) for row in rows.collect()] == [("kafka", 8, 8), ("silver", 9, 9)]
-    ids = from_files.spark.sql(
+    ids = from_silver.spark.sql(
         "SELECT count(*) FROM silver_transactions WHERE transaction_id IN (SELECT transaction_id FROM "
         "gold_fraud_predictions WHERE scored_from = 'kafka')"
     )
@@ -61,6 +58,6 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
 
     # Another lake that scored them from silver already refuses to begin.
     from_kafka.checkpoint("score_kafka").folder.rename(tmp_path / "put aside")
-    from_files.spark.sql("DELETE FROM gold_fraud_predictions WHERE scored_from = 'kafka'")
+    from_silver.spark.sql("DELETE FROM gold_fraud_predictions WHERE scored_from = 'kafka'")
     with pytest.raises(FraudlakeError, match="scores transactions of Kafka from silver already"):
         steps.score(from_kafka, from_topic=True)
