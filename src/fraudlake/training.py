@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
 
+_Keep = Callable[["DataFrame"], "DataFrame"]
 _RATE, _AREA = "true_prediction_rate", "area_under_pr"
 
 
@@ -69,12 +72,12 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> Outcome:
                 told = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
                 return Outcome(known, False, scores, told)
 
-        history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings).persist()
-        try:
-            labelled, by, cut = _labelled(lake, history)
+        with _kept() as keep:
+            history = keep(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings))
+            labelled, by, cut = _labelled(lake, history, keep)
             fitted = model.search(labelled, cut, settings.algorithm, progress)
-            held = labelled.where(f"timestamp >= TIMESTAMP'{cut.judged_from}'").persist()
-            scored = model.score(held, fitted.pipeline, settings.threshold).persist()
+            held = keep(labelled.where(f"timestamp >= TIMESTAMP'{cut.judged_from}'"))
+            scored = keep(model.score(held, fitted.pipeline, settings.threshold))
             metrics = model.judge(scored)
             baseline = model.judge(model.score(held, fitted.baseline, settings.threshold))
             shapes = drift.shapes(history, features.NAMES) | drift.shapes(scored, (drift.SCORE,))
@@ -110,8 +113,6 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> Outcome:
             if is_better and settings.auto_promote:
                 return Outcome(registry.promote(version.number), True, True, f"{told}; {why}: it scores now")
             return Outcome(version, True, False, f"{told}; {why}: version {champion.number} goes on scoring")
-        finally:
-            lake.spark.catalog.clearCache()
 
 
 def compare(lake: Lake, number: str | None = None) -> Comparison:
@@ -125,17 +126,15 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     other = registry.version(number) if number else registry.challenger()
     if other is None or other.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
-    history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings).persist()
-    try:
-        labelled, _, _ = _labelled(lake, history)
+    with _kept() as keep:
+        history = keep(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings))
+        labelled, _, _ = _labelled(lake, history, keep)
         begin = max(champion.judged_from, other.judged_from)
-        held = labelled.where(f"timestamp >= TIMESTAMP'{begin}'").persist()
+        held = keep(labelled.where(f"timestamp >= TIMESTAMP'{begin}'"))
         found = {
             one.number: model.judge(model.score(held, registry.load(one.number).pipeline, settings.threshold))
             for one in (champion, other)
         }
-    finally:
-        lake.spark.catalog.clearCache()
     is_better, why = _compared(
         champion.number, found[champion.number], other.number, found[other.number], settings.promotion_margin
     )
@@ -174,14 +173,27 @@ def _compared(
     )
 
 
-def _labelled(lake: Lake, history: DataFrame) -> tuple[DataFrame, str, model.Split]:
+@contextmanager
+def _kept() -> Iterator[_Keep]:
+    """Keep what is read more than once, until the end."""
+    with ExitStack() as end:
+
+        def keep(rows: DataFrame) -> DataFrame:
+            rows.persist()
+            end.callback(rows.unpersist)
+            return rows
+
+        yield keep
+
+
+def _labelled(lake: Lake, history: DataFrame, keep: _Keep) -> tuple[DataFrame, str, model.Split]:
     """Label a history as ``settings.labels`` says, and cut it.
 
     ``auto`` takes the verdicts where there are enough of them for every part, and else Flink's label.
     """
     settings = lake.settings
     if settings.labels != "flink":
-        by_verdict = model.labelled(history, verdicts.latest(lake.read(tables.SILVER_VERDICTS))).persist()
+        by_verdict = keep(model.labelled(history, verdicts.latest(lake.read(tables.SILVER_VERDICTS))))
         try:
             return by_verdict, "verdicts", model.split(by_verdict, settings.holdout)
         except model.TooLittleError:
