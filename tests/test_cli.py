@@ -23,6 +23,7 @@ STEPS = (
     "detect",
     "aggregate",
     "train",
+    "verdicts",
     "score",
     "optimize",
     "status",

@@ -246,13 +246,14 @@ def aggregate(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@_options(*_MODEL, "threshold", "holdout")
+@_options(*_MODEL, "threshold", "holdout", "labels", "algorithm", "promotion_margin", "auto_promote")
 @click.pass_obj
 def train(app: _App, /, **flags: str | None) -> None:
-    """silver_transactions → a registered model.
+    """silver_transactions, silver_verdicts → a registered model.
 
-    Reads silver_transactions with Flink's label; writes a Spark ML pipeline to MLflow, judged on the latest part of
-    the history, and makes it the champion. Does nothing where the champion saw the same rows. Needs: refine.
+    Reads silver_transactions with Flink's label or analysts' verdicts; writes a Spark ML pipeline to MLflow, judged on
+    the latest part of the history. The first one scores from then on, another one where it beats the one that does.
+    Does nothing where the latest saw the same rows in the same way. Needs: refine.
     """
     lake = app.open(**flags)
     result = _train(lake)
@@ -260,15 +261,114 @@ def train(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@_options(*_MODEL, "threshold", *_STREAMING)
+@click.argument("file", type=click.Path(path_type=Path))
 @click.pass_obj
-def score(app: _App, /, **flags: str | None) -> None:
-    """silver_transactions → gold_fraud_predictions, gold_prediction_quality.
+def verdicts(app: _App, /, file: Path) -> None:
+    """Analysts' verdicts in FILE → silver_verdicts.
 
-    Reads new rows of silver_transactions; writes a prediction for each under the champion, and the figures of the
-    days that changed. Needs: train.
+    Reads a CSV (with a header) or parquet file with transaction_id and verdict (true: fraud), and where there are any
+    analyst, reason and decided_at; the same file again adds nothing. Needs: refine.
     """
-    _run_step(app, "score", flags)
+    from fraudlake import verdicts as decided
+
+    done = decided.load(app.open(), file)
+    app.say(
+        asdict(done),
+        f"{done.taken:,} verdicts taken, {done.known:,} were there already, "
+        f"{done.strange:,} are about transactions that silver does not hold",
+    )
+
+
+@cli.command()
+@click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), help="Score a range of dates anew: its first day.")
+@click.option("--to", "last", type=click.DateTime(["%Y-%m-%d"]), help="Its last day.  [default: the first]")
+@click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
+@_options(*_MODEL, "threshold", *_KAFKA, *_STREAMING)
+@click.pass_obj
+def score(
+    app: _App, /, first: datetime | None, last: datetime | None, model_version: str | None, **flags: str | None
+) -> None:
+    """silver_transactions → gold_fraud_predictions, gold_prediction_quality, gold_feature_drift.
+
+    Reads new rows of silver_transactions, or with --source kafka a topic; writes a prediction for each under the
+    champion, and the figures of the days that changed. With --from scores a range of dates anew instead, under one
+    version; the same again changes nothing. Needs: train.
+    """
+    if first is None:
+        if last is not None or model_version is not None:
+            raise UsageError("--to and --model-version go with --from")
+        # Only where it is asked for here: in a settings file the source is that of 'ingest'.
+        _run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
+        return
+    from fraudlake import scoring
+
+    lake = app.open(**flags)
+    with _timed("backfill") as told:
+        version, rows = scoring.backfill(lake, first.date(), (last or first).date(), model_version)
+        told.append(f"{rows:,} rows under version {version}")
+    app.say({"model_version": version, "rows": rows}, f"{rows:,} transactions scored under version {version}")
+
+
+@cli.group()
+def model() -> None:
+    """Show the model's versions; compare, promote, roll back."""
+
+
+@model.command("list")
+@_options(*_MODEL)
+@click.pass_obj
+def list_models(app: _App, /, **flags: str | None) -> None:
+    """Show all versions with their aliases and figures. Needs: train."""
+    from fraudlake import summary, training
+
+    versions = training.registry_of(app.open(**flags)).versions()
+    if app.json:
+        click.echo(json.dumps([asdict(one) for one in versions], default=str))
+    else:
+        summary.print_versions(Console(highlight=False), versions)
+
+
+@model.command()
+@click.argument("version", required=False)
+@_options(*_MODEL, "threshold", "labels", "holdout", "promotion_margin")
+@click.pass_obj
+def compare(app: _App, /, version: str | None, **flags: str | None) -> None:
+    """Judge VERSION (default: the challenger) against the champion on rows that neither learned from. Needs: train."""
+    from fraudlake import summary, training
+
+    lake = app.open(**flags)
+    with _timed("compare"):
+        found = training.compare(lake, version)
+    if app.json:
+        click.echo(json.dumps(asdict(found)))
+    else:
+        summary.print_comparison(Console(highlight=False), found)
+
+
+@model.command()
+@click.argument("version", required=False)
+@click.option("--force", is_flag=True, help="Promote without a comparison.")
+@_options(*_MODEL, "threshold", "labels", "holdout", "promotion_margin")
+@click.pass_obj
+def promote(app: _App, /, version: str | None, force: bool, **flags: str | None) -> None:
+    """Let VERSION, by default the challenger, score from now on, where it beats the champion. Needs: train."""
+    from fraudlake import training
+
+    lake = app.open(**flags)
+    with _timed("promote"):
+        promoted, told = training.promote(lake, version, force)
+    app.say({"champion": promoted.number, "told": told}, f"version {promoted.number} is the champion: {told}")
+
+
+@model.command()
+@_options(*_MODEL)
+@click.pass_obj
+def rollback(app: _App, /, **flags: str | None) -> None:
+    """Let the version score again that the champion took over from. Needs: a promotion."""
+    from fraudlake import training
+
+    back = training.registry_of(app.open(**flags)).rollback()
+    app.say({"champion": back.number}, f"version {back.number} is the champion again")
 
 
 @cli.command()
@@ -288,13 +388,22 @@ def optimize(app: _App, /) -> None:
 
 
 @cli.command()
-@_options("landing", "source", "bootstrap_servers", "topic", "starting_offsets", "kafka_secret")
+@_options(
+    "landing",
+    "source",
+    "bootstrap_servers",
+    "topic",
+    "starting_offsets",
+    "kafka_secret",
+    "max_drift",
+    "min_true_prediction_rate",
+)
 @click.pass_obj
 def status(app: _App, /, **flags: str | None) -> None:
     """Show how many rows each layer holds, and whether they add up.
 
     Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 where the counts do not add
-    up.
+    up, or where the model's latest day has drifted or its predictions are too often wrong.
     """
     from fraudlake import summary
     from fraudlake.status import status as status_of
@@ -305,7 +414,7 @@ def status(app: _App, /, **flags: str | None) -> None:
         click.echo(json.dumps(found.as_dict(), default=str))
     else:
         summary.print_counts(Console(highlight=False), found)
-    if found.gaps:
+    if found.gaps or found.breaches:
         sys.exit(1)
 
 
@@ -335,19 +444,21 @@ def run(app: _App, /, **flags: str | None) -> None:
     With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
     a Kafka topic (--source kafka).
     """
-    from fraudlake import steps, summary
+    from fraudlake import steps, summary, training
     from fraudlake.status import status as status_of
 
     begun = time.monotonic()
     lake = app.open(**flags)
     for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
         _run_streams(lake, step(lake), "available-now")
-    trained = _train(lake)
-    _run_streams(lake, steps.score(lake), "available-now")
+    trained = _train_or_tell(lake)
+    scoring = [steps.score] if training.registry_of(lake).champion() else []
+    for step in scoring:
+        _run_streams(lake, step(lake), "available-now")
     with _timed("optimize") as told:
         told.append(f"{len(steps.optimize(lake))} tables rewritten")
     if lake.settings.trigger == "continuous":
-        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, steps.score)
+        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
         _run_streams(lake, [one for step in streaming for one in step(lake)], "continuous")
     found = status_of(lake)
     if app.json:
@@ -507,17 +618,43 @@ def _run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
 
 
 def _train(lake: Lake) -> dict[str, Any]:
+    from rich.progress import BarColumn, Progress, TextColumn
+
     from fraudlake import steps
 
-    with _timed("train") as told:
-        version, is_new = steps.train(lake)
-        told.append(f"model version {version.number}" + ("" if is_new else ", up to date"))
-    return {"version": version.number, "new": is_new, "metrics": version.metrics}
+    columns = TextColumn("train: {task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total}")
+    begun = time.monotonic()
+    with Progress(*columns, console=_progress, transient=True) as bar:
+        task = bar.add_task("features", total=None)
+        outcome = steps.train(
+            lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
+        )
+    version = outcome.version
+    _done("train", f"model version {version.number}{'' if outcome.is_new else ', up to date'}", begun)
+    return {
+        "version": version.number,
+        "new": outcome.is_new,
+        "champion": outcome.is_champion,
+        "told": outcome.told,
+        "metrics": version.metrics,
+    }
+
+
+def _train_or_tell(lake: Lake) -> dict[str, Any] | None:
+    """Train; a lake that holds too little to learn from is told so and goes on."""
+    from fraudlake.gold.model import TooLittleError
+
+    try:
+        return _train(lake)
+    except TooLittleError as error:
+        _progress.print(f"[yellow]![/] {error}", soft_wrap=True)
+        return None
 
 
 def _trained(result: dict[str, Any]) -> str:
     figures = ", ".join(f"{name} {value:.3f}" for name, value in sorted(result["metrics"].items()))
-    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}"
+    told = f"\n{result['told']}" if result["told"] else ""
+    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}{told}"
 
 
 def _unit(step: str) -> str:
@@ -541,7 +678,11 @@ def _timed(step: str) -> Iterator[_Told]:
     with _progress.status(step) as status:
         told = _Told(step, status)
         yield told
-    _progress.print(f"[green]✓[/] {step:<20} {', '.join(told):<40} {time.monotonic() - begun:5.1f} s")
+    _done(step, ", ".join(told), begun)
+
+
+def _done(step: str, told: str, begun: float) -> None:
+    _progress.print(f"[green]✓[/] {step:<20} {told:<40} {time.monotonic() - begun:5.1f} s")
 
 
 def main() -> None:

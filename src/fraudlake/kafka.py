@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from fraudlake.errors import FraudlakeError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from fraudlake.settings import Settings
 
@@ -221,6 +221,17 @@ def places(bronze: DataFrame, topic: str) -> dict[int, int]:
     of_topic = bronze.where(F.col("_topic") == topic)
     last = of_topic.groupBy("_partition").agg(F.max("_offset").alias("last")).collect()
     return {row["_partition"]: row["last"] for row in last}
+
+
+def covered(checkpoint: Path) -> Column:
+    """Tell of rows of silver whether a stream that reads their topic from this checkpoint takes them itself."""
+    at = F.lit(False)
+    for topic, partitions in (_first_offsets(checkpoint) or {}).items():
+        first = F.lit(0)  # a partition added since is read from its beginning
+        for number, offset in partitions.items():
+            first = F.when(F.col("source") == f"kafka:{topic}/{number:010d}", F.lit(offset)).otherwise(first)
+        at = at | (F.col("source").startswith(f"kafka:{topic}/") & (F.col("position") >= first))
+    return at
 
 
 def missing(bronze: DataFrame) -> int:

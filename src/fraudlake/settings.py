@@ -233,6 +233,20 @@ class Settings(BaseSettings):
     )
     threshold: float = Field(0.5, gt=0, lt=1, description="Probability from which a transaction is predicted fraud.")
     holdout: float = Field(0.3, gt=0, lt=1, description="Share of the history, the latest, that judges the model.")
+    labels: Literal["auto", "flink", "verdicts"] = Field(
+        "auto", description="What a model learns: Flink's label, analysts' verdicts, or those where there are enough."
+    )
+    algorithm: Literal["trees", "logistic"] = Field(
+        "trees", description="Gradient-boosted trees, or a logistic regression, which else is the baseline."
+    )
+    promotion_margin: float = Field(
+        0.005, ge=0, lt=1, description="By how much a challenger's area under PR must be higher than the champion's."
+    )
+    auto_promote: bool = Field(True, description="Let 'train' make a better model the champion by itself.")
+    max_drift: float = Field(0.25, gt=0, description="Population stability index above which 'status' fails.")
+    min_true_prediction_rate: float = Field(
+        0.95, ge=0, le=1, description="True prediction rate of the latest day below which 'status' fails."
+    )
 
     driver_memory: str = Field("4g", pattern=r"^\d+[mg]$", description="Memory of the local Spark process.")
     shuffle_partitions: int = Field(

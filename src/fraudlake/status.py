@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from fraudlake import file_source, kafka, replay, steps, tables
+from fraudlake.gold import drift
 from fraudlake.silver import rules
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Status:
     """When each stream committed its last micro-batch (UTC)."""
     kafka_lag: int | None = None
     kafka_missing_offsets: int = 0
+    drift: dict[str, Any] = field(default_factory=dict)
+    """Stability index by feature, of the latest day that can be judged: see docs/model.md."""
+    breaches: list[str] = field(default_factory=list)
+    """What is wrong with the model on that day, a sentence each."""
 
     @property
     def gaps(self) -> list[str]:
@@ -94,6 +99,7 @@ def status(lake: Lake) -> Status:
             for name in ("transactions", "both", "only_flink", "only_spark")
         )
     )
+    quality, latest = _quality(lake), _latest_day(lake)
     return Status(
         lake=lake.name,
         landing=lake.landing,
@@ -106,7 +112,7 @@ def status(lake: Lake) -> Status:
         alerts=count(tables.SILVER_ALERTS),
         predictions=count(tables.GOLD_FRAUD_PREDICTIONS),
         agreement=agreement.collect()[0].asDict(),
-        quality=_quality(lake),
+        quality=quality,
         late=reasons.get(rules.LATE, 0),
         reasons=reasons,
         warnings=_by_name(lake.read(tables.SILVER_TRANSACTIONS).where("warnings IS NOT NULL"), "warnings"),
@@ -115,6 +121,8 @@ def status(lake: Lake) -> Status:
         last_batches=_last_batches(lake),
         kafka_lag=lag,
         kafka_missing_offsets=kafka.missing(bronze),
+        drift=latest.psi,
+        breaches=_breaches(latest, lake),
     )
 
 
@@ -136,7 +144,7 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
 
 def _quality(lake: Lake) -> dict[str, Any]:
     """Weigh the daily true prediction rates of the model version that scored last."""
-    quality = lake.read(tables.GOLD_PREDICTION_QUALITY)
+    quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where("judged_by = 'flink'")
     latest = quality.groupBy("model_version").agg(
         F.max(F.col("model_version").cast("int")).alias("number"),
         F.sum("transactions").alias("transactions"),
@@ -147,3 +155,46 @@ def _quality(lake: Lake) -> dict[str, Any]:
     )
     row = latest.orderBy(F.desc("number")).drop("number").first()
     return row.asDict() if row else {}
+
+
+@dataclass(frozen=True)
+class _Day:
+    """The latest day that is over, large enough to judge and later than what its model version was trained on."""
+
+    date: str = ""
+    version: str = ""
+    psi: dict[str, float] = field(default_factory=dict)
+
+
+def _latest_day(lake: Lake) -> _Day:
+    moved = lake.read(tables.GOLD_FEATURE_DRIFT)
+    newest = moved.agg(F.max("date")).collect()[0][0]
+    # The hours of a day that is not over are not those of a whole one.
+    whole = moved.where(F.col("is_after_training") & (F.col("transactions") >= drift.LEAST) & (F.col("date") < newest))
+    latest = whole.agg(F.max(F.struct("date", F.col("model_version").cast("int")))).collect()[0][0]
+    if latest is None:
+        return _Day()
+    day, version = latest[0], str(latest[1])
+    rows = whole.where((F.col("model_version") == version) & (F.col("date") == F.lit(day))).collect()
+    return _Day(str(day), version, {row["feature"]: row["psi"] for row in sorted(rows, key=lambda row: -row["psi"])})
+
+
+def _breaches(day: _Day, lake: Lake) -> list[str]:
+    settings = lake.settings
+    told = [
+        f"{name} of {day.date} has drifted from the training data of model version {day.version} "
+        f"(stability index {psi:.2f}, above {settings.max_drift:g}): train again"
+        for name, psi in day.psi.items()
+        if psi > settings.max_drift
+    ]
+    if day.date:
+        quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day.date}'")
+        rates = quality.where(F.col("model_version") == day.version).orderBy("judged_by").collect()
+        told += [
+            f"model version {day.version} is right on {row['true_prediction_rate']:.2%} of the transactions of "
+            f"{day.date} (judged by {row['judged_by']}), below {settings.min_true_prediction_rate:.2%}: "
+            "train again, or roll back"
+            for row in rates
+            if row["true_prediction_rate"] < settings.min_true_prediction_rate
+        ]
+    return told

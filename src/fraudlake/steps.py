@@ -6,10 +6,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from fraudlake import file_source, judgement, kafka, tables
+from fraudlake import file_source, judgement, kafka, scoring, tables, training
 from fraudlake.bronze import messages
-from fraudlake.errors import FraudlakeError
-from fraudlake.gold import account_daily, detector_agreement, features, model, prediction_quality, refresh
+from fraudlake.gold import account_daily, detector_agreement, refresh
 from fraudlake.kept import kept
 from fraudlake.silver import alerts as silver_alerts
 from fraudlake.silver import duplicates
@@ -17,10 +16,11 @@ from fraudlake.silver import transactions as silver
 from fraudlake.stream import Appender, Stream
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
+    from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from fraudlake.gold import model
     from fraudlake.lake import Lake
 
 log = logging.getLogger(__name__)
@@ -146,93 +146,14 @@ def _refreshed(lake: Lake, step: str, aggregate: refresh.Aggregate) -> Stream:
     )
 
 
-def train(lake: Lake) -> tuple[model.Version, bool]:
-    """``silver_transactions`` → a registered model; the champion, where it saw the same rows already.
-
-    Returns:
-        The model that scores from now on, and whether it is new.
-
-    Raises:
-        FraudlakeError: there is too little to learn from.
-    """
-    settings = lake.settings
-    registry = registry_of(lake)
-    with lake.exclusive("train"):
-        version = str(lake.data_version(tables.SILVER_TRANSACTIONS))
-        champion = registry.champion()
-        if champion is not None and champion.silver_version == version:
-            return champion, False
-        with kept(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings)) as history:
-            split = _split(history, settings.holdout)
-            fitted = model.fit(history.where(f"timestamp < TIMESTAMP'{split}'"))
-            metrics = model.judge(
-                model.score(history.where(f"timestamp >= TIMESTAMP'{split}'"), fitted, settings.threshold)
-            )
-        params = {"silver_version": version, "split": str(split), "threshold": settings.threshold}
-        return registry.register(fitted, metrics, params), True
+def train(lake: Lake, progress: model.Progress = lambda *_: None) -> training.Outcome:
+    """``silver_transactions`` and ``silver_verdicts`` → a registered model."""
+    return training.train(lake, progress)
 
 
-def _split(history: DataFrame, holdout: float) -> datetime:
-    """Find the time behind which the latest ``holdout`` of the rows lie: by time, never at random."""
-    row = history.selectExpr(f"timestamp_micros(approx_percentile(unix_micros(timestamp), {1 - holdout})) AS t").first()
-    if row is None or row["t"] is None:
-        raise FraudlakeError("cannot train: silver_transactions is empty; run the steps before it first")
-    split: datetime = row["t"]
-    return split
-
-
-def score(lake: Lake) -> list[Stream]:
-    """``silver_transactions`` → ``gold_fraud_predictions`` → ``gold_prediction_quality``, under the champion.
-
-    Raises:
-        FraudlakeError: there is no champion yet.
-    """
-    settings, registry = lake.settings, registry_of(lake)
-    champion = registry.champion()
-    if champion is None:
-        raise FraudlakeError(f"there is no model '{settings.model_name}' to score with: run 'fraudlake train' first")
-    loaded, version = registry.load(champion), champion.number
-    appender = Appender.of(lake.checkpoint("score"))
-
-    def write(batch: DataFrame, batch_id: int) -> None:
-        scored = model.score(batch, loaded, settings.threshold)
-        stamped = scored.selectExpr("*", f"'{version}' AS model_version", "current_timestamp() AS scored_at")
-        appender.append(stamped, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
-
-    def quality(spark: SparkSession, dates: list[date]) -> DataFrame:
-        predictions = refresh.on_dates(spark.table(tables.GOLD_FRAUD_PREDICTIONS.name), dates)
-        return prediction_quality.prediction_quality(predictions)
-
-    judged = refresh.Aggregate(tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality)
-
-    def judge(batch: DataFrame, batch_id: int) -> None:
-        refresh.refresh(batch, judged)
-
-    predictions = lake.read_stream(tables.GOLD_FRAUD_PREDICTIONS).select(*prediction_quality.KEYS)
-    return [
-        Stream(
-            "score",
-            features.of_stream(lake.read_stream(tables.SILVER_TRANSACTIONS), settings),
-            write,
-            reads=(tables.SILVER_TRANSACTIONS,),
-            writes={tables.GOLD_FRAUD_PREDICTIONS.name: lake.read(tables.GOLD_FRAUD_PREDICTIONS)},
-            fixed={"buckets": settings.buckets},
-        ),
-        Stream("prediction_quality", predictions, judge, reads=(tables.GOLD_FRAUD_PREDICTIONS,)),
-    ]
-
-
-def registry_of(lake: Lake) -> model.Registry:
-    """Open the lake's model registry."""
-    settings = lake.settings
-    return model.Registry(
-        lake.tracking_uri,
-        lake.registry_uri,
-        settings.model_name,
-        experiment=settings.experiment or settings.model_name,
-        artifacts=lake.artifacts,
-        scratch=lake.scratch,
-    )
+def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
+    """``silver_transactions``, or straight from the Kafka topic → ``gold_fraud_predictions`` → quality and drift."""
+    return scoring.streams(lake, from_topic)
 
 
 def optimize(lake: Lake) -> list[str]:

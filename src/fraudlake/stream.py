@@ -139,23 +139,26 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
 
 
 def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
-    step_write = stream.write
-
-    def write(batch: DataFrame, batch_id: int) -> None:
-        # A stateful step should not run again for each table that is written.
-        with kept(batch):
-            if not batch.isEmpty():
-                step_write(batch, batch_id)
-
     writer = (
         stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
         .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
-        .foreachBatch(write)
+        .foreachBatch(persisted(stream.write))
     )
     if trigger == "continuous":
         interval = lake.settings.interval.total_seconds()
         return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
     return writer.trigger(availableNow=True).start()
+
+
+def persisted(step_write: Write) -> Write:
+    """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        with kept(batch):
+            if not batch.isEmpty():
+                step_write(batch, batch_id)
+
+    return write
 
 
 class _Count:
@@ -201,4 +204,4 @@ def _cause(message: str) -> str:
     told = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
     causes = [line for line in told if "Error: " in line or "Exception: " in line]
     line = (causes or told or ["no reason given"])[-1]
-    return line.removeprefix("Caused by: ")[:300]
+    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500]

@@ -13,11 +13,13 @@ from fraudlake import tables
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fraudlake.gold.registry import Version
     from fraudlake.lake import Lake
     from fraudlake.quarantine import Quarantine
     from fraudlake.replay import Replayed
     from fraudlake.state import State
     from fraudlake.status import Status
+    from fraudlake.training import Comparison
 
 SHOWN_ALERTS = 5
 _NOT_RAW = ("source", "position", "reasons", "quarantined_at")
@@ -44,6 +46,8 @@ def print_counts(console: Console, status: Status) -> None:
         console.print(f"[dim]last micro-batch: {', '.join(ages)}[/]", soft_wrap=True)
     if status.kafka_missing_offsets:
         console.print(f"[yellow]![/] {status.kafka_missing_offsets:,} Kafka offsets gave no row: see docs/kafka.md")
+    for breach in status.breaches:
+        console.print(f"[red]✗[/] {breach}", soft_wrap=True)
     if status.gaps:
         for gap in status.gaps:
             console.print(f"[red]✗[/] {gap}", soft_wrap=True)
@@ -99,7 +103,7 @@ def print_state(console: Console, state: State) -> None:
     console.print(rows)
 
 
-def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any], seconds: float) -> None:
+def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any] | None, seconds: float) -> None:
     """Print what a whole run found."""
     console.rule("[bold]fraudlake")
     print_counts(console, status)
@@ -120,8 +124,11 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
         f"{agreed['only_spark']:,} only by Spark"
     )
 
-    console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
-    console.print(f"  {_figures(model['metrics'])}")
+    if model:
+        console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
+        console.print(f"  {_figures(model['metrics'])}")
+        if model["told"]:
+            console.print(Text(f"  {model['told']}"), soft_wrap=True)
     if status.quality:
         console.print(
             f"  true prediction rate of version {status.quality['model_version']} over all it scored: "
@@ -132,6 +139,29 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
     console.print(f"  fraudlake --lake {lake.settings.lake} simulate --rows 100000   [dim]land more transactions[/]")
     console.print(f"  fraudlake --lake {lake.settings.lake} run                      [dim]take them through[/]")
     console.print(f"  fraudlake --lake {lake.settings.lake} status                   [dim]see where the rows are[/]")
+
+
+def print_versions(console: Console, versions: list[Version]) -> None:
+    """Print a model's versions, the newest first."""
+    rows = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("version", "alias", "figures on held-out rows", "trained on"):
+        rows.add_column(heading)
+    for one in versions:
+        trained_on = ", ".join(f"{name} {value}" for name, value in one.trained_on.items())
+        rows.add_row(one.number, ", ".join(one.aliases), _figures(one.metrics), trained_on)
+    console.print(rows if versions else "no version yet: run 'fraudlake train'")
+
+
+def print_comparison(console: Console, found: Comparison) -> None:
+    """Print two versions' figures side by side."""
+    rows = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in (found.rows, f"{found.champion} (champion)", found.challenger):
+        rows.add_column(heading)
+    old, new = (found.figures[number] for number in (found.champion, found.challenger))
+    for name in old | new:
+        rows.add_row(name, *(f"{figures[name]:.5g}" if name in figures else "" for figures in (old, new)))
+    console.print(rows)
+    console.print(Text(found.told), soft_wrap=True)
 
 
 def _figures(metrics: dict[str, float]) -> str:

@@ -130,6 +130,19 @@ SILVER_ALERTS = Table(
     detected_at TIMESTAMP
     """,
 )
+# What analysts decided; of several verdicts on a transaction the latest by `decided_at` holds. `date` is the
+# transaction's.
+SILVER_VERDICTS = Table(
+    "silver_verdicts",
+    """
+    transaction_id STRING,
+    verdict BOOLEAN,
+    analyst STRING,
+    reason STRING,
+    decided_at TIMESTAMP,
+    date DATE
+    """,
+)
 GOLD_ACCOUNT_DAILY = Table(
     "gold_account_daily",
     """
@@ -165,10 +178,20 @@ GOLD_FRAUD_PREDICTIONS = Table(
     hour_of_day DOUBLE,
     previous_amount DOUBLE,
     seconds_since_previous DOUBLE,
+    count_minute DOUBLE,
+    sum_minute DOUBLE,
+    count_hour DOUBLE,
+    sum_hour DOUBLE,
+    count_day DOUBLE,
+    sum_day DOUBLE,
+    amount_to_usual DOUBLE,
+    hours_from_usual DOUBLE,
     probability DOUBLE,
     prediction BOOLEAN,
+    reasons ARRAY<STRING>,
     label BOOLEAN,
     model_version STRING,
+    scored_from STRING,
     scored_at TIMESTAMP,
     date DATE
     """,
@@ -180,6 +203,7 @@ GOLD_PREDICTION_QUALITY = Table(
     """
     date DATE,
     model_version STRING,
+    judged_by STRING,
     transactions BIGINT,
     fraud BIGINT,
     true_prediction_rate DOUBLE,
@@ -187,6 +211,17 @@ GOLD_PREDICTION_QUALITY = Table(
     recall DOUBLE,
     f1 DOUBLE,
     area_under_pr DOUBLE
+    """,
+)
+GOLD_FEATURE_DRIFT = Table(
+    "gold_feature_drift",
+    """
+    date DATE,
+    model_version STRING,
+    feature STRING,
+    transactions BIGINT,
+    psi DOUBLE,
+    is_after_training BOOLEAN
     """,
 )
 
@@ -197,8 +232,10 @@ ALL = (
     SILVER_TRANSACTIONS,
     SILVER_QUARANTINE,
     SILVER_ALERTS,
+    SILVER_VERDICTS,
     GOLD_ACCOUNT_DAILY,
     GOLD_DETECTOR_AGREEMENT,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_PREDICTION_QUALITY,
+    GOLD_FEATURE_DRIFT,
 )

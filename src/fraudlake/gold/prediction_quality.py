@@ -1,7 +1,8 @@
-"""Prediction quality: scored transactions become one line of figures by day and model version."""
+"""Prediction quality: scored transactions become one line of figures by day, model version and who knew the truth."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -10,31 +11,48 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-KEYS = ("date", "model_version")
+DAYS = ("date", "model_version")
+KEYS = (*DAYS, "judged_by")
+JUDGES = ("flink", "verdict")
+"""Who knows the truth: Flink's label, or an analyst's verdict."""
 
 
-def prediction_quality(predictions: DataFrame) -> DataFrame:
-    """Judge the predictions whose label is known, by day (UTC) and model version.
+def prediction_quality(predictions: DataFrame, verdicts: DataFrame) -> DataFrame:
+    """Judge predictions by day (UTC) and model version, by Flink's label and by the verdicts that there are.
+
+    Args:
+        predictions: rows of ``gold_fraud_predictions``.
+        verdicts: ``transaction_id, verdict``, one a transaction.
+
+    Returns:
+        The columns of ``gold_prediction_quality``: :func:`figures` by :data:`KEYS`.
+    """
+    by_flink = predictions.withColumn("judged_by", F.lit("flink"))
+    decided = verdicts.select("transaction_id", F.col("verdict").alias("label"))
+    by_verdict = predictions.drop("label").join(decided, on="transaction_id", how="inner")
+    both = by_flink.unionByName(by_verdict.withColumn("judged_by", F.lit("verdict")))
+    return figures(both, KEYS)
+
+
+def figures(predictions: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Judge the predictions whose label is known, by ``keys``.
 
     ``true_prediction_rate`` is the share of predictions that equal the label, as Databricks' article on Flink with
     Delta Lake has it. With rare fraud it flatters, so precision, recall, F1 and the area under the precision-recall
     curve (average precision: precision summed over the steps of recall) stand beside it; each is null where it is
     undefined.
-
-    Returns:
-        The columns of ``gold_prediction_quality``.
     """
     known = predictions.where(F.col("label").isNotNull())
     hit = F.col("true_positives")
-    figures = known.groupBy(*KEYS).agg(
+    counted = known.groupBy(*keys).agg(
         F.count("*").alias("transactions"),
         F.count_if("label").alias("fraud"),
         (F.count_if(F.col("prediction") == F.col("label")) / F.count("*")).alias("true_prediction_rate"),
         F.count_if(F.col("prediction") & F.col("label")).alias("true_positives"),
         F.count_if("prediction").alias("predicted"),
     )
-    return figures.join(_area_under_pr(known), on=list(KEYS), how="left").select(
-        *KEYS,
+    return counted.join(_area_under_pr(known, keys), on=list(keys), how="left").select(
+        *keys,
         "transactions",
         "fraud",
         "true_prediction_rate",
@@ -45,16 +63,16 @@ def prediction_quality(predictions: DataFrame) -> DataFrame:
     )
 
 
-def _area_under_pr(known: DataFrame) -> DataFrame:
+def _area_under_pr(known: DataFrame, keys: Sequence[str]) -> DataFrame:
     best_first = (
-        Window.partitionBy(*KEYS)
+        Window.partitionBy(*keys)
         .orderBy(F.desc("probability"))
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    steps = known.groupBy(*KEYS, "probability").agg(F.count("*").alias("n"), F.count_if("label").alias("hits"))
+    steps = known.groupBy(*keys, "probability").agg(F.count("*").alias("n"), F.count_if("label").alias("hits"))
     precision = F.sum("hits").over(best_first) / F.sum("n").over(best_first)
     return (
         steps.withColumn("area", precision * F.col("hits"))
-        .groupBy(*KEYS)
+        .groupBy(*keys)
         .agg(F.try_divide(F.sum("area"), F.sum("hits")).alias("area_under_pr"))
     )

@@ -37,18 +37,19 @@ def refresh(touched: DataFrame, aggregate: Aggregate) -> None:
         dates = [row["date"] for row in groups.select("date").distinct().collect()]
         if dates:
             anew = aggregate.compute(touched.sparkSession, dates).join(groups, on=list(aggregate.keys), how="left_semi")
-            _merge(anew, aggregate, dates)
+            merge(anew, aggregate.table, aggregate.keys, dates)
 
 
-def _merge(anew: DataFrame, aggregate: Aggregate, dates: list[date]) -> None:
+def merge(anew: DataFrame, table: Table, keys: tuple[str, ...], dates: list[date]) -> None:
+    """Put rows of some dates into a table: each in the place of the row with the same keys, where there is one."""
     spark = anew.sparkSession
-    view = f"{aggregate.table.name}_anew"
-    anew.select(*aggregate.table.column_names).createOrReplaceTempView(view)
-    same = " AND ".join(f"t.{key} = s.{key}" for key in aggregate.keys)
+    view = f"{table.name}_anew"
+    anew.select(*table.column_names).createOrReplaceTempView(view)
+    same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
     within = ", ".join(f"DATE '{day}'" for day in dates)
-    changed = " OR ".join(f"NOT t.{column} <=> s.{column}" for column in aggregate.table.column_names)
+    changed = " OR ".join(f"NOT t.{column} <=> s.{column}" for column in table.column_names)
     spark.sql(
-        f"MERGE INTO {aggregate.table.name} t USING {view} s ON {same} AND t.date IN ({within}) "
+        f"MERGE INTO {table.name} t USING {view} s ON {same} AND t.date IN ({within}) "
         f"WHEN MATCHED AND ({changed}) THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,9 +96,22 @@ class LocalLake(Lake):
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's store: runs and the model registry in SQLite."""
-        (self.root / "models").mkdir(exist_ok=True)
-        return f"sqlite:///{self.root}/models/mlflow.db"
+        """MLflow's store: runs and the model registry in SQLite.
+
+        Raises:
+            FraudlakeError: it cannot be read.
+        """
+        file = self.root / "models" / "mlflow.db"
+        try:
+            file.parent.mkdir(exist_ok=True)
+            # MLflow would try again for a minute, and fail with a stack trace.
+            with contextlib.closing(sqlite3.connect(file)) as store:
+                store.execute("PRAGMA schema_version")
+        except (OSError, sqlite3.Error) as error:
+            raise FraudlakeError(
+                f"the model store {file} cannot be read ({error}): restore {file.parent} from a copy"
+            ) from None
+        return f"sqlite:///{file}"
 
     @property
     def artifacts(self) -> str:

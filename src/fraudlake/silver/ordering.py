@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def behind(kept: pa.Table, rows: pa.Table) -> NDArray[np.int64]:
+def behind(kept: pa.Table, rows: pa.Table, by_time: bool = False) -> NDArray[np.int64]:
     """Order an account's new rows behind what was kept of it.
 
     Args:
         kept: rows remembered from before: ``account``, ``time``.
         rows: new rows in any order: ``account``, ``time`` (microseconds), ``source`` (a dictionary), ``position``.
+        by_time: kept rows come before new ones only where their times are equal.
 
     Returns:
         Row numbers into ``kept`` followed by ``rows``: by account, kept before new, time, then ``source`` as text and
@@ -25,7 +26,7 @@ def behind(kept: pa.Table, rows: pa.Table) -> NDArray[np.int64]:
     account = np.concatenate([kept["account"].to_numpy(), rows["account"].to_numpy()])
     time = np.concatenate([kept["time"].to_numpy(), rows["time"].to_numpy()])
     is_new = np.arange(len(account)) >= len(kept)
-    order = np.lexsort((time, is_new, account))
+    order = np.lexsort((is_new, time, account) if by_time else (time, is_new, account))
 
     a, t, new = account[order], time[order], is_new[order]
     tied = (a[1:] == a[:-1]) & (t[1:] == t[:-1]) & new[:-1]

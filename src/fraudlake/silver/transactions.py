@@ -10,6 +10,7 @@ from fraudlake.silver import rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql._typing import ColumnOrName
 
     from fraudlake.settings import Settings
 
@@ -23,6 +24,11 @@ def source() -> Column:
     return F.coalesce(F.col("_source_file"), F.format_string(f"{_KAFKA}%s/%010d", F.col("_topic"), F.col("_partition")))
 
 
+def is_from_kafka() -> Column:
+    """Tell of a row of ``silver_transactions`` whether it came from Kafka."""
+    return F.col("source").startswith(_KAFKA)
+
+
 def position() -> Column:
     """Tell where in its source a bronze row stood: the row, or the offset."""
     return F.coalesce(F.col("_source_row"), F.col("_offset"))
@@ -31,6 +37,11 @@ def position() -> Column:
 def own_id() -> Column:
     """Return the producer's own id of a bronze row's transaction; null where there is none, or a blank one."""
     return F.when(F.length(F.trim("transaction_id")) > 0, F.col("transaction_id"))
+
+
+def derived_id(source: ColumnOrName, position: ColumnOrName) -> Column:
+    """Make a transaction's id from its place."""
+    return F.format_string("%016x-%d", F.xxhash64(source), position)
 
 
 def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) -> DataFrame:
@@ -63,7 +74,7 @@ def valid(checked_rows: DataFrame) -> DataFrame:
     and else made from the place: the same row always has the same one.
     """
     return checked_rows.where(F.size("reasons") == 0).select(
-        F.coalesce(own_id(), F.format_string("%016x-%d", F.xxhash64(source()), position())).alias("transaction_id"),
+        F.coalesce(own_id(), derived_id(source(), position())).alias("transaction_id"),
         F.col("accountId").alias("account_id"),
         F.col("dt").alias("timestamp"),
         "amount",

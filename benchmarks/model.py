@@ -1,0 +1,174 @@
+"""What the model finds that the rule does not, how long training takes, and how fast the stream scores.
+
+    python benchmarks/model.py --rows 1000000 --work /tmp/bench
+
+Simulated traffic (0.5 % fraud of three kinds, of which the rule sees one) goes into silver_transactions of a lake in
+WORK, the truth stays outside. Analysts look at a share of it, drawn by lot; the last days are held out, and every model
+is judged there on all transactions, against the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fraudlake import scoring, simulator, stream, tables, training, verdicts
+from fraudlake.gold import features, model
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+
+FILES = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--accounts", type=int, default=1_000)
+    parser.add_argument("--days", type=float, default=10)
+    parser.add_argument("--reviewed", type=float, default=0.3, help="share of transactions that analysts look at")
+    parser.add_argument("--warm-up", type=int, default=2, help="micro-batches left out of the scoring figure")
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+
+    shutil.rmtree(options.work, ignore_errors=True)
+    options.work.mkdir(parents=True)
+    rows = traffic(options.rows, options.accounts, options.days)
+    kinds = np.array(rows["kind"].to_pylist(), dtype=object)
+    lake = lake_of(options.work, labels="flink")
+    for number in range(FILES):
+        part = rows.slice(number * options.rows // FILES, options.rows // FILES)
+        add_to_silver(lake, part, options.work / "rows.parquet")
+    reviewed = np.flatnonzero(np.random.default_rng(1).random(options.rows) < options.reviewed)
+    decided = {"transaction_id": [f"t{n}" for n in reviewed], "verdict": [kinds[n] is not None for n in reviewed]}
+    pq.write_table(pa.table(decided), options.work / "verdicts.parquet")
+
+    report, outcomes = {}, {}
+    outcomes["trees, Flink's label"] = timed(report, "training on Flink's label", lambda: training.train(lake))
+    figures = outcomes["trees, Flink's label"].version.metrics
+    report["area under PR on Flink's label"] = round(figures["area_under_pr"], 4)
+    verdicts.load(lake, options.work / "verdicts.parquet")
+    for name, algorithm in (("logistic regression, verdicts", "logistic"), ("trees, verdicts", "trees")):
+        one = lake_of(options.work, labels="verdicts", algorithm=algorithm)
+        outcomes[name] = timed(report, f"training: {name}", lambda one=one: training.train(one))
+
+    report["held-out"] = judged(lake, outcomes, kinds)
+    report["scoring"] = scored(lake_of(options.work), options.warm_up)
+    print(json.dumps(report, indent=1))
+
+
+def traffic(rows: int, accounts: int, days: float) -> pa.Table:
+    made = simulator.Traffic(accounts=accounts, rate=rows / days / 86_400)
+    return next(simulator._tables(made, rows)).append_column("n", pa.array(range(rows)))
+
+
+def lake_of(work: Path, **values: object) -> Lake:
+    return Lake(Settings(lake=work / "lake", driver_memory="6g", **values))
+
+
+def add_to_silver(lake: Lake, rows: pa.Table, file: Path) -> None:
+    """Append rows to silver_transactions as one file."""
+    pq.write_table(rows, file)
+    lake.spark.read.parquet(str(file)).selectExpr(
+        "concat('t', n) AS transaction_id",
+        "accountId AS account_id",
+        "CAST(dt AS TIMESTAMP) AS timestamp",
+        "amount",
+        "alert AS label",
+        "'part-0' AS source",
+        "n AS position",
+        "CAST(NULL AS ARRAY<STRING>) AS warnings",
+        # One file a micro-batch is what the scoring figure counts in.
+        "DATE '2026-01-01' AS date",
+    ).coalesce(1).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
+
+
+def timed(report: dict, name: str, run):
+    begun = time.monotonic()
+    found = run()
+    report[f"{name}, seconds"] = round(time.monotonic() - begun, 1)
+    return found
+
+
+def judged(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
+    """Every model, the rule and a constant guess on the held-out rows, against the truth."""
+    registry = training.registry_of(lake)
+    begin = max(outcome.version.judged_from for outcome in outcomes.values())
+    history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+    held = history.where(f"timestamp >= TIMESTAMP'{begin}'").persist()
+    places = np.array([row[0] for row in held.select("position").collect()])
+    fraud = np.array([kind is not None for kind in kinds[places]])
+    rule = np.array([row[0] for row in held.select("label").collect()])
+    precision = (fraud & rule).sum() / rule.sum()
+    found = {
+        "rows": len(places),
+        "fraud": int(fraud.sum()),
+        "rule": line(rule.astype(float), fraud, precision),
+        "constant guess": line(np.zeros(len(fraud)), fraud, precision),
+    }
+    for name, outcome in outcomes.items():
+        pipeline = registry.load(outcome.version.number).pipeline
+        rows = model.score(held, pipeline, 0.5).select("position", "probability").collect()
+        by_place = dict(map(tuple, rows))
+        found[name] = line(np.array([by_place[place] for place in places]), fraud, precision)
+    held.unpersist()
+    return found
+
+
+def line(probability: np.ndarray, fraud: np.ndarray, rule_precision: float) -> dict:
+    """Figures of one way to guess; recall at the highest number of hits that keeps the rule's precision."""
+    order = np.argsort(-probability, kind="stable")
+    ends = np.append(np.diff(probability[order]) != 0, True)
+    hits, seen = np.cumsum(fraud[order])[ends], (np.flatnonzero(ends) + 1)
+    precision, recall = hits / seen, hits / fraud.sum()
+    predicted = probability >= 0.5
+    return {
+        "true prediction rate": round(float((predicted == fraud).mean()), 5),
+        "precision": round(float((predicted & fraud).sum() / predicted.sum()), 3) if predicted.any() else None,
+        "recall": round(float((predicted & fraud).sum() / fraud.sum()), 3),
+        "recall at the rule's precision": round(float(recall[precision >= rule_precision].max(initial=0)), 3),
+        "area under PR": round(float(np.sum(precision * np.diff(recall, prepend=0))), 4),
+    }
+
+
+def scored(lake: Lake, warm_up: int) -> dict:
+    """Score silver as a stream, a file a micro-batch."""
+    batches: dict[int, tuple[int, float]] = {}
+    one = scoring.streams(lake)[0]
+    source = lake.spark.readStream.option("maxFilesPerTrigger", 1).table(tables.SILVER_TRANSACTIONS.name)
+    query = (
+        features.of_stream(source, lake.settings)
+        .writeStream.option("checkpointLocation", str(lake.checkpoint("score").folder))
+        .foreachBatch(stream.persisted(one.write))
+        .trigger(availableNow=True)
+        .start()
+    )
+    while query.isActive:
+        time.sleep(0.2)
+        batches |= taken(query)
+    batches |= taken(query)
+    if query.exception():
+        raise SystemExit(str(query.exception()))
+    steady = [batches[number] for number in sorted(batches)][warm_up:]
+    return {
+        "rows a second": round(sum(rows for rows, _ in steady) / sum(seconds for _, seconds in steady)),
+        "micro-batches": [(rows, round(seconds, 2)) for rows, seconds in batches.values()],
+    }
+
+
+def taken(query) -> dict[int, tuple[int, float]]:
+    return {
+        report["batchId"]: (report["numInputRows"], report["durationMs"]["triggerExecution"] / 1000)
+        for report in query.recentProgress
+        if report["numInputRows"]
+    }
+
+
+if __name__ == "__main__":
+    main()

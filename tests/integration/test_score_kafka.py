@@ -1,0 +1,63 @@
+"""Scores straight from a topic of a real broker: through the same rules, and no transaction twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake import steps, stream, tables, training
+from fraudlake.errors import FraudlakeError
+from tests.test_model import add_to_silver, traffic
+
+from .broker import Broker
+
+pytestmark = pytest.mark.stream
+
+
+def produce(broker: Broker, topic: str, numbers: range) -> None:
+    """One message in ten breaks a rule of silver; the last two have one id."""
+    for number in numbers:
+        fields = {"dt": 1_772_841_600_000 + number, "accountId": "7", "amount": number % 10, "alert": False}
+        if number > 17:
+            fields["transaction_id"] = "sent twice"
+        broker.produce(topic, [("7", json.dumps(fields).encode(), None)])
+
+
+def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
+    broker: Broker, lake: Any, tmp_path: Path
+) -> None:
+    broker.create_topic("scored", partitions=1)
+    produce(broker, "scored", range(20))
+    given = {"topic": "scored", "algorithm": "logistic", "buckets": 2, "model_name": "main.fraud.model"}
+    from_kafka = lake(
+        source="kafka", bootstrap_servers=broker.bootstrap_servers, starting_offsets='{"scored": {"0": 10}}', **given
+    )
+    everything = lake(source="kafka", bootstrap_servers=broker.bootstrap_servers, **given)
+    for step in (steps.ingest, steps.refine):
+        stream.run(everything, step(everything), "available-now")
+    from_silver = lake(**given)
+    add_to_silver(from_silver, traffic(), tmp_path)
+    training.train(from_silver)
+
+    stream.run(from_kafka, steps.score(from_kafka, from_topic=True)[:1], "available-now")
+    assert from_kafka.read(tables.GOLD_FRAUD_PREDICTIONS).count() == 8
+    stream.run(from_silver, steps.score(from_silver)[:1], "available-now")
+    rows = from_silver.spark.sql(
+        "SELECT scored_from, count(*), count(DISTINCT transaction_id) FROM gold_fraud_predictions "
+        "WHERE account_id = '7' AND date = '2026-03-07' GROUP BY scored_from ORDER BY scored_from"
+    )
+    assert [tuple(row) for row in rows.collect()] == [("kafka", 8, 8), ("silver", 9, 9)]
+    ids = from_silver.spark.sql(
+        "SELECT count(*) FROM silver_transactions WHERE transaction_id IN (SELECT transaction_id FROM "
+        "gold_fraud_predictions WHERE scored_from = 'kafka')"
+    )
+    assert ids.collect()[0][0] == 8
+
+    # Another lake that scored them from silver already refuses to begin.
+    from_kafka.checkpoint("score_kafka").folder.rename(tmp_path / "put aside")
+    from_silver.spark.sql("DELETE FROM gold_fraud_predictions WHERE scored_from = 'kafka'")
+    with pytest.raises(FraudlakeError, match="scores transactions of Kafka from silver already"):
+        steps.score(from_kafka, from_topic=True)
