@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fraudlake import simulator, steps, stream, tables
+from fraudlake import maintenance, simulator, steps, stream, tables
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
 
@@ -41,7 +41,7 @@ def main(count: int, batch: int) -> None:
         print(f"{count:,} input files of 20 rows: {time.monotonic() - begun:.0f} s, {batch} a micro-batch", flush=True)
         show(lake, "before optimize")
         begun = time.monotonic()
-        steps.optimize(lake)
+        maintenance.optimize(lake)
         print(f"optimize: {time.monotonic() - begun:.0f} s")
         show(lake, "after optimize")
 

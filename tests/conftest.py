@@ -59,3 +59,28 @@ def landing(tmp_path: Path) -> Path:
 def land_flink(folder: Path, name: str) -> None:
     """Copy some of Flink's files into a landing folder, under the same name."""
     shutil.copytree(FLINK / name, folder / name.replace("/", "_"))
+
+
+def run(lake: Path, *arguments: str) -> None:
+    """Call the command line in this process."""
+    from fraudlake.cli import cli
+
+    cli.main(["--lake", str(lake), *arguments], standalone_mode=False)
+
+
+@pytest.fixture(scope="session")
+def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A lake after the main job ran on Flink's files, and what it holds after each of two runs."""
+    from fraudlake import tables
+    from fraudlake.lake import Lake
+
+    root = tmp_path_factory.mktemp("main") / "lake"
+    (root / "landing").mkdir(parents=True)
+    land_flink(root / "landing", "tutorial/int96")
+    land_flink(root / "landing", "twodays")
+    counts = []
+    for _ in range(2):
+        run(root, "run")
+        lake = Lake(Settings(lake=root))
+        counts.append({table.name: lake.read(table).count() for table in tables.ALL})
+    return {"lake": lake, "counts": counts, "root": root}

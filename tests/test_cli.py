@@ -84,6 +84,10 @@ def test_a_setting_out_of_range_is_wrong_use() -> None:
     assert "--threshold = '1.5': input should be less than 1" in refused(fraudlake("score", "--threshold", "1.5"), 2)
 
 
+def test_a_short_retention_is_wrong_use_unless_it_is_allowed() -> None:
+    assert "--retention 1:00:00: shorter than 7 days" in refused(fraudlake("optimize", "--retention", "1 hour"), 2)
+
+
 def test_mending_a_value_without_a_replay_is_wrong_use() -> None:
     assert "give both" in refused(fraudlake("quarantine", "--set", "amount=abs(amount)"), 2)
     assert "must be COLUMN=SQL" in refused(fraudlake("quarantine", "--replay", "--set", "amount"), 2)

@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fraudlake import tables
-from fraudlake.cli import cli
-from tests.conftest import FLINK, land_flink
+from tests.conftest import FLINK, run
 
 pytestmark = pytest.mark.stream
-
-
-def run(lake: Path, *arguments: str) -> None:
-    cli.main(["--lake", str(lake), *arguments], standalone_mode=False)
-
-
-@pytest.fixture(scope="module")
-def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A lake after one run, and what it holds after each of two."""
-    from fraudlake.lake import Lake
-    from fraudlake.settings import Settings
-
-    root = tmp_path_factory.mktemp("main") / "lake"
-    (root / "landing").mkdir(parents=True)
-    land_flink(root / "landing", "tutorial/int96")
-    land_flink(root / "landing", "twodays")
-    counts = []
-    for _ in range(2):
-        run(root, "run")
-        lake = Lake(Settings(lake=root))
-        counts.append({table.name: lake.read(table).count() for table in tables.ALL})
-    return {"lake": lake, "counts": counts, "root": root}
 
 
 def test_the_tutorials_transactions_alert_for_accounts_2_4_and_3_in_that_order(twice: dict[str, Any]) -> None:

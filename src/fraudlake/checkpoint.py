@@ -107,6 +107,20 @@ class Checkpoint:
         metadata = json.loads(offsets[-1].read_text().splitlines()[1])
         return int(metadata["batchWatermarkMs"])
 
+    def unread_versions(self) -> dict[str, int]:
+        """Return the version from which on rows are still to be read, by the identity of each Delta table.
+
+        A micro-batch that has no commit yet is still to be read. Delta's offsets name the version, and the next one
+        where all files of a version are read (seen in Delta 4.4).
+        """
+        committed = self._log("commits")
+        offsets = self.folder / "offsets" / committed[-1].name if committed else next(iter(self._log("offsets")), None)
+        lines = offsets.read_text().splitlines()[2:] if offsets else []
+        sources = [json.loads(line) for line in lines if line != "-"]
+        # Before the first commit the table as the stream found it is to be read: the version before.
+        back = 0 if committed else 1
+        return {one["reservoirId"]: one["reservoirVersion"] - back for one in sources if "reservoirId" in one}
+
     @property
     def _start_over(self) -> str:
         return f"remove {self.folder} and the tables that '{self.step}' writes"

@@ -235,12 +235,13 @@ def detect(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@_options(*_RULES, *_STREAMING)
+@_options("max_out_of_orderness", *_RULES, *_STREAMING)
 @click.pass_obj
 def aggregate(app: _App, /, **flags: str | None) -> None:
-    """silver_transactions, silver_alerts → gold_account_daily, gold_detector_agreement.
+    """silver_transactions, silver_alerts → gold_account_daily, gold_alert_windows, gold_detector_agreement.
 
-    Reads new transactions and alerts; computes the days of accounts that they touch anew. Needs: refine, detect.
+    Reads new transactions and alerts; computes the days and windows that they touch anew, yesterday's too where they
+    come late. Needs: refine, detect.
     """
     _run_step(app, "aggregate", flags)
 
@@ -372,19 +373,30 @@ def rollback(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
+@click.option("--allow-short-retention", is_flag=True, help="Accept a retention of less than 7 days.")
+@_options("target_file_size", "retention")
 @click.pass_obj
-def optimize(app: _App, /) -> None:
-    """Compact the tables and cluster them (ZORDER BY account_id).
+def optimize(app: _App, /, allow_short_retention: bool, **flags: str | None) -> None:
+    """Compact the tables, cluster them by account, and remove files that they no longer hold.
 
-    Reads and rewrites the tables that changed since they were last optimized; no row changes. Needs: nothing.
+    Reads and rewrites the tables that changed since they were last optimized; no row changes, and the streams may go
+    on. Files that left a table longer ago than --retention are removed (VACUUM), unless a step that reads the table is
+    further behind than that. Needs: nothing.
     """
-    from fraudlake import steps
+    from fraudlake import maintenance
 
-    lake = app.open()
+    maintenance.require_safe(app.settings(**flags).retention, allow_short_retention)
+    lake = app.open(**flags)
     with _timed("optimize") as told:
-        names = steps.optimize(lake)
+        names = maintenance.optimize(lake)
         told.append(f"{len(names)} tables rewritten")
-    app.say({"optimized": names}, f"optimized: {', '.join(names) or 'nothing had changed'}")
+    with _timed("vacuum") as told:
+        cleaned = maintenance.vacuum(lake)
+        told.append(f"{len(cleaned.tables)} tables cleaned")
+    for name, behind in cleaned.held_back.items():
+        _progress.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
+    result = {"optimized": names, "vacuumed": cleaned.tables, "held_back": cleaned.held_back}
+    app.say(result, f"optimized: {', '.join(names) or 'nothing had changed'}")
 
 
 @cli.command()
@@ -444,7 +456,7 @@ def run(app: _App, /, **flags: str | None) -> None:
     With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
     a Kafka topic (--source kafka).
     """
-    from fraudlake import steps, summary, training
+    from fraudlake import maintenance, steps, summary, training
     from fraudlake.status import status as status_of
 
     begun = time.monotonic()
@@ -456,7 +468,7 @@ def run(app: _App, /, **flags: str | None) -> None:
     for step in scoring:
         _run_streams(lake, step(lake), "available-now")
     with _timed("optimize") as told:
-        told.append(f"{len(steps.optimize(lake))} tables rewritten")
+        told.append(f"{len(maintenance.optimize(lake))} tables rewritten")
     if lake.settings.trigger == "continuous":
         streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
         _run_streams(lake, [one for step in streaming for one in step(lake)], "continuous")

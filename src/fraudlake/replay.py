@@ -10,7 +10,6 @@ again, and that is what the next one does before anything else.
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import conflict, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.quarantine import RAW, broken, require_known
 from fraudlake.silver import duplicates, transactions
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _PLACE = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -154,15 +152,7 @@ def _take_out(plan: DataFrame) -> None:
         "WHEN MATCHED AND q.reasons <> p.reasons_as_landed AND size(p.reasons_as_landed) > 0 "
         "THEN UPDATE SET q.reasons = p.reasons_as_landed"
     )
-    for attempt in range(_ATTEMPTS):
-        try:
-            plan.sparkSession.sql(merge)
-            return
-        except PySparkException as error:
-            # OPTIMIZE of the same table may commit in between.
-            if "Concurrent" not in str(error) or attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(1 + attempt)
+    conflict.retried(lambda: plan.sparkSession.sql(merge))  # OPTIMIZE of the same table may commit in between
 
 
 def _first_line(error: Exception) -> str:

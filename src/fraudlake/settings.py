@@ -34,6 +34,7 @@ from fraudlake.errors import UsageError
 
 ENV_PREFIX = "FRAUDLAKE_"
 _NAME = r"^[\w-]+$"
+_SIZE = r"^[1-9]\d*[kmgt]?$"
 DEFAULT_FILE = Path("fraudlake.toml")
 _SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
 _SECONDS |= {"h": 3600, "hour": 3600, "d": 86400, "day": 86400}
@@ -52,6 +53,12 @@ def _duration(value: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+def size_in_bytes(text: str) -> int:
+    """Read ``512m``, for where Spark takes a bare number only."""
+    return int(text.rstrip("kmgt")) << 10 * " kmgt".index(text[-1] if text[-1] in "kmgt" else " ")
+
 
 MAY_WARN = ("amount_is_positive", "timestamp_is_not_before_floor", "timestamp_is_not_in_future")
 """The rules of silver that may be warnings: without the others, the steps behind silver cannot work."""
@@ -188,7 +195,7 @@ class Settings(BaseSettings):
     )
     max_files_per_trigger: int = Field(1000, ge=1, description="Most files that one micro-batch takes.")
     max_bytes_per_trigger: str | None = Field(
-        None, pattern=r"^[1-9]\d*[kmgt]?$", description="About how much one micro-batch takes, such as 512m or 2g."
+        None, pattern=_SIZE, description="About how much one micro-batch takes, such as 512m or 2g."
     )
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
     schema_evolution: Literal["rescue", "addNewColumns"] = Field(
@@ -248,6 +255,16 @@ class Settings(BaseSettings):
         0.95, ge=0, le=1, description="True prediction rate of the latest day below which 'status' fails."
     )
 
+    clustering: Literal["zorder", "liquid"] = Field(
+        "zorder", description="How new tables bring an account's rows together: ZORDER in date partitions, or liquid."
+    )
+    target_file_size: str = Field(
+        "512k", pattern=_SIZE, description="About how large optimize makes a table's files, such as 512k or 128m."
+    )
+    retention: Duration = Field(
+        timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that left their table."
+    )
+
     driver_memory: str = Field("4g", pattern=r"^\d+[mg]$", description="Memory of the local Spark process.")
     shuffle_partitions: int = Field(
         min(os.cpu_count() or 2, 8), ge=1, description="Partitions of an exchange, and of new state."
@@ -279,6 +296,11 @@ class Settings(BaseSettings):
 
     def _volume(self, name: str) -> str:
         return f"/Volumes/{self.catalog}/{self.schema_name}/{name}"
+
+    @property
+    def target_file_bytes(self) -> int:
+        """How large optimize makes files, in bytes."""
+        return size_in_bytes(self.target_file_size)
 
     @property
     def active_rules(self) -> tuple[Rule, ...]:

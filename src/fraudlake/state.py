@@ -44,6 +44,8 @@ def state(lake: Lake) -> State:
     flags = detector.FLAGS.empty_table()
     waiting = detector.ROWS.empty_table()
     if not checkpoint.is_new:
+        # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
+        _ = lake.spark.streams.active
         flags = _read(lake, "kept", detector.FLAGS)
         if ordering == "event_time":
             waiting = _read(lake, "waiting", detector.ROWS)

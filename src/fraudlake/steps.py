@@ -6,9 +6,11 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from fraudlake import file_source, judgement, kafka, scoring, tables, training
 from fraudlake.bronze import messages
-from fraudlake.gold import account_daily, detector_agreement, refresh
+from fraudlake.gold import account_daily, alert_windows, detector_agreement, refresh
 from fraudlake.kept import kept
 from fraudlake.silver import alerts as silver_alerts
 from fraudlake.silver import duplicates
@@ -18,7 +20,7 @@ from fraudlake.stream import Appender, Stream
 if TYPE_CHECKING:
     from datetime import date
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from fraudlake.gold import model
     from fraudlake.lake import Lake
@@ -131,6 +133,7 @@ def aggregate(lake: Lake) -> list[Stream]:
             "detector_agreement",
             refresh.Aggregate(tables.GOLD_DETECTOR_AGREEMENT, detector_agreement.KEYS, agreement),
         ),
+        _windowed(lake),
     ]
 
 
@@ -146,6 +149,47 @@ def _refreshed(lake: Lake, step: str, aggregate: refresh.Aggregate) -> Stream:
     )
 
 
+def _windowed(lake: Lake) -> Stream:
+    """``silver_transactions`` and ``silver_alerts`` → ``gold_alert_windows``."""
+    delay = f"INTERVAL {lake.settings.max_out_of_orderness.total_seconds()} SECONDS"
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        current = spark.table(tables.GOLD_ALERT_WINDOWS.name)
+        with kept(alert_windows.scope(batch, current)) as scope:
+            touched, read = _instants(scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read"))
+            watermark = _watermark(spark, delay)
+            transactions = spark.table(tables.SILVER_TRANSACTIONS.name).where(F.col("date") >= F.to_date(read))
+            alerts = spark.table(tables.SILVER_ALERTS.name).where(F.col("timestamp") >= read)
+            anew = alert_windows.alert_windows(transactions, alerts, scope, watermark)
+            # Literals, by which Delta passes over the files whose windows are all closed and untouched.
+            liable = current.where((F.col("window_end") >= touched) | (F.col("state") == "open"))
+            changes = alert_windows.changes(anew, liable, scope, watermark)
+            refresh.carry_out(changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+
+    times = ("account_id", "timestamp")
+    rows = (
+        lake.read_stream(tables.SILVER_TRANSACTIONS)
+        .select(*times)
+        .unionByName(lake.read_stream(tables.SILVER_ALERTS).select(*times))
+    )
+    return Stream("alert_windows", rows, write, reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS))
+
+
+def _watermark(spark: SparkSession, delay: str) -> Column:
+    """Return the event time that only late rows lie before: the newest one that silver holds, less the delay."""
+    transactions = spark.table(tables.SILVER_TRANSACTIONS.name)
+    newest = transactions.agg(F.max("date")).collect()[0][0]
+    (watermark,) = _instants(refresh.on_dates(transactions, [newest]).selectExpr(f"max(timestamp) - {delay}"))
+    return watermark
+
+
+def _instants(row: DataFrame) -> list[Column]:
+    """Turn the times of a one-row frame into literals; as numbers, no session's or machine's time zone matters."""
+    micros = row.select(*(F.unix_micros(row[name]) for name in row.columns)).collect()[0]
+    return [F.timestamp_micros(F.lit(value)) for value in micros]
+
+
 def train(lake: Lake, progress: model.Progress = lambda *_: None) -> training.Outcome:
     """``silver_transactions`` and ``silver_verdicts`` → a registered model."""
     return training.train(lake, progress)
@@ -154,22 +198,6 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> training.Ou
 def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
     """``silver_transactions``, or straight from the Kafka topic → ``gold_fraud_predictions`` → quality and drift."""
     return scoring.streams(lake, from_topic)
-
-
-def optimize(lake: Lake) -> list[str]:
-    """Compact each table that changed since it was last optimized, clustering those with ``zorder`` columns.
-
-    Returns:
-        The names of the tables that were rewritten.
-    """
-    done = []
-    for table in tables.ALL:
-        if lake.changed_since_optimize(table):
-            clustered = f" ZORDER BY ({', '.join(table.zorder)})" if table.zorder else ""
-            metrics = lake.spark.sql(f"OPTIMIZE {table.name}{clustered}").select("metrics.numFilesAdded").collect()
-            if any(row["numFilesAdded"] for row in metrics):
-                done.append(table.name)
-    return done
 
 
 def kafka_lag(lake: Lake) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from fraudlake import conflict
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError
 from fraudlake.kept import kept
@@ -81,15 +82,15 @@ class Appender:
         """
         if rows.isEmpty():
             return
-        (
+        writer = (
             rows.select(*table.column_names, *added)
             .write.format("delta")
             .mode("append")
             .option("mergeSchema", "true" if added else "false")
             .option("txnAppId", self.application)
             .option("txnVersion", batch_id)
-            .saveAsTable(table.name)
         )
+        conflict.retried(lambda: writer.saveAsTable(table.name))
 
 
 def run(

@@ -158,6 +158,26 @@ GOLD_ACCOUNT_DAILY = Table(
     partitioned_by=("date",),
     zorder=("account_id",),
 )
+# `number` counts an account's count windows from 1. `state` is text for the file statistics that Delta keeps of texts,
+# and not of booleans: the few files with open windows are found without reading the others.
+GOLD_ALERT_WINDOWS = Table(
+    "gold_alert_windows",
+    """
+    kind STRING,
+    account_id STRING,
+    number BIGINT,
+    window_start TIMESTAMP,
+    window_end TIMESTAMP,
+    transactions BIGINT,
+    amount_sum DOUBLE,
+    amount_max DOUBLE,
+    alerts BIGINT,
+    state STRING,
+    date DATE
+    """,
+    partitioned_by=("kind", "date"),
+    zorder=("account_id",),
+)
 GOLD_DETECTOR_AGREEMENT = Table(
     "gold_detector_agreement",
     """
@@ -234,6 +254,7 @@ ALL = (
     SILVER_ALERTS,
     SILVER_VERDICTS,
     GOLD_ACCOUNT_DAILY,
+    GOLD_ALERT_WINDOWS,
     GOLD_DETECTOR_AGREEMENT,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_PREDICTION_QUALITY,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake import conflict
 from fraudlake.kept import kept
 
 if TYPE_CHECKING:
@@ -40,18 +41,32 @@ def refresh(touched: DataFrame, aggregate: Aggregate) -> None:
             merge(anew, aggregate.table, aggregate.keys, dates)
 
 
+def carry_out(changes: DataFrame, table: Table, keys: tuple[str, ...]) -> None:
+    """Merge changes, the table's columns and ``gone``, into a table in one commit; a row that is gone is deleted."""
+    with kept(changes) as changes:
+        dates = [row["date"] for row in changes.select("date").distinct().collect()]
+        if dates:
+            _merge(changes, table, keys, dates)
+
+
 def merge(anew: DataFrame, table: Table, keys: tuple[str, ...], dates: list[date]) -> None:
     """Put rows of some dates into a table: each in the place of the row with the same keys, where there is one."""
-    spark = anew.sparkSession
-    view = f"{table.name}_anew"
-    anew.select(*table.column_names).createOrReplaceTempView(view)
-    same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+    _merge(anew.withColumn("gone", F.lit(False)), table, keys, dates)
+
+
+def _merge(changes: DataFrame, table: Table, keys: tuple[str, ...], dates: list[date]) -> None:
+    spark = changes.sparkSession
+    view = f"{table.name}_changes"
+    changes.select(*table.column_names, "gone").createOrReplaceTempView(view)
+    same = " AND ".join(f"t.{key} <=> s.{key}" for key in keys)
     within = ", ".join(f"DATE '{day}'" for day in dates)
-    changed = " OR ".join(f"NOT t.{column} <=> s.{column}" for column in table.column_names)
-    spark.sql(
+    differs = " OR ".join(f"NOT t.{column} <=> s.{column}" for column in table.column_names)
+    merge = (
         f"MERGE INTO {table.name} t USING {view} s ON {same} AND t.date IN ({within}) "
-        f"WHEN MATCHED AND ({changed}) THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        f"WHEN MATCHED AND s.gone THEN DELETE WHEN MATCHED AND ({differs}) THEN UPDATE SET * "
+        "WHEN NOT MATCHED AND NOT s.gone THEN INSERT *"
     )
+    conflict.retried(lambda: spark.sql(merge))
 
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:

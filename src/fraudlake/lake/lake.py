@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 
 
 class Lake:
@@ -91,16 +92,15 @@ class Lake:
 
     def data_version(self, table: tables.Table) -> int:
         """Return the table version that last changed its rows."""
-        return self._last(table, lambda operation: operation not in _MAINTENANCE)
-
-    def changed_since_optimize(self, table: tables.Table) -> bool:
-        """Tell whether rows came after the table was last optimized."""
-        changed = self._last(table, lambda operation: operation not in {*_MAINTENANCE, "CREATE TABLE"})
-        return changed > self._last(table, lambda operation: operation == "OPTIMIZE")
-
-    def _last(self, table: tables.Table, wanted: Callable[[str], bool]) -> int:
         history = self.spark.sql(f"DESCRIBE HISTORY {table.name}").select("version", "operation").collect()
-        return max((row["version"] for row in history if wanted(row["operation"])), default=-1)
+        return max((row["version"] for row in history if row["operation"] not in _MAINTENANCE), default=-1)
+
+    def first_change(self, table: tables.Table, version: int) -> datetime | None:
+        """Return when rows were first changed from this version on (UTC); None where they were not."""
+        history = self.spark.sql(f"DESCRIBE HISTORY {table.name}").where(f"version >= {version}")
+        commits = history.selectExpr("operation", "unix_micros(timestamp) AS micros").collect()
+        times = [row["micros"] for row in commits if row["operation"] not in {*_MAINTENANCE, "CREATE TABLE"}]
+        return datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None
 
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; one made anew has another."""
@@ -140,8 +140,11 @@ class Lake:
         raise NotImplementedError
 
 
-def layout(table: tables.Table) -> str:
-    """Return what follows a new table's name in ``CREATE TABLE``: columns, format, partitions and properties."""
-    partitions = f" PARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
+def layout(table: tables.Table, clustering: str) -> str:
+    """Return what follows a new table's name in ``CREATE TABLE``: columns, format, clustering and properties."""
+    if clustering == "liquid" and table.zorder:  # which excludes partitions
+        arranged = f" CLUSTER BY ({', '.join(table.partitioned_by + table.zorder)})"
+    else:
+        arranged = f" PARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties)
-    return f"({table.columns}) USING DELTA{partitions}" + (f" TBLPROPERTIES ({properties})" if properties else "")
+    return f"({table.columns}) USING DELTA{arranged}" + (f" TBLPROPERTIES ({properties})" if properties else "")

@@ -21,7 +21,7 @@ from fraudlake.bronze import landing
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.lake import Lake, layout
-from fraudlake.settings import Settings
+from fraudlake.settings import Settings, size_in_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,9 +84,8 @@ class LocalLake(Lake):
     def _create(self, table: tables.Table) -> None:
         folder = self.root / "tables" / table.name
         made = (folder / "_delta_log").is_dir()
-        self.spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {table.name} {'USING DELTA' if made else layout(table)} LOCATION '{folder}'"
-        )
+        how = "USING DELTA" if made else layout(table, self.settings.clustering)
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
 
     @property
     def landing(self) -> str:
@@ -131,7 +130,8 @@ class LocalLake(Lake):
         """
         if not Path(self.landing).is_dir():
             raise UsageError(f"landing folder {self.landing} does not exist: name Flink's output with --landing")
-        at_most, most_files = _bytes(self.settings.max_bytes_per_trigger), self.settings.max_files_per_trigger
+        most_bytes, most_files = self.settings.max_bytes_per_trigger, self.settings.max_files_per_trigger
+        at_most = size_in_bytes(most_bytes) if most_bytes else None
         reader = (
             self.spark.readStream.format("binaryFile")
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
@@ -183,10 +183,3 @@ class LocalLake(Lake):
 def _literal(path: str) -> str:
     """Quote what Hadoop would take for a pattern in a path."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
-
-
-def _bytes(text: str | None) -> int | None:
-    """Read ``512m``: Spark's local source takes a bare number only."""
-    if text is None:
-        return None
-    return int(text.rstrip("kmgt")) << 10 * " kmgt".index(text[-1] if text[-1] in "kmgt" else " ")

@@ -44,7 +44,7 @@ def start(settings: Settings, log: Path) -> SparkSession:
     for name, value in configuration(settings).items():
         builder = builder.config(name, value)
     try:
-        with _standard_error_to(log):
+        with _output_to(log):
             return builder.getOrCreate()
     except PySparkException as error:
         raise FraudlakeError(f"Spark did not start ({str(error).splitlines()[0]}): see {log}") from error
@@ -76,6 +76,10 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         # Delta reads a small table's snapshot in 50 tasks by default, which costs seconds a commit on few cores.
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Otherwise compaction on the way undoes what optimize made for skipping files.
+        "spark.databricks.delta.autoCompact.maxFileSize": str(settings.target_file_bytes),
+        # VACUUM lists a table's folder in so many tasks; the default of 10,000 takes half a minute on few cores.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(settings.shuffle_partitions),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
@@ -88,15 +92,18 @@ def configuration(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def _standard_error_to(log: Path) -> Iterator[None]:
-    """Let a process started meanwhile (the JVM) inherit ``log`` as its standard error."""
+def _output_to(log: Path) -> Iterator[None]:
+    """Let a process started meanwhile (the JVM) inherit ``log`` as its output: VACUUM prints on the standard one."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+            for number in kept:
+                os.dup2(file.fileno(), number)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)

@@ -51,7 +51,7 @@ class WorkspaceLake(Lake):
         for table in tables.ALL:
             # Who only reads may not create, not even what is there.
             if not self.spark.catalog.tableExists(table.name):
-                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {layout(table)}")
+                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {layout(table, self.settings.clustering)}")
 
     def _use(self) -> None:
         from pyspark.errors import PySparkException

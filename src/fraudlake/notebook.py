@@ -1,0 +1,32 @@
+"""Notebook: a notebook's parameters, widgets in a workspace and the environment elsewhere, become an open lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import settings
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+_WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
+
+
+def open_lake(dbutils: Any = None) -> Lake:
+    """Open the lake that a notebook is about.
+
+    Args:
+        dbutils: what a Databricks notebook has under this name: it gets the widgets ``catalog`` and ``schema``. Without
+            it, and where the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
+
+    Raises:
+        UsageError: the parameters name no lake.
+    """
+    from fraudlake.lake import Lake
+
+    given = {}
+    if dbutils is not None:
+        for widget, setting in _WIDGETS.items():
+            dbutils.widgets.text(widget, "")
+            given[setting] = dbutils.widgets.get(widget) or None
+    return Lake(settings.load(**given))

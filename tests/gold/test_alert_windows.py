@@ -1,0 +1,176 @@
+"""Alert windows, kept up batch by batch, against an oracle that computes them from all rows at once."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import functions as F
+
+from fraudlake import steps, tables
+from fraudlake.gold import alert_windows
+from tests.oracle import Row, in_event_time
+from tests.silver.test_alerts import MARCH_7, SECOND, land
+
+pytestmark = pytest.mark.stream
+
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+DELAY = 10 * SECOND
+Window = tuple[Any, ...]
+"""Kind, account, number, start, end (microseconds), transactions, sum in cents, largest amount, alerts, state."""
+
+
+@pytest.fixture(autouse=True)
+def _only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.GOLD_ACCOUNT_DAILY, tables.GOLD_ALERT_WINDOWS)
+    monkeypatch.setattr(tables, "ALL", needed)
+
+
+def expected(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> set[Window]:
+    """All windows of some rows, in plain Python."""
+    of_account = defaultdict(list)
+    for row in in_event_time(rows):
+        of_account[row.account_id].append(row)
+    watermark = max(row.time for row in rows) - DELAY
+    alerts = list(alerted)
+    found = set()
+
+    def add(kind: str, number: int | None, start: int, end: int, held: list[Row], closed: bool) -> None:
+        cents, most = round(sum(100 * row.amount for row in held)), max(row.amount for row in held)
+        figures = len(held), cents, most, sum(alerts.count(row) for row in held)
+        found.add((kind, held[0].account_id, number, start, end, *figures, "closed" if closed else "open"))
+
+    for own in of_account.values():
+        for kind, step in (("tumbling", HOUR), ("sliding", 10 * MINUTE)):
+            starts = {row.time // step * step - back for row in own for back in range(0, HOUR, step)}
+            for start in starts:
+                add(kind, None, start, start + HOUR, [r for r in own if start <= r.time < start + HOUR],
+                    start + HOUR <= watermark)  # fmt: skip
+        sessions = [[own[0]]]
+        for row in own[1:]:
+            if row.time - sessions[-1][-1].time <= 30 * MINUTE:
+                sessions[-1].append(row)
+            else:
+                sessions.append([row])
+        for held in sessions:
+            end = held[-1].time + 30 * MINUTE
+            add("session", None, held[0].time, end, held, end <= watermark)
+        for first in range(0, len(own), 100):
+            held = own[first : first + 100]
+            closed = len(held) == 100 and held[-1].time < watermark
+            add("count", first // 100 + 1, held[0].time, held[-1].time, held, closed)
+    return found
+
+
+def found(lake: Any, where: str = "true") -> set[Window]:
+    rows = lake.read(tables.GOLD_ALERT_WINDOWS).where(where)
+    columns = ["kind", "account_id", "number", "unix_micros(window_start)", "unix_micros(window_end)", "transactions"]
+    figures = ["round(100 * amount_sum)", "amount_max", "alerts", "state"]
+    windows = [tuple(row) for row in rows.selectExpr(*columns, *figures).collect()]
+    assert len(windows) == len(set(windows)), "a window is there twice"
+    return set(windows)
+
+
+def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
+    frame = pd.DataFrame(list(rows), columns=list(Row._fields))
+    alerts = lake.spark.createDataFrame(frame).selectExpr(
+        "concat(source, '-', position) AS transaction_id", "account_id", "timestamp_micros(time) AS timestamp"
+    )
+    alerts.write.format("delta").mode("append").saveAsTable(tables.SILVER_ALERTS.name)
+
+
+def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
+    """Hand rows that silver holds to a step, as one micro-batch."""
+    (aggregate,) = (one for one in steps.aggregate(lake) if one.step == step)
+    frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
+    batch = lake.spark.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
+    aggregate.write(batch.withColumn("date", F.to_date("timestamp")), 0)
+
+
+def history(seed: int) -> list[Row]:
+    """Three accounts around midnight, with ties and gaps of exactly half an hour."""
+    draw = random.Random(seed)
+    rows = []
+    for account, count in (("1", 210), ("2", 130), ("3", 20)):
+        time = MARCH_7 + 22 * HOUR
+        for i in range(count):
+            time += draw.choice([0] * 4 + [MINUTE] * 5 + [9 * MINUTE, 30 * MINUTE, 30 * MINUTE + 1])
+            rows.append(Row(account, time, draw.choice([0.5, 20.25, 600.0]), f"part-{i % 3}", i))
+    return rows
+
+
+def test_windows_kept_up_batch_by_batch_are_those_of_all_rows(lake: Any) -> None:
+    opened = lake()
+    rows = in_event_time(history(7))
+    late = random.Random(1).sample(rows, 40)
+    early = [row for row in rows if row not in late]
+    land(
+        opened, early
+    )  # more than the first micro-batch holds, and before it in time, as when a table is read in parts
+    take(opened, early[180:])
+    take(opened, early[:180])
+    assert found(opened) == expected(early)
+
+    land(opened, late)
+    take(opened, late)
+    assert found(opened) == expected(rows)
+
+    once = opened.spark.sql("SELECT * FROM gold_alert_windows").collect()
+    take(opened, late)  # as a micro-batch is repeated after a crash
+    assert sorted(map(str, opened.spark.sql("SELECT * FROM gold_alert_windows").collect())) == sorted(map(str, once))
+
+
+def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_in(lake: Any) -> None:
+    opened = lake()
+    noon, one, half = MARCH_7 + 12 * HOUR, MARCH_7 + 13 * HOUR, 30 * MINUTE
+    in_time = [Row("1", noon, 20.0, position=0), Row("1", one, 30.0, position=1)]
+    in_time.append(Row("1", noon + DAY, 40.0, position=2))
+    late = Row("1", noon + half, 700.0, position=3)
+
+    def sessions() -> list[tuple[Any, ...]]:
+        return sorted(window[3:] for window in found(opened, "kind = 'session' AND date = '2026-03-07'"))
+
+    def day() -> tuple[Any, ...]:
+        daily = opened.read(tables.GOLD_ACCOUNT_DAILY).where("date = '2026-03-07'")
+        return tuple(daily.select("transactions", "amount_sum", "amount_max", "alerts").first())
+
+    land(opened, in_time)
+    take(opened, in_time)
+    take(opened, in_time, "account_daily")
+    assert day() == (2, 50.0, 30.0, 0)
+    assert sessions() == [
+        (noon, noon + half, 1, 2000, 20.0, 0, "closed"),
+        (one, one + half, 1, 3000, 30.0, 0, "closed"),
+    ]
+
+    land(opened, [late])
+    raise_alerts(opened, [late])
+    take(opened, [late])
+    take(opened, [late], "account_daily")
+    assert day() == (3, 750.0, 700.0, 1)
+    assert sessions() == [(noon, one + half, 3, 75000, 700.0, 1, "closed")]
+    assert found(opened) == expected([*in_time, late], [late])
+
+    # Its hour, six sliding windows, the session and the hundred; one session is gone; today's are untouched.
+    metrics = opened.spark.sql("DESCRIBE HISTORY gold_alert_windows LIMIT 1").first()["operationMetrics"]
+    changed = [metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
+    assert changed == ["9", "1", "0"]
+
+
+def test_no_window_is_closed_before_the_watermark_has_passed_it(spark: Any) -> None:
+    windows = spark.sql(
+        "SELECT kind, transactions, CAST(ended AS TIMESTAMP) AS window_end FROM VALUES "
+        "('session', 5, '2026-03-07 10:00:00'), ('count', 100, '2026-03-07 10:00:00'), ('count', 99, '2000-01-01') "
+        "AS windows(kind, transactions, ended)"
+    )
+
+    def closed(at: str) -> list[bool]:
+        return [row[0] for row in windows.select(alert_windows.passed(F.expr(f"timestamp'{at}'"))).collect()]
+
+    assert closed("2026-03-07 09:59:59") == [False, False, False]
+    assert closed("2026-03-07 10:00:00") == [True, False, False]
+    assert closed("2026-03-07 10:00:01") == [True, True, False]
