@@ -55,6 +55,13 @@ ROWS: Rows = [
         ],
     ),
     (
+        tables.GOLD_FEATURE_DRIFT,
+        [
+            {"date": DAY, "model_version": version, "feature": "amount", "psi": psi, "is_after_training": is_after}
+            for version, psi, is_after in (("1", 0.1, True), ("2", 0.3, True), ("3", 0.9, False))
+        ],
+    ),
+    (
         tables.GOLD_PREDICTION_QUALITY,
         [
             {"date": DAY, "model_version": "9", "fraud": 2, "precision": 1.0, "recall": 0.9, "f1": 0.9},
@@ -118,6 +125,10 @@ def test_model_quality_by_version_and_figure(filled: Any) -> None:
 
 def test_drift_compares_what_is_predicted_with_what_is_labelled(filled: Any) -> None:
     assert shown(filled, "drift") == [(DAY, "2", 0.5, 0.5, 1.0, 300.25)]
+
+
+def test_drift_of_features_is_that_of_days_which_no_model_learned_from(filled: Any) -> None:
+    assert shown(filled, "feature_drift") == [(DAY, "amount", 0.3)]
 
 
 def test_freshness_tells_how_old_the_newest_rows_are(filled: Any) -> None:
