@@ -115,7 +115,7 @@ def detect(lake: Lake) -> list[Stream]:
 
 
 def aggregate(lake: Lake) -> list[Stream]:
-    """``silver_transactions`` and ``silver_alerts`` → ``gold_account_daily`` and ``gold_detector_agreement``."""
+    """``silver_transactions`` and ``silver_alerts`` → account days, alert windows and ``gold_detector_agreement``."""
     rules = lake.settings.active_rules
 
     def daily(spark: SparkSession, dates: list[date]) -> DataFrame:

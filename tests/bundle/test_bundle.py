@@ -97,7 +97,6 @@ class OpenedError(Exception):
     """A command has understood its parameters, and would now open the lake."""
 
 
-@pytest.mark.xfail(strict=True, reason="the command line does not know --catalog and --schema yet")
 @targets
 def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_(values: settings.Settings) -> None:
