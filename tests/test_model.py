@@ -244,7 +244,7 @@ def test_scoring_waits_for_a_corrupt_model_and_then_goes_on_where_it_was(life: d
     training.registry_of(lake).rollback()
     for file in artifacts.rglob("MLmodel"):
         file.write_text("no: [model")
-    corrupt = "score failed: version 1 of model 'fraudlake' cannot be read .*: restore its folder"
+    corrupt = "score failed: version 1 of model 'fraudlake' cannot be read .*: restore its files"
     with pytest.raises(FraudlakeError, match=corrupt):
         stream.run(lake, running[:1], "available-now")
     shutil.rmtree(artifacts)

@@ -636,7 +636,7 @@ def _train(lake: Lake) -> dict[str, Any]:
 
     columns = TextColumn("train: {task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total}")
     begun = time.monotonic()
-    with Progress(*columns, console=_progress, transient=True) as bar:
+    with Progress(*columns, console=_progress, transient=True, disable=not _progress.is_terminal) as bar:
         task = bar.add_task("features", total=None)
         outcome = steps.train(
             lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)

@@ -60,7 +60,9 @@ def land(lake: Path, files: list[Path], begin: int, end: int) -> None:
 
 def start(*command: str) -> subprocess.Popen[str]:
     """Start a command in a process group of its own."""
-    environment = {**os.environ, "FRAUDLAKE_MAX_FILES_PER_TRIGGER": "8"}
+    # A logistic regression is learned faster than trees: what is learned is not what is tested.
+    chosen = {"FRAUDLAKE_MAX_FILES_PER_TRIGGER": "8", "FRAUDLAKE_ALGORITHM": "logistic"}
+    environment = {**os.environ, **chosen}
     return subprocess.Popen(
         command, env=environment, start_new_session=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

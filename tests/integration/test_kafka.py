@@ -303,7 +303,8 @@ def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None
     assert "secret-rubbish" not in str(told.value)
 
 
-def test_run_takes_a_topic_from_end_to_end(broker: Broker, tmp_path: Path) -> None:
+def test_run_takes_a_topic_from_end_to_end(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAUDLAKE_ALGORITHM", "logistic")
     broker.create_topic("all-steps", partitions=2)
     lines = (FLINK / "json" / "twodays_first1000.sql.jsonl").read_bytes().splitlines()
     broker.produce("all-steps", [(json.loads(line)["accountId"], line, None) for line in lines])
