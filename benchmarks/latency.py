@@ -1,0 +1,115 @@
+"""How long a landed row waits for its alert: landing → bronze → silver → alert, continuous. Run by hand.
+
+    python benchmarks/latency.py --seconds 120 --work /tmp/latency
+
+Files of 1,000 rows land once a second. Of each alert's large transaction: when its file landed, and when the commits
+were made that hold it in bronze, in silver and as an alert. Prints the percentiles and draws where the time goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from fraudlake import steps, stream, tables
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+
+FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
+SIMULATE = ("simulate", "--rate", "1000", "--real-time", "--accounts", "500", "--start", "now")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=120)
+    parser.add_argument("--warm-up", type=int, default=45, help="seconds at the beginning that are left out")
+    parser.add_argument("--interval", default="0 seconds")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+
+    shutil.rmtree(options.work, ignore_errors=True)
+    landing = options.work / "landing"
+    landing.mkdir(parents=True)
+    lake = Lake(Settings(lake=options.work, interval=options.interval))
+    simulator = subprocess.Popen([FRAUDLAKE, "--lake", str(options.work), *SIMULATE], stdout=subprocess.DEVNULL)
+    threading.Timer(options.seconds, simulator.send_signal, [signal.SIGINT]).start()
+    threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGINT]).start()
+    streams = [one for step in (steps.ingest, steps.refine, steps.detect) for one in step(lake)]
+    stream.run(lake, streams, "continuous")
+    simulator.wait()
+
+    found = measured(lake, landing)
+    steady = found[found.landed > found.landed.min() + options.warm_up]
+    waits = pd.DataFrame(
+        {
+            "bronze": steady.bronze - steady.landed,
+            "silver": steady.silver - steady.bronze,
+            "alert": steady.alert - steady.silver,
+        }
+    )
+    total = waits.sum(axis=1)
+    told = {"alerts": len(steady), **{f"p{q}": round(total.quantile(q / 100), 2) for q in (50, 90, 99)}}
+    print(json.dumps({**told, "mean": waits.mean().round(2).to_dict()}))
+    if options.plot:
+        draw(waits, total, options.plot)
+
+
+def measured(lake: Lake, landing: Path) -> pd.DataFrame:
+    """Seconds since 1970 by alert: its file landed, and the commits of its rows in bronze, silver and alerts."""
+    bronze = committed(lake, tables.BRONZE_TRANSACTIONS).select("_source_file", F.col("committed").alias("bronze"))
+    silver = committed(lake, tables.SILVER_TRANSACTIONS).select(
+        "transaction_id", F.col("source").alias("_source_file"), F.col("committed").alias("silver")
+    )
+    alerts = committed(lake, tables.SILVER_ALERTS).select("transaction_id", F.col("committed").alias("alert"))
+    found = alerts.join(silver, on="transaction_id").join(bronze.distinct(), on="_source_file").toPandas()
+    found["landed"] = [(landing / name).stat().st_mtime for name in found["_source_file"]]
+    return found
+
+
+def committed(lake: Lake, table: tables.Table) -> DataFrame:
+    """The rows that a table got, with the time of the commit that brought them; what compaction rewrote is left out."""
+    folder = lake.root / "tables" / table.name
+    commits = []
+    for log in sorted((folder / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        if any(one.get("commitInfo", {}).get("operation") == "WRITE" for one in actions):
+            commits += [(str(folder / one["add"]["path"]), log.stat().st_mtime) for one in actions if "add" in one]
+    times = lake.spark.createDataFrame([(Path(file).name, at) for file, at in commits], "file STRING, committed DOUBLE")
+    rows = lake.spark.read.parquet(*(file for file, _ in commits))
+    rows = rows.withColumn("file", F.element_at(F.split("_metadata.file_path", "/"), -1))
+    return rows.join(F.broadcast(times), on="file")
+
+
+def draw(waits: pd.DataFrame, total: pd.Series, file: Path) -> None:
+    """Draw the waits of all alerts, sorted, by the step in which they waited."""
+    order = total.sort_values().index
+    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    share = [100 * at / len(order) for at in range(len(order))]
+    names = ["landed → bronze committed", "→ silver committed", "→ alert committed"]
+    axes.stackplot(share, waits.loc[order].T.to_numpy(), labels=names, colors=["#9aa5b1", "#2f5d8a", "#c0392b"])
+    axes.set(
+        title="From a landed file to its alert",
+        xlabel="share of alerts (%)",
+        ylabel="seconds",
+        xlim=(0, 100),
+        ylim=(0, None),
+    )
+    axes.legend(loc="upper left", frameon=False)
+    figure.savefig(file, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
