@@ -43,7 +43,11 @@ def speed(work: Path) -> None:
     land(work / "warm" / "landing", 50_000, 10_000)
     warm = lake_of(work / "warm")
     ingest(warm), plain(warm, "plain")
-    for label, rows, file_rows in (("large", 2_000_000, 100_000), ("small", 250_000, 500)):
+    for label, rows, file_rows in (
+        ("large", 2_000_000, 100_000),
+        ("larger", 10_000_000, 100_000),
+        ("small", 250_000, 500),
+    ):
         land(work / label / "landing", rows, file_rows)
         lake = lake_of(work / label)
         ours, theirs = ingest(lake), plain(lake, "plain")

@@ -141,7 +141,7 @@ def test_scoring_without_a_model_says_to_train_first(tmp_path: Path) -> None:
 
 @pytest.mark.stream
 def test_training_without_transactions_says_so(tmp_path: Path) -> None:
-    assert "silver_transactions is empty" in refused(fraudlake("--lake", str(tmp_path), "train"), 1).replace("✗", "")
+    assert "cannot train: no transaction has a label" in refused(fraudlake("--lake", str(tmp_path), "train"), 1)
 
 
 @pytest.mark.stream
