@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -35,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--warm-up", type=int, default=45, help="seconds at the beginning that are left out")
-    parser.add_argument("--interval", default="0 seconds")
+    parser.add_argument("--interval", default="100 milliseconds")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
@@ -46,7 +47,9 @@ def main() -> None:
     lake = Lake(Settings(lake=options.work, interval=options.interval))
     simulator = subprocess.Popen([FRAUDLAKE, "--lake", str(options.work), *SIMULATE], stdout=subprocess.DEVNULL)
     threading.Timer(options.seconds, simulator.send_signal, [signal.SIGINT]).start()
-    threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGINT]).start()
+    threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGTERM]).start()
+    while not lake.has_landed():
+        time.sleep(0.1)
     streams = [one for step in (steps.ingest, steps.refine, steps.detect) for one in step(lake)]
     stream.run(lake, streams, "continuous")
     simulator.wait()
