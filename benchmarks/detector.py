@@ -75,7 +75,7 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     query = (
         silver_alerts.found(source, lake.settings)
         .writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
-        .foreachBatch(persisted(write))
+        .foreachBatch(stream.persisted(write))
         .trigger(availableNow=True)
         .start()
     )
@@ -117,17 +117,6 @@ def silver(lake: Lake, path: Path) -> None:
         "_metadata.row_index AS position",
         "DATE '2026-01-01' AS date",
     ).coalesce(1).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
-
-
-def persisted(write):
-    def each(batch, batch_id):
-        batch.persist()
-        try:
-            write(batch, batch_id)
-        finally:
-            batch.unpersist()
-
-    return each
 
 
 def collect(query, batches, seen) -> None:

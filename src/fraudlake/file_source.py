@@ -162,15 +162,16 @@ class _Source:
         self._take([file for file in new if file not in whole])
 
     def finish(self) -> None:
-        """Look once more behind the stream's back; over Spark Connect its micro-batches ran in another process.
+        """Look once more behind the stream's back.
 
         Auto Loader is there to spare a listing of all that ever landed: with it that is done once a day. It lists ahead
         of what it reads: only after a run over all that is there, a file without an entry was passed over.
         """
-        self.entries = _latest(self.lake)
         if not self.by_rows:
             self.sweep()
         elif self.lake.settings.trigger == "available-now":
+            # Over Spark Connect the micro-batches ran in another process.
+            self.entries = _latest(self.lake)
             mark = self.lake.checkpoint("ingest").folder / "swept"
             if not mark.exists() or time.time() > mark.stat().st_mtime + _DAY_SECONDS:
                 self.sweep()

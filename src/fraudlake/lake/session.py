@@ -16,6 +16,14 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EVERYWHERE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
+    # Any other bound is checked row by row, which costs as much as writing the row (seen in Spark 4.2).
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+}
+"""What a session is set to, here and in a workspace."""
+
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -66,12 +74,9 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),
-        "spark.sql.session.timeZone": "UTC",
+        **EVERYWHERE,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
-        # Any other bound is checked row by row, which costs as much as writing the row (seen in Spark 4.2).
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         # A micro-batch spans few dates: one open file each spares a sort of all rows by partition.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         # Delta reads a small table's snapshot in 50 tasks by default, which costs seconds a commit on few cores.

@@ -13,6 +13,7 @@ from fraudlake import secret, tables
 from fraudlake.bronze import autoloader
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import session
 from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
-_SESSION = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+_SESSION = session.EVERYWHERE | {
     # The stateful steps need it (Databricks documentation, "Configure RocksDB state store").
     _STATE_STORE: "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
 }
