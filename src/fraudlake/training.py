@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _Keep = Callable[["DataFrame"], "DataFrame"]
+_DAY = timedelta(days=1)
 _RATE, _AREA = "true_prediction_rate", "area_under_pr"
 
 
@@ -89,7 +93,7 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> Outcome:
             scored = keep(model.score(held, fitted.pipeline, settings.threshold))
             metrics = model.judge(scored)
             baseline = model.judge(model.score(held, fitted.baseline, settings.threshold))
-            shapes = drift.shapes(history, features.NAMES) | drift.shapes(scored, (drift.SCORE,))
+            shapes = drift.shapes(_settled(history), features.NAMES) | drift.shapes(scored, (drift.SCORE,))
             until = cut.parts["judged"][3].date().isoformat()
             version = registry.register(
                 Trained(
@@ -187,6 +191,12 @@ def _kept() -> Iterator[_Keep]:
     """Keep what is read more than once, until the end."""
     with ExitStack() as end:
         yield lambda rows: end.enter_context(kept(rows))
+
+
+def _settled(history: DataFrame) -> DataFrame:
+    """Leave out the first day of a longer history, in which what the last day held is still filling up."""
+    first, last = history.agg(F.min("timestamp"), F.max("timestamp")).collect()[0]
+    return history.where(F.col("timestamp") >= first + _DAY) if last - first >= 2 * _DAY else history
 
 
 def _labelled(lake: Lake, history: DataFrame, keep: _Keep) -> tuple[DataFrame, str, model.Split]:
