@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from fraudlake import file_source, steps, stream, tables
-from fraudlake.bronze import autoloader
+from fraudlake.bronze import autoloader, parquet
 from fraudlake.errors import FraudlakeError
 from fraudlake.status import status
 from tests.conftest import FLINK
@@ -182,14 +182,15 @@ def test_a_file_that_changes_between_the_two_looks_at_it_is_looked_at_again(
 ) -> None:
     write(landing / "part-0", 1.0)
     write(landing / "part-1", 2.0)
-    look = file_source._inspected
+    look = parquet.glance
 
-    def then_truncate(files: Any) -> Any:
-        found = look(files)
-        (landing / "part-1").write_bytes(b"PAR1")
+    def then_truncate(path: str) -> Any:
+        found = look(path)
+        if path.endswith("part-1"):
+            Path(path).write_bytes(b"PAR1")
         return found
 
-    monkeypatch.setattr(file_source, "_inspected", then_truncate)
+    monkeypatch.setattr(parquet, "glance", then_truncate)
     opened = lake()
     ingest(opened)
     assert amounts(opened) == [1.0]

@@ -20,6 +20,9 @@ class Rows:
         if self.refusing:
             raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")
 
+    def count(self) -> None:
+        self.calls.append("count")
+
     def unpersist(self) -> None:
         self.calls.append("unpersist")
 
@@ -31,7 +34,7 @@ def test_rows_are_kept_for_a_block_and_let_go_however_it_ends() -> None:
             assert same is rows
             raise KeyError
     except KeyError:
-        assert rows.calls == ["persist", "unpersist"]
+        assert rows.calls == ["persist", "count", "unpersist"]
 
 
 def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:

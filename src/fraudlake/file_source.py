@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -98,7 +98,7 @@ def landed(lake: Lake) -> Landed:
         file.path for file in landing.files(lake.landing) if file.source not in entries and file.size is not None
     ]
     with ThreadPoolExecutor() as pool:
-        waiting_rows = sum(pool.map(parquet.told_rows, waiting))
+        waiting_rows = sum(rows for rows, _ in pool.map(parquet.glance, waiting))
     taken = sum(entry.rows for entry in entries.values())
     rejected = sum(entry.status != ACCEPTED for entry in entries.values())
     return Landed(len(entries) + len(waiting), taken + waiting_rows, rejected, len(waiting), waiting_rows)
@@ -148,10 +148,9 @@ class _Source:
         paths = [f"{self.lake.landing}/{source}" for source in counts if landing.is_finished(source)]
         files = [landing.seen(path, self.lake.landing) or self._gone(path) for path in paths]
         new = [file for file in files if not self._is_known(file)]
-        with ThreadPoolExecutor() as pool:
-            told = dict(zip(new, pool.map(parquet.told_rows, [file.path for file in new]), strict=True))
         is_first = len(new) == len(files)
-        whole = [file for file in new if is_first and told[file] == counts[file.source]]
+        told = _outcomes(new, parquet.glance)
+        whole = [entry.file for entry in told if is_first and entry.rows == counts[entry.file.source]]
         table = tables.BRONZE_TRANSACTIONS
         added = [name for name in batch.columns if name not in table.column_names]
         all_or_some = (
@@ -217,22 +216,25 @@ class _Source:
         return File(path, landing.relative(path, self.lake.landing), None, None)
 
     def _take(self, files: list[File]) -> None:
-        """Read files into bronze, each wholly or not at all, and enter what became of them."""
-        outcomes: list[Entry] = []
+        """Read files into bronze, each wholly or not at all, and enter what became of them.
+
+        At first a glance at their footers must do. Where reading them together fails, each is read to its end before
+        the next attempt, and what is damaged is left out.
+        """
+        outcomes = _outcomes(files, parquet.glance)
         for attempt in range(1, _ATTEMPTS + 1):
-            outcomes = _inspected(files)
-            readable = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
             try:
-                self._append(readable)
+                self._append([entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows])
                 break
             except Exception:
-                # A file may change or vanish between the two looks at it: look again, unless nothing changed.
+                # A file may also change or vanish between the two looks at it; where nothing did, the cause is another.
                 # Inside a micro-batch Spark's error comes as py4j's, outside as pyspark's (seen in PySpark 4.2).
-                again = [landing.seen(file.path, self.lake.landing) or self._gone(file.path) for file in files]
-                if attempt == _ATTEMPTS or again == files:
-                    raise
                 self._catch_up()
-                files = [file for file in again if not self._is_known(file)]
+                again = [landing.seen(file.path, self.lake.landing) or self._gone(file.path) for file in files]
+                found = _outcomes([file for file in again if not self._is_known(file)], parquet.inspect)
+                if attempt == _ATTEMPTS or found == outcomes:
+                    raise
+                outcomes = found
         self._enter(outcomes)
 
     def _append(self, files: list[File]) -> None:
@@ -293,15 +295,15 @@ class _Source:
             self._take(again[begin : begin + size])
 
 
-def _inspected(files: list[File]) -> list[Entry]:
-    """Read each file once to its end."""
+def _outcomes(files: list[File], look: Callable[[str], tuple[int, str | None]]) -> list[Entry]:
+    """Look at each file; what cannot be read is rejected for the reason that ``look`` gives."""
 
-    def inspect(file: File) -> Entry:
-        rows, error = parquet.inspect(file.path)
+    def outcome(file: File) -> Entry:
+        rows, error = look(file.path)
         return Entry(file, REJECTED if error else ACCEPTED, rows, error)
 
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(inspect, files))
+        return list(pool.map(outcome, files))
 
 
 def _same(one: File, other: File) -> bool:

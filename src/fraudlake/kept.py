@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Keep rows for the length of the block.
+    """Keep rows for the length of the block; they are computed at its beginning.
 
     Serverless compute refuses to (Databricks documentation, "Serverless compute limitations"): there they are computed
     anew for each use, which is slower and gives the same.
@@ -25,6 +25,8 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
         yield rows
         return
     try:
+        # On all cores: to look whether there are any rows, Spark would compute one partition after the other.
+        rows.count()
         yield rows
     finally:
         rows.unpersist()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake import kafka, tables
+from fraudlake import clock, kafka, tables
 from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import drift, explanations, features, model, prediction_quality, refresh
@@ -19,7 +19,7 @@ from fraudlake.gold.registry import Model, Registry
 from fraudlake.kept import kept
 from fraudlake.silver import transactions as silver
 from fraudlake.silver import verdicts
-from fraudlake.stream import Appender, Stream
+from fraudlake.stream import Appender, Stream, has_rows
 from fraudlake.training import registry_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _from_silver(lake: Lake, champion: _Champion) -> Stream:
 
 def _from_kafka(lake: Lake, champion: _Champion) -> Stream:
     settings, checkpoint = lake.settings, lake.checkpoint(FROM_KAFKA)
-    if checkpoint.is_new and not _scored_from_silver(lake).isEmpty():
+    if checkpoint.is_new and has_rows(_scored_from_silver(lake)):
         raise FraudlakeError(
             "score: this lake scores transactions of Kafka from silver already, and would score them twice: "
             "score without --source kafka, or use another --lake"
@@ -89,7 +89,7 @@ def _from_kafka(lake: Lake, champion: _Champion) -> Stream:
 
 def _once(batch: DataFrame) -> DataFrame:
     """Leave out transactions whose producer's own id came before; ids that are made from the place come once."""
-    if batch.where(F.col("transaction_id") != silver.derived_id("source", "position")).isEmpty():
+    if not has_rows(batch.where(F.col("transaction_id") != silver.derived_id("source", "position"))):
         return batch
     first = Window.partitionBy("transaction_id").orderBy("source", "position")
     firsts = batch.withColumn("_nth", F.row_number().over(first)).where("_nth = 1").drop("_nth")
@@ -137,7 +137,7 @@ def _predictions(rows: DataFrame, loaded: Model, settings: Settings, scored_from
             {
                 "model_version": F.lit(loaded.number),
                 "scored_from": F.lit(scored_from),
-                "scored_at": F.current_timestamp(),
+                "scored_at": clock.now(),
             }
         )
 

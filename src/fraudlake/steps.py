@@ -66,16 +66,19 @@ def refine(lake: Lake) -> list[Stream]:
     def write(batch: DataFrame, batch_id: int) -> None:
         basis = judgement.of(checkpoint.folder / "judgement.json", batch_id, lake)
         checked = silver.checked(batch, basis.settings)
+        found = duplicates.digest(checked)
         judged = duplicates.marked(
             checked,
-            duplicates.digest(batch),
+            found,
             _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
             _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
         )
         # Where it holds joins, both tables need them.
         with contextlib.nullcontext() if judged is checked else kept(judged):
-            appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id)
-            appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id)
+            if found.has_valid:
+                appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id)
+            if found.has_rejected or judged is not checked:
+                appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id)
 
     return [
         Stream(

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from fraudlake import conflict
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError
@@ -80,7 +82,7 @@ class Appender:
 
         ``added`` names columns that the table does not have and takes on.
         """
-        if rows.isEmpty():
+        if not has_rows(rows):
             return
         writer = (
             rows.select(*table.column_names, *added)
@@ -135,8 +137,8 @@ def run(
 
 def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
-    has_rows = {name: checkpoint.is_new and not rows.isEmpty() for name, rows in stream.writes.items()}
-    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_rows)
+    filled = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
+    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, filled)
 
 
 def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
@@ -156,10 +158,15 @@ def persisted(step_write: Write) -> Write:
 
     def write(batch: DataFrame, batch_id: int) -> None:
         with kept(batch):
-            if not batch.isEmpty():
+            if has_rows(batch):
                 step_write(batch, batch_id)
 
     return write
+
+
+def has_rows(rows: DataFrame) -> bool:
+    """Tell whether there are any rows; Spark generates and compiles code for each ``isEmpty``, for this only once."""
+    return bool(rows.select(F.lit(True)).take(1))
 
 
 class _Count:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake import clock
 from fraudlake.bronze.contract import CONTRACT
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def transactions(files: DataFrame, landing: str, timezone: str = "UTC") -> DataF
         "_topic": F.lit(None).cast("string"),
         "_partition": F.lit(None).cast("int"),
         "_offset": F.lit(None).cast("bigint"),
-        "_ingested_at": F.current_timestamp(),
+        "_ingested_at": clock.now(),
     }
     added = [name for name in files.columns if name not in {*CONTRACT.names, RESCUED, "_metadata"}]
     dt = F.col("dt") if timezone == "UTC" else F.from_utc_timestamp("dt", timezone)

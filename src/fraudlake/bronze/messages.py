@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from fraudlake import clock
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -75,7 +77,7 @@ def from_messages(messages: DataFrame) -> DataFrame:
             "_topic",
             "_partition",
             "_offset",
-            F.current_timestamp().alias("_ingested_at"),
+            clock.now().alias("_ingested_at"),
             F.to_date("dt").alias("date"),
         )
     )

@@ -21,17 +21,18 @@ def inspect(path: str) -> tuple[int, str | None]:
     """
     try:
         with _open(path) as file:
-            return sum(batch.num_rows for batch in file.iter_batches(batch_size=BATCH_ROWS)), None
+            return sum(batch.num_rows for batch in _whole(file)), None
     except (OSError, pa.ArrowException) as error:
         return 0, _reason(path, error)
 
 
-def told_rows(path: str) -> int:
-    """Return the number of rows that a file's footer tells, 0 where it has none."""
+def glance(path: str) -> tuple[int, str | None]:
+    """Read a file's footer only; return the number of rows that it tells and, where there is none, the reason."""
     try:
-        return int(pq.read_metadata(path).num_rows)
-    except (OSError, pa.ArrowException):
-        return 0
+        with _open(path) as file:
+            return int(file.metadata.num_rows), None
+    except (OSError, pa.ArrowException) as error:
+        return 0, _reason(path, error)
 
 
 def batches(path: str, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
@@ -47,13 +48,22 @@ def batches(path: str, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
     """
     with _open(path) as file:
         row = 0
-        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+        for batch in _whole(file):
             columns, rescued = contract.fit(batch, timezone)
             rows = pa.array(np.arange(row, row + batch.num_rows))
             row += batch.num_rows
             yield pa.RecordBatch.from_arrays(
                 [*columns, rescued, rows], names=[*contract.CONTRACT.names, "_rescued_data", "_source_row"]
             )
+
+
+def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in file.iter_batches(batch_size=BATCH_ROWS):
+        rows += batch.num_rows
+        yield batch
+    if rows != file.metadata.num_rows:
+        raise pa.ArrowInvalid(f"its footer tells of {file.metadata.num_rows:,} rows, and it holds {rows:,}")
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from fraudlake import clock
 from fraudlake.bronze import landing, parquet
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def from_files(files: DataFrame, timezone: str = "UTC") -> DataFrame:
             F.lit(None).cast("string").alias("_topic"),
             F.lit(None).cast("int").alias("_partition"),
             F.lit(None).cast("bigint").alias("_offset"),
-            F.current_timestamp().alias("_ingested_at"),
+            clock.now().alias("_ingested_at"),
             F.to_date("dt").alias("date"),
         )
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from fraudlake import clock
 from fraudlake.silver import buckets, detector, ordering
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def alerts(found: DataFrame) -> DataFrame:
             "amount",
             F.date_format(time, "yyyy-MM-dd HH:mm:ss"),
         ).alias("explanation"),
-        F.current_timestamp().alias("detected_at"),
+        clock.now().alias("detected_at"),
     )
 
 

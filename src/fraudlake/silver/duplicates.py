@@ -45,17 +45,19 @@ class Digest:
     first_date: date | None
     last_date: date | None
     has_ids: bool
+    has_valid: bool
+    has_rejected: bool
 
 
-def digest(bronze: DataFrame) -> Digest:
-    """Digest rows of ``bronze_transactions`` in one pass, which exchanges a row a source and not every row.
+def digest(checked: DataFrame) -> Digest:
+    """Digest rows of ``bronze_transactions`` with their ``reasons``, in one pass that exchanges a row a source only.
 
     Positions that fill their range, by their number and their sum, do not repeat.
     """
     at, low, high = position(), F.min("_at"), F.max("_at")
     fills = (F.count("_at") == high - low + 1) & (2 * F.try_sum("_at") == (low + high) * F.count("_at"))
     rows = (
-        bronze.select(source().alias("source"), at.alias("_at"), "date", own_id().alias("_id"))
+        checked.select(source().alias("source"), at.alias("_at"), "date", own_id().alias("_id"), "reasons")
         .groupBy("source")
         .agg(
             low.alias("low"),
@@ -64,6 +66,8 @@ def digest(bronze: DataFrame) -> Digest:
             F.min("date").alias("first_date"),
             F.max("date").alias("last_date"),
             F.count("_id").alias("ids"),
+            F.bool_or(F.size("reasons") == 0).alias("has_valid"),
+            F.bool_or(F.size("reasons") > 0).alias("has_rejected"),
         )
         .collect()
     )
@@ -76,6 +80,8 @@ def digest(bronze: DataFrame) -> Digest:
         min((row["first_date"] for row in rows if row["first_date"]), default=None),
         max((row["last_date"] for row in rows if row["last_date"]), default=None),
         any(row["ids"] for row in rows),
+        any(row["has_valid"] for row in rows),
+        any(row["has_rejected"] for row in rows),
     )
 
 

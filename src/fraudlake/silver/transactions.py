@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake import clock
 from fraudlake.silver import rules
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def valid(checked_rows: DataFrame) -> DataFrame:
 def quarantined(checked_rows: DataFrame) -> DataFrame:
     """Every other row, untouched, with its ``reasons`` and the time, in the columns of ``silver_quarantine``."""
     rejected = checked_rows.where(F.size("reasons") > 0).drop("date", "warnings")
-    return rejected.withColumn("quarantined_at", F.current_timestamp())
+    return rejected.withColumn("quarantined_at", clock.now())
 
 
 def quarantined_late(late: DataFrame) -> DataFrame:
@@ -113,7 +114,7 @@ def quarantined_late(late: DataFrame) -> DataFrame:
         F.when(of_kafka, F.col("position")).alias("_offset"),
         F.lit(None).cast("timestamp").alias("_ingested_at"),
         "reasons",
-        F.current_timestamp().alias("quarantined_at"),
+        clock.now().alias("quarantined_at"),
     )
 
 
