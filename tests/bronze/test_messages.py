@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fraudlake import tables
 from fraudlake.bronze import messages
@@ -60,6 +63,46 @@ def test_each_way_in_which_flink_writes_json_gives_the_same_rows(rows: str, vari
         told = json.loads(line)
         expected.append((told["ts"] * 1000, told["accountId"], told["amount"], told["alert"], *[None] * 4))
     assert parsed == expected
+
+
+TIMES = st.one_of(
+    st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)).map(str),
+    st.from_regex(
+        r"[0-9]{4}-(0[0-9]|1[0-3])-[0-3][0-9][T ][0-2][0-9]:[0-6][0-9]:[0-6][0-9](\.[0-9]{1,9})?Z?", fullmatch=True
+    ),
+)
+AMOUNTS = st.one_of(
+    st.floats().map(json.dumps), st.integers().map(str), st.from_regex(r"-?[0-9]{1,20}(\.[0-9]{0,20})?", fullmatch=True)
+)
+ACCOUNTS = st.one_of(st.integers(0, 999).map(str), st.text(max_size=5))
+WRITTEN = st.one_of(
+    st.tuples(TIMES, ACCOUNTS, AMOUNTS, st.booleans()).map(
+        lambda row: f'{{"dt":"{row[0]}","accountId":"{row[1]}","amount":{row[2]},"alert":{json.dumps(row[3])}}}'
+    ),
+    st.tuples(ACCOUNTS, st.integers(-(10**16), 10**16), AMOUNTS, st.booleans()).map(
+        lambda row: f'{{"accountId":"{row[0]}","ts":{row[1]},"amount":{row[2]},"alert":{json.dumps(row[3])}}}'
+    ),
+)
+
+
+@given(st.lists(st.one_of(WRITTEN, WRITTEN.map(lambda text: text + "\n"), WRITTEN.map(lambda text: text[:-1]))))
+def test_what_is_parsed_column_by_column_is_what_is_parsed_one_by_one(texts: list[str]) -> None:
+    assert_parsed_alike([*(text.encode(errors="surrogatepass") for text in texts), None, b"\xff"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bad_messages_among_flinks_own_are_parsed_as_they_are_alone(variant: str) -> None:
+    lines = (JSON / f"twodays_first1000.{variant}.jsonl").read_bytes().splitlines()
+    bad = [value_of(json.loads(line)) for line in BAD.read_text().splitlines()]
+    assert_parsed_alike(lines)
+    assert_parsed_alike([value for pair in zip(bad, lines, strict=False) for value in pair])
+
+
+def assert_parsed_alike(values: list[bytes | None]) -> None:
+    columns = messages.parse_all(pa.array(values, pa.binary()))
+    one_by_one = zip(*map(messages.parse, values), strict=True)
+    for column, expected in zip(columns, one_by_one, strict=True):
+        assert column.equals(pa.array(expected, column.type)), (column, expected)
 
 
 def test_the_alerts_among_flinks_messages_are_those_that_flink_lists() -> None:

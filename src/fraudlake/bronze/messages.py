@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import clock
@@ -36,6 +37,13 @@ _READ_DDL = """dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN, tra
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?", re.ASCII
 )
+# Flink's own forms, of SQL (`json.timestamp-format.standard` either way) and of a class, where nothing is unusual.
+_DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
+_ACCOUNT = r'"accountId":"(?P<accountId>[ !#-\[\]-~]*)"'
+_REST = r'"amount":(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?),"alert":(?P<alert>true|false)\}$'
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_SQL = rf'^\{{"dt":"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?",{_ACCOUNT},{_REST}'
+_POJO = rf'^\{{{_ACCOUNT},"ts":(?P<ts>0|[1-9][0-9]{{0,12}}),{_REST}'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -107,11 +115,39 @@ def _row(message: dict[str, Any], value: bytes | None) -> Row:
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
-            parsed = zip(*map(parse, batch.column("value").to_pylist()), strict=True)
-            columns = [pa.array(column, field.type) for column, field in zip(parsed, _READ, strict=True)]
             place = [batch.column("topic"), batch.column("partition"), batch.column("offset")]
             names = [*_READ.names, "_topic", "_partition", "_offset"]
-            yield pa.RecordBatch.from_arrays([*columns, *place], names=names)
+            yield pa.RecordBatch.from_arrays([*parse_all(batch.column("value")), *place], names=names)
+
+
+def parse_all(values: pa.Array) -> list[pa.Array]:
+    """Parse messages (binary) into the columns of :data:`_READ`, as :func:`parse` does one by one.
+
+    What is written exactly as Flink writes it is taken apart column by column, which is several times as fast; only the
+    others are parsed one by one.
+    """
+    text = pc.cast(values, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+    sql, pojo = (pc.extract_regex(text, form) for form in (_SQL, _POJO))
+    known = pc.or_(sql.is_valid(), pojo.is_valid())
+    columns = {field.name: pa.nulls(len(values), field.type) for field in _READ}
+    columns["dt"] = pc.coalesce(
+        pc.assume_timezone(_field(sql, "dt").cast(pa.timestamp("us")), "UTC"),
+        _field(pojo, "ts").cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+    )
+    for name in ("accountId", "amount", "alert"):
+        columns[name] = pc.coalesce(_field(sql, name), _field(pojo, name)).cast(_READ.field(name).type)
+    if pc.all(known).as_py():
+        return list(columns.values())
+    others = pc.invert(known)
+    parsed = zip(*map(parse, values.filter(others).to_pylist()), strict=True)
+    return [
+        pc.replace_with_mask(columns[field.name], others, pa.array(column, field.type))
+        for column, field in zip(parsed, _READ, strict=True)
+    ]
+
+
+def _field(found: pa.Array, name: str) -> pa.Array:
+    return pc.struct_field(found, name)
 
 
 def _object(value: bytes | None) -> dict[str, Any]:
