@@ -48,10 +48,17 @@ def _from_kafka(lake: Lake) -> Stream:
     def write(batch: DataFrame, batch_id: int) -> None:
         for gap in [] if settings.fail_on_data_loss else gaps.before(batch):
             log.warning(gap)
-        appender.append(batch, tables.BRONZE_TRANSACTIONS, batch_id)
+        appender.append(batch, tables.BRONZE_TRANSACTIONS, batch_id, are_some=True)
 
     written = lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")
-    return Stream(step, rows, write, writes={tables.BRONZE_TRANSACTIONS.name: written}, explain=topic.explain)
+    return Stream(
+        step,
+        rows,
+        write,
+        writes={tables.BRONZE_TRANSACTIONS.name: written},
+        once=settings.fail_on_data_loss,
+        explain=topic.explain,
+    )
 
 
 def refine(lake: Lake) -> list[Stream]:

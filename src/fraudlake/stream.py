@@ -47,6 +47,8 @@ class Stream:
     """Rows that only this stream can have written, by table: where there are any, it cannot begin anew."""
     fixed: Mapping[str, object] = field(default_factory=dict)
     """Settings that a stateful stream cannot change once it has begun."""
+    once: bool = False
+    """Whether ``write`` takes its rows in one go: then they are not kept for it."""
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
@@ -77,12 +79,14 @@ class Appender:
         """Return the appender of a checkpoint."""
         return cls(checkpoint.id)
 
-    def append(self, rows: DataFrame, table: Table, batch_id: int, added: Sequence[str] = ()) -> None:
+    def append(
+        self, rows: DataFrame, table: Table, batch_id: int, added: Sequence[str] = (), are_some: bool = False
+    ) -> None:
         """Append a micro-batch's rows to a table, once; no rows make no commit, which would wake the streams behind.
 
-        ``added`` names columns that the table does not have and takes on.
+        ``added`` names columns that the table does not have and takes on; ``are_some`` spares a look for any rows.
         """
-        if not has_rows(rows):
+        if not are_some and not has_rows(rows):
             return
         writer = (
             rows.select(*table.column_names, *added)
@@ -145,7 +149,7 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
     writer = (
         stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
         .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
-        .foreachBatch(persisted(stream.write))
+        .foreachBatch(stream.write if stream.once else persisted(stream.write))
     )
     if trigger == "continuous":
         interval = lake.settings.interval.total_seconds()
