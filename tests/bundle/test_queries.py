@@ -46,6 +46,29 @@ ROWS: Rows = [
             {"account_id": "3", "date": DAY, "transactions": 1, "amount_sum": 5.0, "amount_max": 5.0, "alerts": 0},
         ],
     ),
+    (
+        tables.GOLD_ALERT_WINDOWS,
+        [
+            {
+                "kind": kind,
+                "account_id": account,
+                "window_start": SMALL,
+                "window_end": LARGE,
+                "transactions": 2,
+                "amount_sum": 600.5,
+                "alerts": alerts,
+                "state": "open",
+                "date": DAY,
+            }
+            for kind, account, alerts in (
+                ("tumbling", "2", 1),
+                ("tumbling", "3", 0),
+                ("sliding", "2", 1),
+                ("session", "2", 1),
+                ("session", "3", 0),
+            )
+        ],
+    ),
     (tables.GOLD_DETECTOR_AGREEMENT, [{"date": DAY, "both": 1, "only_flink": 0, "only_spark": 2}]),
     (
         tables.GOLD_FRAUD_PREDICTIONS,
@@ -112,6 +135,14 @@ def test_days(filled: Any) -> None:
 
 def test_top_accounts_are_those_with_alerts(filled: Any) -> None:
     assert shown(filled, "top_accounts") == [("2", 1, 2, 600.5, 600.0, DAY)]
+
+
+def test_hours_count_each_alert_once(filled: Any) -> None:
+    assert shown(filled, "hours") == [(DAY, SMALL, 1, 4)]
+
+
+def test_sessions_are_those_with_alerts(filled: Any) -> None:
+    assert shown(filled, "sessions") == [("2", SMALL, LARGE, 2, 600.5, 1, "open")]
 
 
 def test_agreement(filled: Any) -> None:
