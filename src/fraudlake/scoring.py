@@ -16,10 +16,10 @@ from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import drift, explanations, features, model, prediction_quality, refresh
 from fraudlake.gold.registry import Model, Registry
-from fraudlake.kept import kept
+from fraudlake.rows import has_rows, kept
 from fraudlake.silver import transactions as silver
 from fraudlake.silver import verdicts
-from fraudlake.stream import Appender, Stream, has_rows
+from fraudlake.stream import Appender, Stream
 from fraudlake.training import registry_of
 
 if TYPE_CHECKING:

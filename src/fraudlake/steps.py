@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from fraudlake import file_source, judgement, kafka, scoring, tables, training
 from fraudlake.bronze import messages
 from fraudlake.gold import account_daily, alert_windows, detector_agreement, refresh
-from fraudlake.kept import kept
+from fraudlake.rows import kept
 from fraudlake.silver import alerts as silver_alerts
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
@@ -108,7 +108,8 @@ def detect(lake: Lake) -> list[Stream]:
 
     def write(batch: DataFrame, batch_id: int) -> None:
         appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
-        appender.append(silver.quarantined_late(silver_alerts.late(batch)), tables.SILVER_QUARANTINE, batch_id)
+        if in_time:
+            appender.append(silver.quarantined_late(silver_alerts.late(batch)), tables.SILVER_QUARANTINE, batch_id)
 
     in_time = lake.settings.ordering == "event_time"
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_time else None)

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from fraudlake import conflict
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError
-from fraudlake.kept import kept
 from fraudlake.lake import Lake
+from fraudlake.rows import has_rows, kept
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
@@ -166,11 +164,6 @@ def persisted(step_write: Write) -> Write:
                 step_write(batch, batch_id)
 
     return write
-
-
-def has_rows(rows: DataFrame) -> bool:
-    """Tell whether there are any rows; Spark generates and compiles code for each ``isEmpty``, for this only once."""
-    return bool(rows.select(F.lit(True)).take(1))
 
 
 class _Count:

@@ -14,7 +14,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.gold import drift, features, figures, model
 from fraudlake.gold.registry import CHAMPION, Registry, Trained, Version
-from fraudlake.kept import kept
+from fraudlake.rows import kept
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.kept import kept
+from fraudlake.rows import kept
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.gold import features, prediction_quality
-from fraudlake.kept import kept
+from fraudlake.rows import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import conflict
-from fraudlake.kept import kept
+from fraudlake.rows import kept
 
 if TYPE_CHECKING:
     from datetime import date

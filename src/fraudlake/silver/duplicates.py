@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from fraudlake.rows import has_rows
 from fraudlake.silver import rules
 from fraudlake.silver.transactions import own_id, position, source
 
@@ -109,7 +110,7 @@ def marked(checked: DataFrame, found: Digest, silver: DataFrame, quarantine: Dat
 def _places(found: Digest, silver: DataFrame, quarantine: DataFrame) -> DataFrame:
     """Return the places that may matter; date, source and position are compared with literals, which skips files."""
     names = [one.name for one in found.sources]
-    near = F.col("source").between(min(names), max(names)) & F.col("position").between(
+    near = F.col("source").isin(names) & F.col("position").between(
         min(one.low for one in found.sources), max(one.high for one in found.sources)
     )
     # A row without a time has no date, and is not in silver.
@@ -120,6 +121,8 @@ def _places(found: Digest, silver: DataFrame, quarantine: DataFrame) -> DataFram
 
 def _met(sources: Sequence[Source], taken: DataFrame) -> list[str]:
     """Name the sources whose range of positions meets what is there already."""
+    if not has_rows(taken):
+        return []
     ranges = taken.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
     there = {row["source"]: (row["low"], row["high"]) for row in ranges}
     return [

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 import fraudlake
-from fraudlake.kept import kept
+from fraudlake.rows import kept
 
 
 class Rows:
@@ -47,4 +47,4 @@ def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:
 def test_nothing_else_asks_a_compute_to_keep_rows() -> None:
     sources = Path(fraudlake.__file__).parent.rglob("*.py")
     asking = [file.name for file in sources if ".persist(" in file.read_text() or ".cache()" in file.read_text()]
-    assert asking == ["kept.py"]
+    assert asking == ["rows.py"]

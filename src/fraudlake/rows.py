@@ -1,4 +1,4 @@
-"""Keeping: rows that are used several times are computed once, where the compute can keep any."""
+"""Rows: computed once where they are used several times; and whether there are any, at little cost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,3 +31,8 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
         yield rows
     finally:
         rows.unpersist()
+
+
+def has_rows(rows: DataFrame) -> bool:
+    """Tell whether there are any rows; Spark generates and compiles code for each ``isEmpty``, for this only once."""
+    return bool(rows.select(F.lit(True)).take(1))
