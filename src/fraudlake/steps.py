@@ -80,12 +80,13 @@ def refine(lake: Lake) -> list[Stream]:
             _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
             _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
         )
+        is_as_found = judged is checked
         # Where it holds joins, both tables need them.
-        with contextlib.nullcontext() if judged is checked else kept(judged):
+        with contextlib.nullcontext() if is_as_found else kept(judged):
             if found.has_valid:
-                appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id)
-            if found.has_rejected or judged is not checked:
-                appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id)
+                appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, are_some=is_as_found)
+            if found.has_rejected or not is_as_found:
+                appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, are_some=is_as_found)
 
     return [
         Stream(
