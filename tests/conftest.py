@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from fraudlake import settings
@@ -17,6 +18,10 @@ from fraudlake.settings import Settings
 # Spark hands timestamps to Python as naive local times: let local be UTC, wherever the tests run.
 os.environ["TZ"] = "UTC"
 time.tzset()
+
+# How long an example takes says nothing on a machine that does other things, too.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 

@@ -39,11 +39,11 @@ _TIME = re.compile(
 )
 # Flink's own forms, of SQL (`json.timestamp-format.standard` either way) and of a class, where nothing is unusual.
 _DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
-_ACCOUNT = r'"accountId":"(?P<accountId>[ !#-\[\]-~]*)"'
-_REST = r'"amount":(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?),"alert":(?P<alert>true|false)\}$'
+_ACCOUNT = r'"accountId": ?"(?P<accountId>[ !#-\[\]-~]*)"'
+_REST = r'"amount": ?(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?), ?"alert": ?(?P<alert>true|false)\}$'
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_SQL = rf'^\{{"dt":"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?",{_ACCOUNT},{_REST}'
-_POJO = rf'^\{{{_ACCOUNT},"ts":(?P<ts>0|[1-9][0-9]{{0,12}}),{_REST}'
+_SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCOUNT}, ?{_REST}'
+_POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
