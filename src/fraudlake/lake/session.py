@@ -79,7 +79,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A micro-batch takes some dozen pieces of generated code. With the default of 100 the streams of a process push
         # each other out, and all of it is compiled anew for each micro-batch.
-        "spark.sql.codegen.cache.maxEntries": "5000",
+        "spark.sql.codegen.cache.maxEntries": "1000",
         # Rows that are kept are kept for a moment: to find out how to compress them takes longer than to compute them.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # A micro-batch spans few dates: one open file each spares a sort of all rows by partition.
