@@ -17,7 +17,7 @@ import pytest
 from fraudlake import kafka, steps, stream, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.status import status
-from tests.conftest import FLINK, land_flink
+from tests.conftest import FLINK, land_flink, run
 from tests.test_cli import fraudlake, refused
 
 from .broker import Broker
@@ -303,17 +303,18 @@ def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None
     assert "secret-rubbish" not in str(told.value)
 
 
-def test_run_takes_a_topic_from_end_to_end(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_takes_a_topic_from_end_to_end(
+    broker: Broker, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("FRAUDLAKE_ALGORITHM", "logistic")
     broker.create_topic("all-steps", partitions=2)
     lines = (FLINK / "json" / "twodays_first1000.sql.jsonl").read_bytes().splitlines()
     broker.produce("all-steps", [(json.loads(line)["accountId"], line, None) for line in lines])
     source = ["--source", "kafka", "--bootstrap-servers", broker.bootstrap_servers, "--topic", "all-steps"]
 
-    ended = fraudlake("--lake", str(tmp_path), "--json", "run", *source)
+    run(tmp_path, "--json", "run", *source)
 
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    found = json.loads(capsys.readouterr().out)
     assert (found["landed"], found["bronze"], found["silver"], found["kafka_lag"]) == (1000, 1000, 1000, 0)
     assert found["reconciles"] is True
     flagged = sum(json.loads(line)["alert"] for line in lines)
