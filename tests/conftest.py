@@ -26,14 +26,6 @@ hypothesis.settings.load_profile("any machine")
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests run in one process, and so do the files that share the lake of :func:`twice`."""
-    for item in items:
-        shares = "twice" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("twice" if shares else item.path.name))
-
-
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith(settings.ENV_PREFIX)]:
