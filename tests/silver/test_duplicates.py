@@ -96,10 +96,10 @@ def test_a_micro_batch_that_is_repeated_is_judged_as_it_was(
     land(one, ("a", 0, 5.0, "x"), ("b", 0, 5.0, None), ("b", 1, 5.0, "y"), ("b", 2, 5.0, "y"), ("b", 3, -5.0, None))
     append = Appender.append
 
-    def cut(self: Appender, rows: Any, table: Table, batch_id: int) -> None:
+    def cut(self: Appender, rows: Any, table: Table, batch_id: int, **options: Any) -> None:
         if table is fails_at:
             raise OSError("killed")
-        append(self, rows, table, batch_id)
+        append(self, rows, table, batch_id, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(Appender, "append", cut)
