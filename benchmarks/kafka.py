@@ -43,7 +43,7 @@ def main(messages: int = 2_000_000, partitions: int = 4) -> None:
             begun, ended = time.monotonic(), []
             (done,) = stream.run(lake, steps.ingest(lake), "available-now", lambda *_: ended.append(time.monotonic()))
             seconds = time.monotonic() - begun
-            warm = (len(ended) - 1) * lake.settings.max_offsets_per_trigger / (ended[-1] - ended[0])
+            warm = (len(ended) - 1) * lake.settings.max_offsets_per_trigger / (ended[-1] - ended[0] or 1)
             held = lake.read(tables.BRONZE_TRANSACTIONS).count()
             figures = {
                 "messages": done.rows,

@@ -131,11 +131,13 @@ def parse_all(values: pa.Array) -> list[pa.Array]:
     known = pc.or_(sql.is_valid(), pojo.is_valid())
     columns = {field.name: pa.nulls(len(values), field.type) for field in _READ}
     columns["dt"] = pc.coalesce(
-        pc.assume_timezone(_field(sql, "dt").cast(pa.timestamp("us")), "UTC"),
-        _field(pojo, "ts").cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        pc.assume_timezone(pc.struct_field(sql, "dt").cast(pa.timestamp("us")), "UTC"),
+        pc.struct_field(pojo, "ts").cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
     )
     for name in ("accountId", "amount", "alert"):
-        columns[name] = pc.coalesce(_field(sql, name), _field(pojo, name)).cast(_READ.field(name).type)
+        columns[name] = pc.coalesce(pc.struct_field(sql, name), pc.struct_field(pojo, name)).cast(
+            _READ.field(name).type
+        )
     if pc.all(known).as_py():
         return list(columns.values())
     others = pc.invert(known)
@@ -144,10 +146,6 @@ def parse_all(values: pa.Array) -> list[pa.Array]:
         pc.replace_with_mask(columns[field.name], others, pa.array(column, field.type))
         for column, field in zip(parsed, _READ, strict=True)
     ]
-
-
-def _field(found: pa.Array, name: str) -> pa.Array:
-    return pc.struct_field(found, name)
 
 
 def _object(value: bytes | None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake.rows import has_rows
 from fraudlake.silver import rules
 from fraudlake.silver.transactions import own_id, position, source
 
@@ -121,8 +120,6 @@ def _places(found: Digest, silver: DataFrame, quarantine: DataFrame) -> DataFram
 
 def _met(sources: Sequence[Source], taken: DataFrame) -> list[str]:
     """Name the sources whose range of positions meets what is there already."""
-    if not has_rows(taken):
-        return []
     ranges = taken.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
     there = {row["source"]: (row["low"], row["high"]) for row in ranges}
     return [
