@@ -111,8 +111,11 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, mended: Mapping[str, st
 
 def _new(lake: Lake, checked: DataFrame) -> DataFrame:
     """Tell ids that silver holds by now; the rows' own places are theirs alone."""
-    nothing = lake.read(tables.SILVER_QUARANTINE).limit(0)
-    return duplicates.marked(checked, duplicates.digest(checked), lake.read(tables.SILVER_TRANSACTIONS), nothing)
+    before = duplicates.Before(
+        lambda: lake.read(tables.SILVER_TRANSACTIONS), lambda: lake.read(tables.SILVER_QUARANTINE).limit(0)
+    )
+    found = duplicates.digest(checked)
+    return duplicates.marked(checked, found, duplicates.Held().met(found, before), before)
 
 
 def _dated(bronze: DataFrame) -> DataFrame:

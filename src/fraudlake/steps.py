@@ -69,17 +69,17 @@ def refine(lake: Lake) -> list[Stream]:
     """
     checkpoint = lake.checkpoint("refine")
     appender = Appender.of(checkpoint)
+    held = duplicates.Held()
 
     def write(batch: DataFrame, batch_id: int) -> None:
         basis = judgement.of(checkpoint.folder / "judgement.json", batch_id, lake)
         checked = silver.checked(batch, basis.settings)
         found = duplicates.digest(checked)
-        judged = duplicates.marked(
-            checked,
-            found,
-            _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
-            _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
+        before = duplicates.Before(
+            lambda: _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
+            lambda: _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
         )
+        judged = duplicates.marked(checked, found, held.met(found, before), before)
         is_as_found = judged is checked
         # Where it holds joins, both tables need them.
         with contextlib.nullcontext() if is_as_found else kept(judged):
@@ -87,6 +87,7 @@ def refine(lake: Lake) -> list[Stream]:
                 appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, are_some=is_as_found)
             if found.has_rejected or not is_as_found:
                 appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, are_some=is_as_found)
+        held.add(found)
 
     return [
         Stream(

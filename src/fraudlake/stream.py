@@ -120,7 +120,8 @@ def run(
                 for step, query in queries.items():
                     if counts[step].take(query):
                         progress(step, counts[step].rows, counts[step].batches)
-                if not all(query.isActive for query in queries.values()):
+                ended = [query for query in queries.values() if not query.isActive]
+                if len(ended) == len(queries) or any(query.exception() for query in ended):
                     break
         finally:
             for query in queries.values():

@@ -21,9 +21,11 @@ class Table:
         return [line.split()[0] for line in self.columns.strip().splitlines()]
 
 
+# A commit a second: by default Delta would write a checkpoint with every tenth, which takes longer than the commit.
+_STREAMED = (("delta.checkpointInterval", "50"),)
 # A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are
 # left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
-_COMPACTED = (("delta.autoOptimize.autoCompact", "true"),)
+_COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))
 
 # As landed: Flink's four fields, the producer's own id where it sends one, what did not fit (`_rescued_data`), a
 # message that cannot be parsed at all (`_raw`) with the reason (`_error`), and the place that the row came from.
@@ -67,6 +69,7 @@ BRONZE_FILES = Table(
     error STRING,
     noted_at TIMESTAMP
     """,
+    properties=_STREAMED,
 )
 # Those files of `bronze_files` that are not accepted now.
 BRONZE_REJECTED_FILES = Table(
@@ -116,6 +119,7 @@ SILVER_QUARANTINE = Table(
     reasons ARRAY<STRING>,
     quarantined_at TIMESTAMP
     """,
+    properties=_STREAMED,
 )
 SILVER_ALERTS = Table(
     "silver_alerts",
@@ -133,6 +137,7 @@ SILVER_ALERTS = Table(
     explanation STRING,
     detected_at TIMESTAMP
     """,
+    properties=_STREAMED,
 )
 # What analysts decided; of several verdicts on a transaction the latest by `decided_at` holds. `date` is the
 # transaction's.

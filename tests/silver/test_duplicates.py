@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 
 from fraudlake import steps, stream, tables
 from fraudlake.lake import Lake
+from fraudlake.silver import duplicates
 from fraudlake.stream import Appender
 from fraudlake.tables import Table
 
@@ -84,6 +85,38 @@ def test_an_id_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> 
     refine(one)
     assert silver(one) == [("a", 1), ("b", 0), ("b", 2)]
     assert quarantine(one) == [("a", 0, ["amount_is_positive"]), ("b", 1, ["transaction_is_new"])]
+
+
+def test_what_the_tables_hold_is_looked_up_once_a_date(lake: Callable[..., Lake]) -> None:
+    one = lake()
+    land(one, ("a", 3, 5.0, None), ("a", 4, 5.0, None), ("b", 0, -5.0, None))
+    refine(one)
+    opened = []
+
+    def open_silver() -> Any:
+        opened.append("silver")
+        return one.read(tables.SILVER_TRANSACTIONS)
+
+    before = duplicates.Before(open_silver, lambda: one.read(tables.SILVER_QUARANTINE))
+    held = duplicates.Held()
+
+    def met(*sources: tuple[str, int, int], day: int = NOON.day) -> set[str]:
+        on = date(2026, 3, day)
+        found = tuple(duplicates.Source(*source, repeats=False) for source in sources)
+        digest = duplicates.Digest(found, on, on, has_ids=False, has_valid=True, has_rejected=False)
+        known = held.met(digest, before)
+        held.add(digest)
+        return known
+
+    assert met(("a", 4, 9), ("c", 0, 1)) == {"a"}
+    assert met(("b", 0, 1), ("d", 0, 1)) == {"b"}  # "b" is in quarantine
+    assert opened == ["silver"] * 2
+    assert met(("a", 0, 2), ("c", 2, 3), ("d", 1, 1), ("e", 0, 7)) == {"d"}
+    assert met(("a", 1, 1), ("e", 7, 8)) == {"a", "e"}
+    assert opened == ["silver"] * 2
+    assert met(("a", 10, 11), ("f", 0, 0), day=9) == set()
+    assert met(("f", 0, 0), ("g", 0, 0), day=8) == {"f"}
+    assert opened == ["silver"] * 3
 
 
 @pytest.mark.parametrize("fails_at", [tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE], ids=lambda t: t.name)

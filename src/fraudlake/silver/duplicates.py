@@ -18,7 +18,7 @@ from fraudlake.silver import rules
 from fraudlake.silver.transactions import own_id, position, source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable
     from datetime import date
 
     from pyspark.sql import Column, DataFrame
@@ -85,7 +85,67 @@ def digest(checked: DataFrame) -> Digest:
     )
 
 
-def marked(checked: DataFrame, found: Digest, silver: DataFrame, quarantine: DataFrame) -> DataFrame:
+@dataclass(frozen=True)
+class Before:
+    """The tables as they were before a micro-batch; they are opened only where they are needed."""
+
+    silver: Callable[[], DataFrame]
+    quarantine: Callable[[], DataFrame]
+
+
+class Held:
+    """Ranges of positions that silver and quarantine hold, by source: looked up once a date and then remembered.
+
+    They stay right for as long as no other process brings new places in. None does beside ``refine``: a replay only
+    moves rows.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing remembered."""
+        self._ranges: dict[str, tuple[int, int]] = {}
+        self._dates: tuple[date, date] | None = None
+        self._is_first = True
+
+    def met(self, found: Digest, before: Before) -> set[str]:
+        """Name the sources of a micro-batch whose range of positions meets what is there already."""
+        if self._is_first:
+            # There may be no second micro-batch, and to look for these sources alone costs less.
+            self._is_first = False
+            there = _ranges(_places(found, before))
+        else:
+            if not self._knows(found):
+                self._look(found, before)
+            there = self._ranges
+        return {one.name for one in found.sources if _meets(one, there)}
+
+    def add(self, found: Digest) -> None:
+        """Remember the places of a micro-batch, which is in the tables now."""
+        if len(self._ranges) > _MOST_SOURCES:
+            self._ranges, self._dates = {}, None
+        self._widen((one.name, one.low, one.high) for one in found.sources)
+
+    def _knows(self, found: Digest) -> bool:
+        if self._dates is None or found.first_date is None or found.last_date is None:
+            return False
+        return self._dates[0] <= found.first_date and found.last_date <= self._dates[1]
+
+    def _look(self, found: Digest, before: Before) -> None:
+        dates = [day for day in (found.first_date, found.last_date, *(self._dates or ())) if day is not None]
+        if dates:
+            self._dates = min(dates), max(dates)
+        taken = _taken(before, *(self._dates or (None, None)))
+        self._widen((name, low, high) for name, (low, high) in _ranges(taken).items())
+
+    def _widen(self, more: Iterable[tuple[str, int, int]]) -> None:
+        for name, low, high in more:
+            known = self._ranges.get(name, (low, high))
+            self._ranges[name] = min(low, known[0]), max(high, known[1])
+
+
+_MOST_SOURCES = 500_000
+
+
+def marked(checked: DataFrame, found: Digest, met: set[str], before: Before) -> DataFrame:
     """Add :data:`~rules.PLACE_IS_NEW` and :data:`~rules.TRANSACTION_IS_NEW` to the ``reasons`` that they apply to.
 
     Of the rows with one place, and of the valid rows with one id, the first is new, by source and position, unless
@@ -94,39 +154,40 @@ def marked(checked: DataFrame, found: Digest, silver: DataFrame, quarantine: Dat
     Args:
         checked: rows of one micro-batch with their ``reasons``.
         found: the digest of the same rows.
-        silver: ``silver_transactions`` as it was before these rows.
-        quarantine: ``silver_quarantine`` as it was before these rows.
+        met: what :meth:`Held.met` says of it.
+        before: the tables as they were before these rows.
     """
-    if found.sources:
-        taken = _places(found, silver, quarantine)
-        met = _met(found.sources, taken)
-        suspects = {*met, *(one.name for one in found.sources if one.repeats)}
-        if suspects:
-            checked = _without_repeated_places(checked, taken.where(F.col("source").isin(met)), suspects)
-    return _without_repeated_ids(checked, silver) if found.has_ids else checked
+    suspects = met | {one.name for one in found.sources if one.repeats}
+    if suspects:
+        taken = _places(found, before).where(F.col("source").isin(sorted(met)))
+        checked = _without_repeated_places(checked, taken, suspects)
+    return _without_repeated_ids(checked, before.silver()) if found.has_ids else checked
 
 
-def _places(found: Digest, silver: DataFrame, quarantine: DataFrame) -> DataFrame:
+def _places(found: Digest, before: Before) -> DataFrame:
     """Return the places that may matter; date, source and position are compared with literals, which skips files."""
     names = [one.name for one in found.sources]
     near = F.col("source").isin(names) & F.col("position").between(
-        min(one.low for one in found.sources), max(one.high for one in found.sources)
+        min((one.low for one in found.sources), default=0), max((one.high for one in found.sources), default=0)
     )
+    return _taken(before, found.first_date, found.last_date).where(near)
+
+
+def _taken(before: Before, first_date: date | None, last_date: date | None) -> DataFrame:
+    """Return the places that silver holds on these dates, and all that quarantine holds."""
     # A row without a time has no date, and is not in silver.
-    on_dates = F.col("date").between(F.lit(found.first_date), F.lit(found.last_date))
-    kept = quarantine.where(REPLAYABLE).select(source().alias("source"), position().alias("position"))
-    return silver.where(on_dates).select("source", "position").unionAll(kept).where(near)
+    on_dates = F.col("date").between(F.lit(first_date), F.lit(last_date))
+    kept = before.quarantine().where(REPLAYABLE).select(source().alias("source"), position().alias("position"))
+    return before.silver().where(on_dates).select("source", "position").unionAll(kept)
 
 
-def _met(sources: Sequence[Source], taken: DataFrame) -> list[str]:
-    """Name the sources whose range of positions meets what is there already."""
-    ranges = taken.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
-    there = {row["source"]: (row["low"], row["high"]) for row in ranges}
-    return [
-        one.name
-        for one in sources
-        if one.name in there and one.low <= there[one.name][1] and there[one.name][0] <= one.high
-    ]
+def _ranges(places: DataFrame) -> dict[str, tuple[int, int]]:
+    rows = places.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
+    return {row["source"]: (row["low"], row["high"]) for row in rows if row["source"] is not None}
+
+
+def _meets(one: Source, there: dict[str, tuple[int, int]]) -> bool:
+    return one.name in there and one.low <= there[one.name][1] and there[one.name][0] <= one.high
 
 
 def _without_repeated_places(checked: DataFrame, taken: DataFrame, suspects: set[str]) -> DataFrame:
