@@ -23,10 +23,10 @@ def test_every_interval_has_its_bar_and_those_without_rows_have_none() -> None:
     assert [bar.get_width() for bar in axes.patches] == [pytest.approx(1 / 24)] * 3
 
 
-def test_the_largest_count_is_on_top_and_nothing_is_drawn_of_nothing() -> None:
+def test_the_first_count_is_on_top_and_nothing_is_drawn_of_nothing() -> None:
     (axes,) = plots.bars(pd.Series({"small": 1, "large": 1200}), "Counts", "rows").axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["small", "large"]
-    assert [text.get_text() for text in axes.texts] == ["1", "1,200"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["large", "small"]
+    assert [text.get_text() for text in axes.texts] == ["1,200", "1"]
     (empty,) = plots.bars(pd.Series({}, dtype="int64"), "Counts", "rows").axes
     assert not empty.patches
 

@@ -32,14 +32,14 @@ _COUNT = FuncFormatter(lambda value, _: f"{value:,.0f}")
 
 
 def bars(counts: pd.Series[int], title: str, unit: str) -> Figure:
-    """Draw counts as horizontal bars, the largest on top, each with its figure.
+    """Draw counts as horizontal bars, the first on top, each with its figure.
 
     Args:
         counts: numbers, indexed by the names that the bars get.
         title: what is shown.
         unit: what is counted, for the axis.
     """
-    ordered = counts.sort_values()
+    ordered = counts[::-1]
     with plt.style.context(_STYLE):
         figure, axes = plt.subplots(figsize=(9, 1.2 + 0.42 * max(len(ordered), 2)), layout="constrained")
         drawn = axes.barh([str(name) for name in ordered.index], ordered.to_numpy(), color=_MAIN, height=0.62)
