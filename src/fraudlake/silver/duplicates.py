@@ -104,13 +104,13 @@ class Held:
         """Begin with nothing remembered."""
         self._ranges: dict[str, tuple[int, int]] = {}
         self._dates: tuple[date, date] | None = None
-        self._is_first = True
 
     def met(self, found: Digest, before: Before) -> set[str]:
         """Name the sources of a micro-batch whose range of positions meets what is there already."""
-        if self._is_first:
+        if not found.sources:
+            return set()
+        if not self._ranges:
             # There may be no second micro-batch, and to look for these sources alone costs less.
-            self._is_first = False
             there = _ranges(_places(found, before))
         else:
             if not self._knows(found):
@@ -131,10 +131,11 @@ class Held:
 
     def _look(self, found: Digest, before: Before) -> None:
         dates = [day for day in (found.first_date, found.last_date, *(self._dates or ())) if day is not None]
-        if dates:
-            self._dates = min(dates), max(dates)
-        taken = _taken(before, *(self._dates or (None, None)))
-        self._widen((name, low, high) for name, (low, high) in _ranges(taken).items())
+        is_new = _on_dates(min(dates, default=None), max(dates, default=None))
+        if self._dates is not None:
+            is_new &= ~_on_dates(*self._dates)
+        self._widen((name, low, high) for name, (low, high) in _ranges(_taken(before, is_new)).items())
+        self._dates = (min(dates), max(dates)) if dates else None
 
     def _widen(self, more: Iterable[tuple[str, int, int]]) -> None:
         for name, low, high in more:
@@ -168,15 +169,18 @@ def _places(found: Digest, before: Before) -> DataFrame:
     """Return the places that may matter; date, source and position are compared with literals, which skips files."""
     names = [one.name for one in found.sources]
     near = F.col("source").isin(names) & F.col("position").between(
-        min((one.low for one in found.sources), default=0), max((one.high for one in found.sources), default=0)
+        min(one.low for one in found.sources), max(one.high for one in found.sources)
     )
-    return _taken(before, found.first_date, found.last_date).where(near)
+    return _taken(before, _on_dates(found.first_date, found.last_date)).where(near)
 
 
-def _taken(before: Before, first_date: date | None, last_date: date | None) -> DataFrame:
-    """Return the places that silver holds on these dates, and all that quarantine holds."""
+def _on_dates(first: date | None, last: date | None) -> Column:
     # A row without a time has no date, and is not in silver.
-    on_dates = F.col("date").between(F.lit(first_date), F.lit(last_date))
+    return F.col("date").between(F.lit(first), F.lit(last))
+
+
+def _taken(before: Before, on_dates: Column) -> DataFrame:
+    """Return the places that silver holds on some dates, and all that quarantine holds."""
     kept = before.quarantine().where(REPLAYABLE).select(source().alias("source"), position().alias("position"))
     return before.silver().where(on_dates).select("source", "position").unionAll(kept)
 
