@@ -24,7 +24,9 @@ EVERYWHERE = {
 }
 """What a session is set to, here and in a workspace."""
 
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
+_CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def start(settings: Settings, log: Path) -> SparkSession:
@@ -84,12 +86,16 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # A micro-batch spans few dates: one open file each spares a sort of all rows by partition.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
-        # Delta reads a small table's snapshot in 50 tasks by default, which costs seconds a commit on few cores.
-        "spark.databricks.delta.snapshotPartitions": "2",
+        # Delta reads a table's log before each commit, by default in 50 tasks: these tables are small for that.
+        "spark.databricks.delta.snapshotPartitions": "1",
         # Otherwise compaction on the way undoes what optimize made for skipping files.
         "spark.databricks.delta.autoCompact.maxFileSize": str(settings.target_file_bytes),
         # VACUUM lists a table's folder in so many tasks; the default of 10,000 takes half a minute on few cores.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(settings.shuffle_partitions),
+        # Without Hadoop's native library the defaults rename through the class FileContext, which starts a `readlink`
+        # process for every file, some dozens a micro-batch.
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
