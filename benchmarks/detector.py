@@ -59,7 +59,7 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     """Run the detector over all of silver, from nothing, and print what was seen."""
     shutil.rmtree(lake.checkpoint("detect").folder, ignore_errors=True)
     lake.spark.sql(f"DELETE FROM {tables.SILVER_ALERTS.name}")
-    appender = stream.Appender.of(lake.checkpoint("detect"))
+    appender = stream.Appender.of(lake, "detect")
 
     def write(batch, batch_id):
         appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)

@@ -44,7 +44,7 @@ def main() -> None:
     shutil.rmtree(options.work, ignore_errors=True)
     landing = options.work / "landing"
     landing.mkdir(parents=True)
-    lake = Lake(Settings(lake=options.work, interval=options.interval))
+    lake = Lake(Settings(lake=options.work, trigger="continuous", interval=options.interval))
     simulator = subprocess.Popen([FRAUDLAKE, "--lake", str(options.work), *SIMULATE], stdout=subprocess.DEVNULL)
     threading.Timer(options.seconds, simulator.send_signal, [signal.SIGINT]).start()
     threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGTERM]).start()

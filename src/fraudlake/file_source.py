@@ -29,6 +29,7 @@ REJECTED: Literal["rejected"] = "rejected"
 REWRITTEN: Literal["rewritten"] = "rewritten"
 _SWEEP_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
 _ATTEMPTS = 3
+_TASK_BYTES = 2**20
 
 _ENTRY = pa.schema(
     [
@@ -156,7 +157,7 @@ class _Source:
         all_or_some = (
             F.lit(True) if len(whole) == len(counts) else F.col("_source_file").isin([f.source for f in whole])
         )
-        Appender.of(self.lake.checkpoint("ingest")).append(batch.where(all_or_some), table, batch_id, added)
+        Appender.of(self.lake, "ingest").append(batch.where(all_or_some), table, batch_id, added)
         self._enter([Entry(file, ACCEPTED, counts[file.source]) for file in whole])
         self._take([file for file in new if file not in whole])
 
@@ -242,8 +243,10 @@ class _Source:
             return
         spark = self.lake.spark
         listed = spark.createDataFrame(pa.Table.from_pylist([vars(file) for file in files], schema=_FILE))
-        tasks = min(len(files), int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
-        rows = bronze.from_files(listed.repartition(tasks), self.lake.settings.landing_timezone)
+        size = sum(file.size or 0 for file in files)
+        tasks = min(len(files), size // _TASK_BYTES + 1, int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
+        spread = listed.coalesce(1) if tasks == 1 else listed.repartition(tasks)
+        rows = bronze.from_files(spread, self.lake.settings.landing_timezone)
         names = tables.BRONZE_TRANSACTIONS.column_names
         rows.select(*names).write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
 

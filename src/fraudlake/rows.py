@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Keep rows for the length of the block; they are computed at its beginning.
+def kept(rows: DataFrame, at_once: bool = True) -> Iterator[DataFrame]:
+    """Keep rows for the length of the block; they are computed at its beginning, or by the first use of all of them.
 
     Serverless compute refuses to (Databricks documentation, "Serverless compute limitations"): there they are computed
     anew for each use, which is slower and gives the same.
@@ -26,8 +26,9 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
         yield rows
         return
     try:
-        # On all cores: to look whether there are any rows, Spark would compute one partition after the other.
-        rows.count()
+        if at_once:
+            # On all cores: to look whether there are any rows, Spark would compute one partition after the other.
+            rows.count()
         yield rows
     finally:
         rows.unpersist()

@@ -112,7 +112,7 @@ def _scored(
     wanted: Callable[[DataFrame], DataFrame],
 ) -> Stream:
     settings = lake.settings
-    appender = Appender.of(lake.checkpoint(step))
+    appender = Appender.of(lake, step)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         with _predictions(wanted(batch), champion.now(), settings, scored_from) as predictions:

@@ -38,7 +38,7 @@ def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
 
 def _from_kafka(lake: Lake) -> Stream:
     settings, step = lake.settings, "ingest_kafka"
-    appender = Appender.of(lake.checkpoint(step))
+    appender = Appender.of(lake, step)
     topic = kafka.Topic(lake.spark, settings, lake.checkpoint(step).folder)
     rows = messages.from_messages(topic.read_stream())
     # Where the stream stops at a gap, there is none to tell of.
@@ -68,26 +68,29 @@ def refine(lake: Lake) -> list[Stream]:
     it was: by the same settings, against the tables as they were. So both are noted down before the first commit.
     """
     checkpoint = lake.checkpoint("refine")
-    appender = Appender.of(checkpoint)
+    appender = Appender.of(lake, "refine")
     held = duplicates.Held()
 
     def write(batch: DataFrame, batch_id: int) -> None:
         basis = judgement.of(checkpoint.folder / "judgement.json", batch_id, lake)
-        checked = silver.checked(batch, basis.settings)
-        found = duplicates.digest(checked)
-        before = duplicates.Before(
-            lambda: _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
-            lambda: _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
-        )
-        judged = duplicates.marked(checked, found, held.met(found, before), before)
-        is_as_found = judged is checked
-        # Where it holds joins, both tables need them.
-        with contextlib.nullcontext() if is_as_found else kept(judged):
-            if found.has_valid:
-                appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, are_some=is_as_found)
-            if found.has_rejected or not is_as_found:
-                appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, are_some=is_as_found)
-        held.add(found)
+        # The digest, which looks at each row, computes them.
+        with kept(silver.checked(batch, basis.settings), at_once=False) as checked:
+            found = duplicates.digest(checked)
+            before = duplicates.Before(
+                lambda: _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
+                lambda: _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
+            )
+            judged = duplicates.marked(checked, found, held.met(found, before), before)
+            is_as_found = judged is checked
+            # Where it holds joins, both tables need them.
+            with contextlib.nullcontext() if is_as_found else kept(judged):
+                if found.has_valid:
+                    appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, are_some=is_as_found)
+                if found.has_rejected or not is_as_found:
+                    appender.append(
+                        silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, are_some=is_as_found
+                    )
+            held.add(found)
 
     return [
         Stream(
@@ -96,6 +99,7 @@ def refine(lake: Lake) -> list[Stream]:
             write,
             reads=(tables.BRONZE_TRANSACTIONS,),
             writes={tables.SILVER_TRANSACTIONS.name: lake.read(tables.SILVER_TRANSACTIONS)},
+            once=True,
         )
     ]
 
@@ -106,7 +110,7 @@ def _as_of(spark: SparkSession, table: tables.Table, version: int) -> DataFrame:
 
 def detect(lake: Lake) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector."""
-    appender = Appender.of(lake.checkpoint("detect"))
+    appender = Appender.of(lake, "detect")
 
     def write(batch: DataFrame, batch_id: int) -> None:
         appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
