@@ -92,10 +92,9 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.databricks.delta.autoCompact.maxFileSize": str(settings.target_file_bytes),
         # VACUUM lists a table's folder in so many tasks; the default of 10,000 takes half a minute on few cores.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(settings.shuffle_partitions),
-        # Without Hadoop's native library the defaults rename through the class FileContext, which starts a `readlink`
+        # Without Hadoop's native library the default renames through the class FileContext, which starts a `readlink`
         # process for every file, some dozens a micro-batch.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
-        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
