@@ -26,3 +26,21 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert one.read(tables.GOLD_ACCOUNT_DAILY).count() == 4
     assert one.read(tables.GOLD_DETECTOR_AGREEMENT).count() == 1
     assert one.read(tables.GOLD_ALERT_WINDOWS).count() > 0
+
+
+@pytest.mark.parametrize("trigger", ["available-now", "continuous"])
+def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lake], trigger: str) -> None:
+    one, table = lake(trigger=trigger), tables.BRONZE_FILES
+    schema = one.read(table).schema
+
+    def append(path: str, batch_id: int) -> None:
+        row = one.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
+        stream.Appender.of(one, "ingest").append(row, table, batch_id)
+
+    append("first", 0)
+    append("first once more", 0)
+    append("second", 1)
+    one.spark.sql(f"OPTIMIZE {table.name}")
+    append("second once more", 1)
+    append("third", 2)
+    assert sorted(row["path"] for row in one.read(table).collect()) == ["first", "second", "third"]

@@ -113,7 +113,8 @@ def detect(lake: Lake) -> list[Stream]:
     appender = Appender.of(lake, "detect")
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+        # As rows arrive, alerts are all that the detector gives.
+        appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id, are_some=not in_time)
         if in_time:
             appender.append(silver.quarantined_late(silver_alerts.late(batch)), tables.SILVER_QUARANTINE, batch_id)
 

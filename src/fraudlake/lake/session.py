@@ -75,6 +75,8 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Every query is described for a page that is not there; the short description takes less.
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),
         **EVERYWHERE,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
