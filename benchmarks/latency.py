@@ -51,7 +51,7 @@ def main() -> None:
     while not lake.has_landed():
         time.sleep(0.1)
     streams = [one for step in (steps.ingest, steps.refine, steps.detect) for one in step(lake)]
-    stream.run(lake, streams, "continuous")
+    stream.run(lake, streams, lake.settings.trigger)
     simulator.wait()
 
     found = measured(lake, landing)

@@ -245,6 +245,7 @@ class _Source:
         listed = spark.createDataFrame(pa.Table.from_pylist([vars(file) for file in files], schema=_FILE))
         size = sum(file.size or 0 for file in files)
         tasks = min(len(files), size // _TASK_BYTES + 1, int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
+        # One task needs no exchange, and leaves one file.
         spread = listed.coalesce(1) if tasks == 1 else listed.repartition(tasks)
         rows = bronze.from_files(spread, self.lake.settings.landing_timezone)
         names = tables.BRONZE_TRANSACTIONS.column_names
