@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
 
 from fraudlake import steps, stream, tables
+from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
 from tests.conftest import land_flink
 
@@ -44,3 +47,14 @@ def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lak
     append("second once more", 1)
     append("third", 2)
     assert sorted(row["path"] for row in one.read(table).collect()) == ["first", "second", "third"]
+
+
+def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    one = lake()
+
+    def panic(batch: DataFrame, batch_id: int) -> None:
+        raise SystemExit("a panic")
+
+    with pytest.raises(FraudlakeError, match=r"ingest failed: .*SystemExit: a panic"):
+        stream.run(one, [dataclasses.replace(steps.ingest(one)[0], write=panic)], "available-now")

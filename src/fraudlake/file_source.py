@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import conflict, tables
 from fraudlake.bronze import autoloader, landing, parquet
-from fraudlake.bronze import transactions as bronze
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError
 from fraudlake.stream import Appender, Stream
@@ -29,7 +28,6 @@ REJECTED: Literal["rejected"] = "rejected"
 REWRITTEN: Literal["rewritten"] = "rewritten"
 _SWEEP_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
 _ATTEMPTS = 3
-_TASK_BYTES = 2**20
 
 _ENTRY = pa.schema(
     [
@@ -43,7 +41,6 @@ _ENTRY = pa.schema(
         ("noted_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-_FILE = pa.schema([("path", pa.string()), ("source", pa.string()), ("size", pa.int64()), ("modified", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     """
     landed = lake.landed()
     source = _Source(lake, retry_rejected, by_rows="_source_file" in landed.columns)
-    if not lake.has_landed() and lake.read(tables.BRONZE_FILES).isEmpty():
+    if not lake.has_landed() and not lake.rows(tables.BRONZE_FILES):
         raise FraudlakeError(f"nothing has landed in {lake.landing}: no finished file is there yet")
     return Stream(
         "ingest", landed, source.take, before=source.prepare, after=source.finish, explain=autoloader.new_column
@@ -225,7 +222,9 @@ class _Source:
         outcomes = _outcomes(files, parquet.glance)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._append([entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows])
+                some = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
+                if some:
+                    self.lake.append_files(some)
                 break
             except Exception:
                 # A file may also change or vanish between the two looks at it; where nothing did, the cause is another.
@@ -238,19 +237,6 @@ class _Source:
                 outcomes = found
         self._enter(outcomes)
 
-    def _append(self, files: list[File]) -> None:
-        if not files:
-            return
-        spark = self.lake.spark
-        listed = spark.createDataFrame(pa.Table.from_pylist([vars(file) for file in files], schema=_FILE))
-        size = sum(file.size or 0 for file in files)
-        tasks = min(len(files), size // _TASK_BYTES + 1, int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
-        # One task needs no exchange, and leaves one file.
-        spread = listed.coalesce(1) if tasks == 1 else listed.repartition(tasks)
-        rows = bronze.from_files(spread, self.lake.settings.landing_timezone)
-        names = tables.BRONZE_TRANSACTIONS.column_names
-        rows.select(*names).write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
-
     def _enter(self, found: list[Entry]) -> None:
         """Write entries to the ledger, and the list of rejected files anew where they change it."""
         if not found:
@@ -261,15 +247,15 @@ class _Source:
         if changes_rejected:
             self._list_rejected()
 
-    def _write(self, entries: list[Entry], table: tables.Table, mode: str) -> None:
-        rows = self.lake.spark.createDataFrame(_as_arrow(_stamped(entries)))
-        rows = rows.withColumn("rejected_at", F.col("noted_at")).select(*table.column_names)
-        rows.coalesce(1).write.format("delta").mode(mode).saveAsTable(table.name)
+    def _write(self, entries: list[Entry], table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
+        rows = _as_arrow(_stamped(entries))
+        rows = rows.append_column("rejected_at", rows["noted_at"]).select(table.column_names)
+        conflict.retried(lambda: self.lake.write(rows, table, mode))
 
     def _list_rejected(self) -> None:
         """Bring ``bronze_rejected_files`` to what the ledger says; the next run does where a crash came between."""
         rejected = [entry for entry in self.entries.values() if entry.status != ACCEPTED]
-        listed = self.lake.read(tables.BRONZE_REJECTED_FILES).select("path", "error").collect()
+        listed = self.lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
         if {(row["path"], row["error"]) for row in listed} != {(one.file.path, one.error) for one in rejected}:
             self._write(rejected, tables.BRONZE_REJECTED_FILES, "overwrite")
 
@@ -354,7 +340,7 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
 
 def _latest(lake: Lake) -> dict[str, Entry]:
     """Read the ledger: of each file what holds now, by its path relative to the landing folder."""
-    ledger = lake.read(tables.BRONZE_FILES).toArrow().sort_by("noted_at")
+    ledger = lake.rows(tables.BRONZE_FILES).sort_by("noted_at")
     for name in ("modified_at", "noted_at"):
         ledger = ledger.set_column(ledger.schema.get_field_index(name), name, ledger[name].cast(pa.int64()))
     return {entry.file.source: entry for entry in _entries(ledger)}

@@ -154,7 +154,7 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
     writer = (
         stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
         .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
-        .foreachBatch(stream.write if stream.once else persisted(stream.write))
+        .foreachBatch(_failing(stream.write if stream.once else persisted(stream.write)))
     )
     if trigger == "continuous":
         interval = lake.settings.interval.total_seconds()
@@ -169,6 +169,20 @@ def persisted(step_write: Write) -> Write:
         with kept(batch):
             if has_rows(batch):
                 step_write(batch, batch_id)
+
+    return write
+
+
+def _failing(step_write: Write) -> Write:
+    """Let whatever is raised be an ``Exception``: of anything else, as a panic, Spark never hears, and waits on."""
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        try:
+            step_write(batch, batch_id)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     return write
 

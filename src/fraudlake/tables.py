@@ -20,6 +20,11 @@ class Table:
         """The columns' names, in order."""
         return [line.split()[0] for line in self.columns.strip().splitlines()]
 
+    @property
+    def compacts(self) -> bool:
+        """Whether small files are brought together on the way."""
+        return ("delta.autoOptimize.autoCompact", "true") in self.properties
+
 
 # A commit a second: by default Delta would write a checkpoint with every tenth, which takes longer than the commit.
 _STREAMED = (("delta.checkpointInterval", "50"),)

@@ -92,6 +92,15 @@ def test_a_time_beyond_the_range_of_microseconds_is_rescued() -> None:
     assert [row["_rescued_data"] is None for row in rows] == [True, False]
 
 
+def test_a_time_outside_the_calendar_is_rescued() -> None:
+    first, last = -62_135_596_800_000_000, 253_402_300_799_999_999
+    given = [first, first - 1, last, last + 1, 2**63 - 1, -(2**63), None]
+    rows = fitted(dt=pa.array(given, pa.timestamp("us", tz="UTC")))
+    assert [row["dt"] is not None for row in rows] == [True, False, True, False, False, False, False]
+    assert [row["_rescued_data"] is not None for row in rows] == [False, True, False, True, True, True, False]
+    assert json.loads(rows[3]["_rescued_data"]) == {"dt": last + 1}
+
+
 def test_nanoseconds_are_cut_off() -> None:
     (row,) = fitted(dt=pa.array([1_999], pa.timestamp("ns")))
     assert row["dt"] == datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import rescue
+from fraudlake.bronze import calendar, rescue
 
 CONTRACT = pa.schema(
     [
@@ -96,7 +96,7 @@ def _cast(column: pa.Array, wanted: pa.DataType, timezone: str) -> pa.Array | No
 
 
 def _instants(column: pa.Array, timezone: str) -> pa.Array:
-    """Turn timestamps of any unit into UTC instants in microseconds; finer ones are cut off."""
+    """Turn timestamps of any unit into UTC instants in microseconds, null outside the calendar; finer is cut off."""
     try:
         micros = column.cast(pa.timestamp("us", tz=column.type.tz))
     except pa.ArrowInvalid:
@@ -106,10 +106,11 @@ def _instants(column: pa.Array, timezone: str) -> pa.Array:
             same = pc.equal(micros.cast(column.type, safe=False), column)
             micros = pc.if_else(same, micros, pa.scalar(None, micros.type))
     utc = micros.cast(pa.timestamp("us", tz="UTC"))
-    if column.type.tz is not None or timezone == "UTC":
-        return utc
-    # What the clock of that zone showed is the time that was meant.
-    return pc.local_timestamp(utc.cast(pa.timestamp("us", tz=timezone))).cast(utc.type)
+    if column.type.tz is None and timezone != "UTC":
+        # What the clock of that zone showed is the time that was meant.
+        utc = pc.local_timestamp(utc.cast(pa.timestamp("us", tz=timezone))).cast(utc.type)
+    outside = calendar.outside(utc)
+    return utc if outside is None else pc.if_else(outside, pa.scalar(None, utc.type), utc)
 
 
 def _doubles(column: pa.Array) -> pa.Array | None:

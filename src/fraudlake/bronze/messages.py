@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import clock
+from fraudlake.bronze import calendar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,10 +45,6 @@ _REST = r'"amount": ?(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?), ?"ale
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
 _SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCOUNT}, ?{_REST}'
 _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LAST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 Row = tuple[int | None, str | None, float | None, bool | None, str | None, str | None, bytes | None, str | None]
 """One message in the columns of :data:`_READ`; ``dt`` in microseconds since 1970."""
@@ -202,12 +199,12 @@ def _micros(value: object) -> int | None:
             time = datetime.fromisoformat(value)
         except ValueError:  # such as 30 February
             return None
-        micros = ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+        micros = ((time if time.tzinfo else time.replace(tzinfo=UTC)) - calendar.EPOCH) // calendar.MICROSECOND
     elif isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:
         return None
     else:
         micros = value * 1000 if isinstance(value, int) else round(value * 1000)
-    return micros if _FIRST <= micros <= _LAST else None
+    return micros if calendar.FIRST <= micros <= calendar.LAST else None
 
 
 def _text(value: object) -> str | None:

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fraudlake.bronze import calendar
+
 _MUST_BE_ESCAPED = r'[\x00-\x1f"\\]'
 
 
@@ -40,6 +42,10 @@ def _encoded(column: pa.Array) -> pa.Array:
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         text = column.cast(pa.string())
         return pc.if_else(pc.is_finite(column), text, _quoted(text))
+    if pa.types.is_timestamp(kind):
+        text, outside = _quoted(column.cast(pa.string())), calendar.outside(column)
+        # Arrow writes years of five digits, and those before 0, wrongly.
+        return text if outside is None else pc.if_else(outside, column.cast(pa.int64()).cast(pa.string()), text)
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind) and not pa.types.is_interval(kind):
         return _quoted(column.cast(pa.string()))
     if pa.types.is_decimal(kind):

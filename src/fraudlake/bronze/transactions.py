@@ -2,65 +2,77 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
-from fraudlake import clock
-from fraudlake.bronze import landing, parquet
+from fraudlake import tables
+from fraudlake.bronze import contract, landing, parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_READ = """dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN, transaction_id STRING,
- _rescued_data STRING, _source_row BIGINT, _source_file STRING"""
+SCHEMA = pa.schema(
+    [
+        *contract.CONTRACT,
+        ("_rescued_data", pa.string()),
+        ("_raw", pa.binary()),
+        ("_error", pa.string()),
+        ("_source_file", pa.string()),
+        ("_source_row", pa.int64()),
+        ("_topic", pa.string()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("_ingested_at", pa.timestamp("us", tz="UTC")),
+        ("date", pa.date32()),
+    ]
+)
+"""The columns of ``bronze_transactions`` in Arrow; times in UTC."""
 
 
-def from_files(files: DataFrame, timezone: str = "UTC") -> DataFrame:
-    """Read files that have been found readable: all of each, or none of any.
+def read(files: list[landing.File], timezone: str = "UTC") -> pa.RecordBatchReader:
+    """Read files that have been found readable as rows of :data:`SCHEMA`: all of each, or none of any.
 
     Args:
-        files: one row a file: ``path, source, size, modified`` as :class:`fraudlake.bronze.landing.File` has them.
+        files: the files, as they were when they were found readable.
         timezone: that of the Flink that wrote them, see :func:`fraudlake.bronze.contract.fit`.
 
     Returns:
-        The columns of ``bronze_transactions``; ``dt`` and ``_ingested_at`` in UTC. Reading them fails where a file is
-        not, or no longer, the one that was found readable.
+        A reader; reading fails where a file is not, or no longer, the one that was found readable.
+    """
+    now = pa.scalar(time.time_ns() // 1000, SCHEMA.field("_ingested_at").type)
+    return pa.RecordBatchReader.from_batches(SCHEMA, (rows for file in files for rows in _rows(file, timezone, now)))
+
+
+def from_files(files: DataFrame, timezone: str = "UTC") -> DataFrame:
+    """Read files as :func:`read` does, on Spark's machines.
+
+    Args:
+        files: one row a file: ``path, source, size, modified`` as :class:`fraudlake.bronze.landing.File` has them.
+        timezone: that of the Flink that wrote them.
+
+    Returns:
+        The columns of ``bronze_transactions``.
     """
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for row in batch.to_pylist():
-                yield from _rows(landing.File(row["path"], row["source"], row["size"], row["modified"]), timezone)
+            yield from read([landing.File(**row) for row in batch.to_pylist()], timezone)
 
-    return (
-        files.select("path", "source", "size", "modified")
-        .mapInArrow(read, _READ)
-        .select(
-            "dt",
-            "accountId",
-            "amount",
-            "alert",
-            "transaction_id",
-            "_rescued_data",
-            F.lit(None).cast("binary").alias("_raw"),
-            F.lit(None).cast("string").alias("_error"),
-            "_source_file",
-            "_source_row",
-            F.lit(None).cast("string").alias("_topic"),
-            F.lit(None).cast("int").alias("_partition"),
-            F.lit(None).cast("bigint").alias("_offset"),
-            clock.now().alias("_ingested_at"),
-            F.to_date("dt").alias("date"),
-        )
-    )
+    return files.select("path", "source", "size", "modified").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
 
 
-def _rows(file: landing.File, timezone: str) -> Iterator[pa.RecordBatch]:
+def _rows(file: landing.File, timezone: str, now: pa.Scalar) -> Iterator[pa.RecordBatch]:
     folder = file.path.removesuffix(file.source)
     for rows in parquet.batches(file.path, timezone):
-        yield rows.append_column("_source_file", pa.repeat(file.source, rows.num_rows))
+        given = dict(zip(rows.schema.names, rows.columns, strict=True)) | {
+            "_source_file": pa.repeat(file.source, rows.num_rows),
+            "_ingested_at": pa.repeat(now, rows.num_rows),
+            "date": rows["dt"].cast(pa.date32(), safe=False),
+        }
+        columns = [given.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in SCHEMA]
+        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
     if landing.seen(file.path, folder) != file:
         raise RuntimeError(f"{file.path} changed while it was read")

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fraudlake import tables
 from fraudlake.bronze import landing
+from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
@@ -85,6 +87,21 @@ class Lake:
         """
         reader = self.spark.readStream.option("skipChangeCommits", "true")
         return reader.option("withEventTimeOrder", "true" if by_time else "false").table(table.name)
+
+    def rows(self, table: tables.Table) -> pa.Table:
+        """Return all rows of a small table as it is now."""
+        return self.read(table).toArrow()
+
+    def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
+        """Append rows to a table, or put them in the place of its rows; in one commit."""
+        raise NotImplementedError
+
+    def append_files(self, files: list[File]) -> None:
+        """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
+
+        It fails where a file is not, or no longer, as it is told here.
+        """
+        raise NotImplementedError
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

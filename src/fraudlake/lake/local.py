@@ -11,23 +11,30 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
-from fraudlake.bronze import landing
+from fraudlake.bronze import landing, transactions
+from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings, size_in_bytes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
+_UNOPENABLE = set("[]\\^|%")
+"""Characters of a path with which delta-rs does not open a table (seen in 1.6)."""
+_COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
 
 
 class LocalLake(Lake):
@@ -36,7 +43,7 @@ class LocalLake(Lake):
     Several processes may hold the same lake open.
 
     Raises:
-        UsageError: the root is not a folder, or cannot be written.
+        UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
         FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
     """
 
@@ -55,6 +62,10 @@ class LocalLake(Lake):
     def _claim(self) -> None:
         """Mark the root as a lake of this format, or refuse it."""
         mark = self.root / "lake.json"
+        if not _UNOPENABLE.isdisjoint(str(self.root.resolve())):
+            raise UsageError(
+                f"--lake {self.root}: name a folder whose path holds none of {' '.join(sorted(_UNOPENABLE))}"
+            )
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with FileLock(self.root / ".lock"):
@@ -82,10 +93,13 @@ class LocalLake(Lake):
                 self._create(table)
 
     def _create(self, table: tables.Table) -> None:
-        folder = self.root / "tables" / table.name
+        folder = self._folder(table)
         made = (folder / "_delta_log").is_dir()
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
         self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
+
+    def _folder(self, table: tables.Table) -> Path:
+        return self.root / "tables" / table.name
 
     @property
     def landing(self) -> str:
@@ -117,9 +131,31 @@ class LocalLake(Lake):
         """Where MLflow keeps the models themselves."""
         return (self.root / "models" / "artifacts").as_uri()
 
+    def rows(self, table: tables.Table) -> pa.Table:
+        """Return all rows of a small table as it is now."""
+        return DeltaTable(self._folder(table)).to_pyarrow_table()
+
+    def write(
+        self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
+    ) -> None:
+        """Append rows to a table, or put them in the place of its rows; in one commit.
+
+        Rows that are in this process already would take Spark five times as long, and a second for each commit.
+        """
+        delta = DeltaTable(self._folder(table))
+        write_deltalake(delta, rows, mode=mode)
+        if table.compacts and delta.version() % _COMPACT_EVERY == 0:
+            with contextlib.suppress(CommitFailedError):  # somebody else has just compacted it
+                delta.optimize.compact(target_size=_COMPACTED_SIZE)
+
+    def append_files(self, files: list[File]) -> None:
+        """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
+        rows = transactions.read(files, self.settings.landing_timezone)
+        self.write(rows, tables.BRONZE_TRANSACTIONS, "append")
+
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
-        log = self.root / "tables" / table.name / "_delta_log"
+        log = self._folder(table) / "_delta_log"
         return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
 
     def landed(self) -> DataFrame:

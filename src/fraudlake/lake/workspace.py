@@ -6,11 +6,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from fraudlake import secret, tables
-from fraudlake.bronze import autoloader
+from fraudlake.bronze import autoloader, transactions
+from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
@@ -18,8 +19,10 @@ from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+_FILE = "path STRING, source STRING, size BIGINT, modified BIGINT"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _SESSION = session.EVERYWHERE | {
     # The stateful steps need it (Databricks documentation, "Configure RocksDB state store").
@@ -100,6 +103,17 @@ class WorkspaceLake(Lake):
                 "volume; outside the workspace no volume is seen: start the job with 'fraudlake workspace run'"
             )
         return super().checkpoint(step)
+
+    def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
+        """Append rows to a table, or put them in the place of its rows; in one commit."""
+        frame = self.spark.createDataFrame(rows).coalesce(1)
+        frame.write.format("delta").mode(mode).saveAsTable(table.name)
+
+    def append_files(self, files: list[File]) -> None:
+        """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
+        listed = self.spark.createDataFrame([vars(file) for file in files], _FILE).repartition(len(files))
+        rows = transactions.from_files(listed, self.settings.landing_timezone)
+        rows.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
