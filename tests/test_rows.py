@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 import fraudlake
-from fraudlake.rows import kept
+from fraudlake.rows import counted, kept
 
 
 class Rows:
@@ -20,8 +20,9 @@ class Rows:
         if self.refusing:
             raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")
 
-    def count(self) -> None:
+    def count(self) -> int:
         self.calls.append("count")
+        return 3
 
     def unpersist(self) -> None:
         self.calls.append("unpersist")
@@ -41,6 +42,17 @@ def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:
     rows: Any = Rows(refusing=True)
     with kept(rows) as same:
         assert same is rows
+    assert rows.calls == ["persist"]
+
+
+def test_kept_rows_are_counted_where_that_computes_them_only_once() -> None:
+    rows: Any = Rows()
+    with counted(rows) as count:
+        assert count == 3
+    assert rows.calls == ["persist", "count", "unpersist"]
+    rows = Rows(refusing=True)
+    with counted(rows) as count:
+        assert count is None
     assert rows.calls == ["persist"]
 
 

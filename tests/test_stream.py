@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,14 +32,15 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert one.read(tables.GOLD_ALERT_WINDOWS).count() > 0
 
 
-@pytest.mark.parametrize("trigger", ["available-now", "continuous"])
-def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lake], trigger: str) -> None:
-    one, table = lake(trigger=trigger), tables.BRONZE_FILES
+@pytest.mark.parametrize("counts", [[None], [1], [1, None], [None, 1]], ids=["unknown", "few", "first few", "then few"])
+def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lake], counts: list[int | None]) -> None:
+    """There are two ways to write, by the number of rows: what one wrote the other must not write again."""
+    one, table, count = lake(), tables.BRONZE_FILES, itertools.cycle(counts)
     schema = one.read(table).schema
 
     def append(path: str, batch_id: int) -> None:
         row = one.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
-        stream.Appender.of(one, "ingest").append(row, table, batch_id)
+        stream.Appender.of(one, "ingest").append(row, table, batch_id, count=next(count))
 
     append("first", 0)
     append("first once more", 0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -85,7 +86,13 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     if not lake.has_landed() and not lake.rows(tables.BRONZE_FILES):
         raise FraudlakeError(f"nothing has landed in {lake.landing}: no finished file is there yet")
     return Stream(
-        "ingest", landed, source.take, before=source.prepare, after=source.finish, explain=autoloader.new_column
+        "ingest",
+        landed,
+        source.take,
+        once=not source.by_rows,
+        before=source.prepare,
+        after=source.finish,
+        explain=autoloader.new_column,
     )
 
 
@@ -154,7 +161,8 @@ class _Source:
         all_or_some = (
             F.lit(True) if len(whole) == len(counts) else F.col("_source_file").isin([f.source for f in whole])
         )
-        Appender.of(self.lake, "ingest").append(batch.where(all_or_some), table, batch_id, added)
+        if whole:
+            Appender.of(self.lake, "ingest").append(batch.where(all_or_some), table, batch_id, added)
         self._enter([Entry(file, ACCEPTED, counts[file.source]) for file in whole])
         self._take([file for file in new if file not in whole])
 
@@ -224,7 +232,7 @@ class _Source:
             try:
                 some = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
                 if some:
-                    self.lake.append_files(some)
+                    conflict.retried(partial(self.lake.append_files, some))
                 break
             except Exception:
                 # A file may also change or vanish between the two looks at it; where nothing did, the cause is another.

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from fraudlake import conflict, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.quarantine import RAW, broken, require_known
+from fraudlake.rows import has_rows
 from fraudlake.silver import duplicates, transactions
 from fraudlake.stream import Appender
 
@@ -140,7 +141,8 @@ def _mended(bronze: DataFrame, mended: Mapping[str, str]) -> DataFrame:
 def _carry_out(lake: Lake, folder: Path) -> None:
     plan = lake.spark.read.parquet(str(folder / "plan"))
     valid = transactions.valid(plan)
-    Appender(f"replay-{folder.name}").append(valid, tables.SILVER_TRANSACTIONS, 0)
+    if has_rows(valid):
+        Appender(lake, f"replay-{folder.name}").append(valid, tables.SILVER_TRANSACTIONS, 0)
     _take_out(plan)
     (folder / "done").touch()
 

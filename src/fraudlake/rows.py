@@ -20,18 +20,37 @@ def kept(rows: DataFrame, at_once: bool = True) -> Iterator[DataFrame]:
     Serverless compute refuses to (Databricks documentation, "Serverless compute limitations"): there they are computed
     anew for each use, which is slower and gives the same.
     """
+    if at_once:
+        with counted(rows):
+            yield rows
+        return
+    is_kept = _persist(rows)
+    try:
+        yield rows
+    finally:
+        if is_kept:
+            rows.unpersist()
+
+
+@contextmanager
+def counted(rows: DataFrame) -> Iterator[int | None]:
+    """Keep rows for the length of the block and give their number; None where they are not kept."""
+    if not _persist(rows):
+        yield None
+        return
+    try:
+        # On all cores: to look whether there are any rows, Spark would compute one partition after the other.
+        yield rows.count()
+    finally:
+        rows.unpersist()
+
+
+def _persist(rows: DataFrame) -> bool:
     try:
         rows.persist()
     except PySparkException:
-        yield rows
-        return
-    try:
-        if at_once:
-            # On all cores: to look whether there are any rows, Spark would compute one partition after the other.
-            rows.count()
-        yield rows
-    finally:
-        rows.unpersist()
+        return False
+    return True
 
 
 def has_rows(rows: DataFrame) -> bool:

@@ -116,7 +116,8 @@ def _scored(
 
     def write(batch: DataFrame, batch_id: int) -> None:
         with _predictions(wanted(batch), champion.now(), settings, scored_from) as predictions:
-            appender.append(predictions, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
+            if has_rows(predictions):
+                appender.append(predictions, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
 
     written = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(F.col("scored_from") == scored_from)
     return Stream(

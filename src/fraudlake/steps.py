@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from fraudlake import file_source, judgement, kafka, scoring, tables, training
 from fraudlake.bronze import messages
 from fraudlake.gold import account_daily, alert_windows, detector_agreement, refresh
-from fraudlake.rows import kept
+from fraudlake.rows import counted, has_rows, kept
 from fraudlake.silver import alerts as silver_alerts
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
@@ -48,7 +48,7 @@ def _from_kafka(lake: Lake) -> Stream:
     def write(batch: DataFrame, batch_id: int) -> None:
         for gap in [] if settings.fail_on_data_loss else gaps.before(batch):
             log.warning(gap)
-        appender.append(batch, tables.BRONZE_TRANSACTIONS, batch_id, are_some=True)
+        appender.append(batch, tables.BRONZE_TRANSACTIONS, batch_id)
 
     written = lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")
     return Stream(
@@ -84,12 +84,12 @@ def refine(lake: Lake) -> list[Stream]:
             is_as_found = judged is checked
             # Where it holds joins, both tables need them.
             with contextlib.nullcontext() if is_as_found else kept(judged):
-                if found.has_valid:
-                    appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, are_some=is_as_found)
-                if found.has_rejected or not is_as_found:
-                    appender.append(
-                        silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, are_some=is_as_found
-                    )
+                rejected = found.rejected if is_as_found else judged.where(F.size("reasons") > 0).count()
+                valid = found.valid + found.rejected - rejected
+                if valid:
+                    appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, count=valid)
+                if rejected:
+                    appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, count=rejected)
             held.add(found)
 
     return [
@@ -113,10 +113,14 @@ def detect(lake: Lake) -> list[Stream]:
     appender = Appender.of(lake, "detect")
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # As rows arrive, alerts are all that the detector gives.
-        appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id, are_some=not in_time)
-        if in_time:
-            appender.append(silver.quarantined_late(silver_alerts.late(batch)), tables.SILVER_QUARANTINE, batch_id)
+        with counted(batch) as count:
+            alerts, late = silver_alerts.alerts(batch), silver_alerts.late(batch)
+            too_late = late.count() if in_time and count != 0 else 0  # as rows arrive, none is
+            found = None if count is None else count - too_late
+            if found or (found is None and has_rows(alerts)):
+                appender.append(alerts, tables.SILVER_ALERTS, batch_id, count=found)
+            if too_late:
+                appender.append(silver.quarantined_late(late), tables.SILVER_QUARANTINE, batch_id, count=too_late)
 
     in_time = lake.settings.ordering == "event_time"
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_time else None)
@@ -128,6 +132,7 @@ def detect(lake: Lake) -> list[Stream]:
             reads=(tables.SILVER_TRANSACTIONS,),
             writes={tables.SILVER_ALERTS.name: lake.read(tables.SILVER_ALERTS)},
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
+            once=True,
         )
     ]
 

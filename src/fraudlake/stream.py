@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fraudlake import conflict
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
-from fraudlake.rows import has_rows, kept
+from fraudlake.rows import counted, has_rows
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
@@ -64,43 +64,33 @@ class Done:
 class Appender:
     """Appends micro-batches to tables exactly once.
 
-    Delta passes over a write whose ``txnAppId`` and ``txnVersion`` it has seen, so a micro-batch that is repeated after
-    a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The application id
-    belongs to the checkpoint: a checkpoint begun anew counts its micro-batches from 0 again, under a new id.
-
-    To know what it has seen Delta reads the table's log, which takes half as long as the commit. Where another
-    micro-batch soon follows, ``looks_ahead``, it is made to do so behind a commit: then no row waits for it.
+    Delta notes an application and a version with each commit (``txnAppId``, ``txnVersion``), so a micro-batch that is
+    repeated after a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The
+    application belongs to the checkpoint: one begun anew counts its micro-batches from 0 again, under a new id.
     """
 
+    lake: Lake
     application: str
-    looks_ahead: bool = False
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> Appender:
         """Return the appender of a step's stream."""
-        return cls(lake.checkpoint(step).id, lake.settings.trigger == "continuous")
+        return cls(lake, lake.checkpoint(step).id)
 
     def append(
-        self, rows: DataFrame, table: Table, batch_id: int, added: Sequence[str] = (), are_some: bool = False
+        self, rows: DataFrame, table: Table, batch_id: int, added: Sequence[str] = (), count: int | None = None
     ) -> None:
-        """Append a micro-batch's rows to a table, once; no rows make no commit, which would wake the streams behind.
+        """Append a micro-batch's rows to a table, once; there must be some: a commit wakes the streams behind.
 
-        ``added`` names columns that the table does not have and takes on; ``are_some`` spares a look for any rows.
+        Args:
+            rows: the rows.
+            table: the table that takes them.
+            batch_id: the micro-batch.
+            added: columns that the table does not have and takes on.
+            count: how many rows there are, where that is known: a few are written faster.
         """
-        if not are_some and not has_rows(rows):
-            return
-        writer = (
-            rows.select(*table.column_names, *added)
-            .write.format("delta")
-            .mode("append")
-            .option("mergeSchema", "true" if added else "false")
-            .option("txnAppId", self.application)
-            .option("txnVersion", batch_id)
-        )
-        conflict.retried(lambda: writer.saveAsTable(table.name))
-        if self.looks_ahead:
-            # Delta reads a log once for each version of a table, and counts the files out of what it read.
-            rows.sparkSession.sql(f"DESCRIBE DETAIL {table.name}").collect()
+        chosen, mark = rows.select(*table.column_names, *added), (self.application, batch_id)
+        conflict.retried(lambda: self.lake.append(chosen, table, mark, count))
 
 
 def run(
@@ -166,8 +156,8 @@ def persisted(step_write: Write) -> Write:
     """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        with kept(batch):
-            if has_rows(batch):
+        with counted(batch) as count:
+            if count or (count is None and has_rows(batch)):
                 step_write(batch, batch_id)
 
     return write

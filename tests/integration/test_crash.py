@@ -117,7 +117,8 @@ def java(process: subprocess.Popen[str]) -> int:
 
 
 def python_workers(process: subprocess.Popen[str]) -> list[int]:
-    return [pid for pid, command in children(java(process)) if "pyspark" in command][1:]  # the first is their parent
+    found = [pid for pid, command in children(process.pid) if "pyspark.daemon" in command]
+    return found[1:]  # the first is their parent
 
 
 def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
@@ -177,8 +178,8 @@ def test_a_command_whose_jvm_is_killed_ends_with_one_line_and_the_next_one_goes_
 def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     root = tmp_path / "lake"
     land(root, in_time_order(), 0, 41)
-    process = start(FRAUDLAKE, "--lake", str(root), "ingest")
-    wait_for((root / commit(tables.BRONZE_TRANSACTIONS, 2)).exists, process)
+    finished(sys.executable, "-c", CHAIN, str(root), "ingest", "refine")
+    process = start(FRAUDLAKE, "--lake", str(root), "detect")
     wait_for(lambda: python_workers(process), process)
     for worker in python_workers(process):
         with contextlib.suppress(ProcessLookupError):
@@ -187,8 +188,10 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
     # Spark starts another worker, or the task fails and with it the command.
     assert process.returncode == 0 or (process.returncode == 1 and errors.count("\n") == 1), errors
 
-    finished(FRAUDLAKE, "--lake", str(root), "ingest")
-    assert_bronze_is_whole(root)
+    finished(FRAUDLAKE, "--lake", str(root), "detect")
+    alerts = Lake(Settings(lake=root)).read(tables.SILVER_ALERTS)
+    of_flink = sum(pc.sum(pq.read_table(file, columns=["alert"])["alert"]).as_py() for file in in_time_order())
+    assert alerts.count() == alerts.select("alert_id").distinct().count() == of_flink
 
 
 def assert_bronze_is_whole(root: Path) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from fraudlake import steps, stream, tables
 from fraudlake.lake import Lake
@@ -40,7 +41,8 @@ def silver(lake: Lake) -> list[tuple[str, int]]:
 
 
 def quarantine(lake: Lake) -> list[tuple[str, int, list[str]]]:
-    rows = lake.read(tables.SILVER_QUARANTINE).orderBy("_source_file", "_source_row", "amount").collect()
+    order = ("_source_file", "_source_row", "amount", F.size("reasons"))
+    rows = lake.read(tables.SILVER_QUARANTINE).orderBy(*order).collect()
     return [(row["_source_file"], row["_source_row"], row["reasons"]) for row in rows]
 
 
@@ -103,7 +105,7 @@ def test_what_the_tables_hold_is_looked_up_once_a_date(lake: Callable[..., Lake]
     def met(*sources: tuple[str, int, int], day: int = NOON.day) -> set[str]:
         on = date(2026, 3, day)
         found = tuple(duplicates.Source(*source, repeats=False) for source in sources)
-        digest = duplicates.Digest(found, on, on, has_ids=False, has_valid=True, has_rejected=False)
+        digest = duplicates.Digest(found, on, on, has_ids=False, valid=1, rejected=0)
         known = held.met(digest, before)
         held.add(digest)
         return known

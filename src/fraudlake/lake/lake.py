@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+Mark = tuple[str, int]
+"""Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 
 
@@ -91,6 +93,15 @@ class Lake:
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
         return self.read(table).toArrow()
+
+    def append(self, rows: DataFrame, table: tables.Table, mark: Mark, count: int | None = None) -> None:
+        """Append rows to a table, in one commit; none, where an earlier commit had this mark or a later one.
+
+        The table takes on columns that it does not have. ``count``, where it is known, is how many rows there are.
+        """
+        application, version = mark
+        writer = rows.write.format("delta").mode("append").option("txnAppId", application).option("txnVersion", version)
+        writer.option("mergeSchema", "true").saveAsTable(table.name)
 
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit."""

@@ -8,13 +8,13 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
@@ -23,7 +23,7 @@ from fraudlake.bronze import landing, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
-from fraudlake.lake.lake import Lake, layout
+from fraudlake.lake.lake import Lake, Mark, layout
 from fraudlake.settings import Settings, size_in_bytes
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
 _UNOPENABLE = set("[]\\^|%")
 """Characters of a path with which delta-rs does not open a table (seen in 1.6)."""
+_FEW = 50_000
+"""Rows that are better written from this process than by Spark."""
+_PLAIN_WRITER = 2
+"""The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
+_CHECKPOINT_EVERY = 10
+"""Commits: Spark's streams read what comes behind a checkpoint anew for each micro-batch."""
 _COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
 
 
@@ -101,6 +107,9 @@ class LocalLake(Lake):
     def _folder(self, table: tables.Table) -> Path:
         return self.root / "tables" / table.name
 
+    def _open(self, table: tables.Table) -> DeltaTable:
+        return DeltaTable(self._folder(table))
+
     @property
     def landing(self) -> str:
         """Folder in which Flink's files land."""
@@ -133,20 +142,46 @@ class LocalLake(Lake):
 
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
-        return DeltaTable(self._folder(table)).to_pyarrow_table()
+        return self._open(table).to_pyarrow_table()
+
+    def append(self, rows: DataFrame, table: tables.Table, mark: Mark, count: int | None = None) -> None:
+        """Append rows to a table, in one commit; none, where an earlier commit had this mark or a later one.
+
+        To plan a commit takes Spark a second. A few rows are brought into this process instead, and written from here.
+        """
+        delta = self._open(table)
+        if count is None or count > _FEW or delta.protocol().min_writer_version > _PLAIN_WRITER:
+            super().append(rows, table, mark, count)
+            return
+        application, version = mark
+        last = delta.transaction_version(application)
+        if last is None or last < version:
+            self._commit(delta, rows.toArrow(), table, "append", [Transaction(application, version)])
 
     def write(
         self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
     ) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit.
 
-        Rows that are in this process already would take Spark five times as long, and a second for each commit.
+        Rows that are in this process already would take Spark five times as long.
         """
-        delta = DeltaTable(self._folder(table))
-        write_deltalake(delta, rows, mode=mode)
+        self._commit(self._open(table), rows, table, mode)
+
+    def _commit(
+        self,
+        delta: DeltaTable,
+        rows: pa.Table | pa.RecordBatchReader,
+        table: tables.Table,
+        mode: Literal["append", "overwrite"],
+        marks: Sequence[Transaction] = (),
+    ) -> None:
+        write_deltalake(delta, rows, mode=mode, commit_properties=CommitProperties(app_transactions=list(marks)))
+        if delta.version() % _CHECKPOINT_EVERY == 0:
+            delta.create_checkpoint()
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
+            size = self.settings.target_file_bytes if table.zorder else _COMPACTED_SIZE
             with contextlib.suppress(CommitFailedError):  # somebody else has just compacted it
-                delta.optimize.compact(target_size=_COMPACTED_SIZE)
+                delta.optimize.compact(target_size=size)
 
     def append_files(self, files: list[File]) -> None:
         """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""

@@ -45,8 +45,9 @@ class Digest:
     first_date: date | None
     last_date: date | None
     has_ids: bool
-    has_valid: bool
-    has_rejected: bool
+    valid: int
+    """Rows without ``reasons``."""
+    rejected: int
 
 
 def digest(checked: DataFrame) -> Digest:
@@ -66,8 +67,8 @@ def digest(checked: DataFrame) -> Digest:
             F.min("date").alias("first_date"),
             F.max("date").alias("last_date"),
             F.count("_id").alias("ids"),
-            F.bool_or(F.size("reasons") == 0).alias("has_valid"),
-            F.bool_or(F.size("reasons") > 0).alias("has_rejected"),
+            F.count_if(F.size("reasons") == 0).alias("valid"),
+            F.count_if(F.size("reasons") > 0).alias("rejected"),
         )
         .collect()
     )
@@ -80,8 +81,8 @@ def digest(checked: DataFrame) -> Digest:
         min((row["first_date"] for row in rows if row["first_date"]), default=None),
         max((row["last_date"] for row in rows if row["last_date"]), default=None),
         any(row["ids"] for row in rows),
-        any(row["has_valid"] for row in rows),
-        any(row["has_rejected"] for row in rows),
+        sum(row["valid"] for row in rows),
+        sum(row["rejected"] for row in rows),
     )
 
 
