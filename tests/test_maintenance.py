@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fraudlake import maintenance, steps, stream, tables
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, local
 from fraudlake.settings import Settings
 from tests.oracle import Row
 from tests.silver.test_alerts import MARCH_7, SECOND, land
@@ -127,6 +127,19 @@ def test_zorder_within_days_leaves_few_files_to_read_for_an_account(lake: Any) -
     assert maintenance.optimize(opened) == ["silver_transactions"]
     rewritten = {*opened.spark.sql("SELECT * FROM silver_transactions").inputFiles()} - {*everything}
     assert {Path(file).parent.name for file in rewritten} == {"date=2026-03-08"}
+
+
+@pytest.mark.usefixtures("only_silver")
+def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
+    opened = lake()
+    land(opened, rows(0))
+    opened.append(opened.read(tables.SILVER_TRANSACTIONS), tables.SILVER_TRANSACTIONS, ("again", 0), count=40)
+    last = opened.spark.sql("DESCRIBE HISTORY silver_transactions").first()
+    assert (last["operation"], last["engineInfo"].partition(":")[0]) == ("OPTIMIZE", "delta-rs")
+    assert maintenance.optimize(opened) == ["silver_transactions"]
+    assert maintenance.optimize(opened) == []
+    assert opened.read(tables.SILVER_TRANSACTIONS).count() == 80
 
 
 @pytest.mark.usefixtures("only_silver")

@@ -13,6 +13,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from fraudlake.errors import UsageError
+from fraudlake.lake import Lake
+from fraudlake.settings import Settings
+
 ROOT = Path(__file__).parent.parent
 # What serverless environment 5 and Databricks Runtime 18 bring, as Databricks' own list of its Python packages has it.
 BROUGHT = {
@@ -52,6 +56,15 @@ def test_it_brings_no_spark_and_fits_what_the_runtime_brings(wheel: Distribution
 @pytest.mark.parametrize("python", ["3.11.0", "3.12.3"])  # serverless environment 2, Databricks Runtime 17.3
 def test_it_installs_on_the_runtimes_python(wheel: Distribution, python: str) -> None:
     assert python in SpecifierSet(wheel.metadata["Requires-Python"])
+
+
+def test_a_workspace_needs_nothing_of_a_local_lake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.delitem(sys.modules, "fraudlake.lake.local", raising=False)
+    in_workspace = Lake.__new__(Lake, Settings(catalog="main", schema="fraud"))
+    assert type(in_workspace).__name__ == "WorkspaceLake"
+    with pytest.raises(UsageError, match=r"deltalake is not installed: pip install 'fraudlake\[local\]'"):
+        Lake(Settings())
 
 
 def test_it_holds_the_package_and_nothing_else(site: Path) -> None:

@@ -48,8 +48,9 @@ def optimize(lake: Lake) -> list[str]:
 
 def _optimize(lake: Lake, table: tables.Table) -> bool:
     history = lake.spark.sql(f"DESCRIBE HISTORY {table.name}")
-    # Compaction on the way (`auto`) clusters nothing.
+    # Compaction on the way, by Spark (`auto`) or by delta-rs, clusters nothing.
     own = history.where("operation = 'OPTIMIZE' AND NOT coalesce(cast(operationParameters['auto'] AS BOOLEAN), false)")
+    own = own.where("NOT startswith(coalesce(engineInfo, ''), 'delta-rs')")
     last = own.selectExpr("max(version) AS version", "unix_micros(max(timestamp)) AS micros").collect()[0]
     if lake.first_change(table, 0 if last["version"] is None else last["version"] + 1) is None:
         return False

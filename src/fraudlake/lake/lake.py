@@ -12,6 +12,7 @@ from fraudlake import tables
 from fraudlake.bronze import landing
 from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
+from fraudlake.errors import UsageError
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,13 +40,22 @@ class Lake:
     """Folder of what ``quarantine --replay`` has written down."""
 
     def __new__(cls, settings: Settings | None = None, spark: SparkSession | None = None) -> Lake:
-        """Choose the kind of lake; there are no settings where one comes out of a pickle, to a process of Spark's."""
-        from fraudlake.lake.local import LocalLake
-        from fraudlake.lake.workspace import WorkspaceLake
+        """Choose the kind of lake; there are no settings where one comes out of a pickle, to a process of Spark's.
 
+        Raises:
+            UsageError: what only local lakes need is not installed.
+        """
         if settings is None:
             return object.__new__(cls)
-        return object.__new__(WorkspaceLake if settings.catalog else LocalLake)
+        if settings.catalog:
+            from fraudlake.lake.workspace import WorkspaceLake
+
+            return object.__new__(WorkspaceLake)
+        try:
+            from fraudlake.lake.local import LocalLake
+        except ModuleNotFoundError as error:
+            raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[local]'") from None
+        return object.__new__(LocalLake)
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         """Open the lake that the settings name; in a workspace, in this session."""
