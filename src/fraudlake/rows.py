@@ -20,37 +20,36 @@ def kept(rows: DataFrame, at_once: bool = True) -> Iterator[DataFrame]:
     Serverless compute refuses to (Databricks documentation, "Serverless compute limitations"): there they are computed
     anew for each use, which is slower and gives the same.
     """
-    if at_once:
-        with counted(rows):
-            yield rows
-        return
-    is_kept = _persist(rows)
-    try:
+    with _persisted(rows) as is_kept:
+        if is_kept and at_once:
+            _count(rows)
         yield rows
-    finally:
-        if is_kept:
-            rows.unpersist()
 
 
 @contextmanager
 def counted(rows: DataFrame) -> Iterator[int | None]:
     """Keep rows for the length of the block and give their number; None where they are not kept."""
-    if not _persist(rows):
-        yield None
+    with _persisted(rows) as is_kept:
+        yield _count(rows) if is_kept else None
+
+
+@contextmanager
+def _persisted(rows: DataFrame) -> Iterator[bool]:
+    """Tell whether the compute keeps the rows for the length of the block."""
+    try:
+        rows.persist()
+    except PySparkException:
+        yield False
         return
     try:
-        # On all cores: to look whether there are any rows, Spark would compute one partition after the other.
-        yield rows.count()
+        yield True
     finally:
         rows.unpersist()
 
 
-def _persist(rows: DataFrame) -> bool:
-    try:
-        rows.persist()
-    except PySparkException:
-        return False
-    return True
+def _count(rows: DataFrame) -> int:
+    """Compute kept rows on all cores: to look whether there are any, Spark would take one partition after the other."""
+    return rows.count()
 
 
 def has_rows(rows: DataFrame) -> bool:

@@ -114,13 +114,15 @@ def detect(lake: Lake) -> list[Stream]:
 
     def write(batch: DataFrame, batch_id: int) -> None:
         with counted(batch) as count:
-            alerts, late = silver_alerts.alerts(batch), silver_alerts.late(batch)
-            too_late = late.count() if in_time and count != 0 else 0  # as rows arrive, none is
+            alerts = silver_alerts.alerts(batch)
+            # As rows arrive, none is late.
+            too_late = silver_alerts.late(batch).count() if in_time and count != 0 else 0
             found = None if count is None else count - too_late
             if found or (found is None and has_rows(alerts)):
                 appender.append(alerts, tables.SILVER_ALERTS, batch_id, count=found)
             if too_late:
-                appender.append(silver.quarantined_late(late), tables.SILVER_QUARANTINE, batch_id, count=too_late)
+                late = silver.quarantined_late(silver_alerts.late(batch))
+                appender.append(late, tables.SILVER_QUARANTINE, batch_id, count=too_late)
 
     in_time = lake.settings.ordering == "event_time"
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_time else None)

@@ -110,8 +110,9 @@ class Lake:
         The table takes on columns that it does not have. ``count``, where it is known, is how many rows there are.
         """
         application, version = mark
+        takes_on = any(name not in table.column_names for name in rows.columns)
         writer = rows.write.format("delta").mode("append").option("txnAppId", application).option("txnVersion", version)
-        writer.option("mergeSchema", "true").saveAsTable(table.name)
+        writer.option("mergeSchema", str(takes_on).lower()).saveAsTable(table.name)
 
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit."""
