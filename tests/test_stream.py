@@ -51,6 +51,33 @@ def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lak
     assert sorted(row["path"] for row in one.read(table).collect()) == ["first", "second", "third"]
 
 
+def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: Callable[..., Lake]) -> None:
+    one, table = lake(), tables.BRONZE_TRANSACTIONS
+
+    def append(offset: int, batch_id: int) -> None:
+        message = (b'{"accountId": "3"}', "topic", 0, offset)
+        batch = one.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
+        stream.Appender.of(one, "ingest_kafka").append_messages(batch, batch_id)
+
+    left_by_a_crash = spool(one) / "half.arrow"
+    left_by_a_crash.parent.mkdir(parents=True)
+    left_by_a_crash.touch()
+    append(0, 0)
+    append(1, 0)
+    assert not spool(one).exists()
+    # From here on Spark alone writes the table.
+    one.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    append(2, 0)
+    append(3, 1)
+    append(4, 1)
+    rows = one.read(table).select("accountId", "_topic", "_partition", "_offset").orderBy("_offset").collect()
+    assert [tuple(row) for row in rows] == [("3", "topic", 0, 0), ("3", "topic", 0, 3)]
+
+
+def spool(lake: Lake) -> Path:
+    return Path(lake.name) / "spool" / lake.checkpoint("ingest_kafka").id
+
+
 def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
     one = lake()

@@ -201,9 +201,9 @@ class Gaps:
         self._topic, self._last = topic, dict(held)
 
     def before(self, batch: DataFrame) -> list[str]:
-        """Say, a sentence each, which offsets are missing between the rows so far and those of a micro-batch."""
-        ranges = batch.groupBy("_partition").agg(F.min("_offset").alias("first"), F.max("_offset").alias("last"))
-        return list(self._take(sorted((row["_partition"], row["first"], row["last"]) for row in ranges.collect())))
+        """Say, a sentence each, which offsets are missing between the messages so far and those of a micro-batch."""
+        ranges = batch.groupBy("partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+        return list(self._take(sorted((row["partition"], row["first"], row["last"]) for row in ranges.collect())))
 
     def _take(self, ranges: list[tuple[int, int, int]]) -> Iterator[str]:
         for partition, first, last in ranges:

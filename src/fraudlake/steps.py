@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import file_source, judgement, kafka, scoring, tables, training
-from fraudlake.bronze import messages
 from fraudlake.gold import account_daily, alert_windows, detector_agreement, refresh
 from fraudlake.rows import counted, has_rows, kept
 from fraudlake.silver import alerts as silver_alerts
@@ -40,7 +39,6 @@ def _from_kafka(lake: Lake) -> Stream:
     settings, step = lake.settings, "ingest_kafka"
     appender = Appender.of(lake, step)
     topic = kafka.Topic(lake.spark, settings, lake.checkpoint(step).folder)
-    rows = messages.from_messages(topic.read_stream())
     # Where the stream stops at a gap, there is none to tell of.
     held = {} if settings.fail_on_data_loss else kafka.places(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
     gaps = kafka.Gaps(settings.topic, held)
@@ -48,12 +46,12 @@ def _from_kafka(lake: Lake) -> Stream:
     def write(batch: DataFrame, batch_id: int) -> None:
         for gap in [] if settings.fail_on_data_loss else gaps.before(batch):
             log.warning(gap)
-        appender.append(batch, tables.BRONZE_TRANSACTIONS, batch_id)
+        appender.append_messages(batch, batch_id)
 
     written = lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")
     return Stream(
         step,
-        rows,
+        topic.read_stream(),
         write,
         writes={tables.BRONZE_TRANSACTIONS.name: written},
         once=settings.fail_on_data_loss,

@@ -92,6 +92,10 @@ class Appender:
         chosen, mark = rows.select(*table.column_names, *added), (self.application, batch_id)
         conflict.retried(lambda: self.lake.append(chosen, table, mark, count))
 
+    def append_messages(self, batch: DataFrame, batch_id: int) -> None:
+        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, once."""
+        conflict.retried(lambda: self.lake.append_messages(batch, (self.application, batch_id)))
+
 
 def run(
     lake: Lake, streams: list[Stream], trigger: str, progress: Progress = lambda step, rows, batches: None

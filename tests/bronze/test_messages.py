@@ -104,8 +104,8 @@ def test_bad_messages_among_flinks_own_are_parsed_as_they_are_alone(variant: str
 def assert_parsed_alike(values: list[bytes | None]) -> None:
     columns = messages.parse_all(pa.array(values, pa.binary()))
     one_by_one = zip(*map(messages.parse, values), strict=True)
-    for column, expected in zip(columns, one_by_one, strict=True):
-        assert column.equals(pa.array(expected, column.type)), (column, expected)
+    for (name, column), expected in zip(columns.items(), one_by_one, strict=True):
+        assert column.equals(pa.array(expected, column.type)), (name, column, expected)
 
 
 def test_the_alerts_among_flinks_messages_are_those_that_flink_lists() -> None:

@@ -322,7 +322,7 @@ def test_run_takes_a_topic_from_end_to_end(
 
 
 def test_places_and_gaps_follow_each_partition(spark: Any) -> None:
-    batch = spark.createDataFrame([(0, 5), (0, 6), (1, 0), (2, 9)], "_partition INT, _offset BIGINT")
+    batch = spark.createDataFrame([(0, 5), (0, 6), (1, 0), (2, 9)], "partition INT, offset BIGINT")
     gaps = kafka.Gaps("t", {0: 2, 1: 4})
 
     assert gaps.before(batch) == ["Kafka topic 't', partition 0: 2 offsets (3 to 4) held no message any more"]

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F
 
-from fraudlake import clock
-from fraudlake.bronze import calendar
+from fraudlake import tables
+from fraudlake.bronze import calendar, transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,8 +30,8 @@ _READ = pa.schema(
         ("_error", pa.string()),
     ]
 )
-_READ_DDL = """dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN, transaction_id STRING,
- _rescued_data STRING, _raw BINARY, _error STRING, _topic STRING, _partition INT, _offset BIGINT"""
+GIVEN = ("value", "topic", "partition", "offset")
+"""What is read of a row of Spark's Kafka source."""
 
 # Any of Flink's: `2026-03-07 00:00:01.18`, with `T`, with `Z`; and what else of ISO-8601 names a date and a time.
 _TIME = re.compile(
@@ -58,34 +57,22 @@ def from_messages(messages: DataFrame) -> DataFrame:
     """Parse messages whose ``value`` is one JSON object: ``dt`` (or ``ts``), ``accountId``, ``amount``, ``alert``.
 
     Args:
-        messages: rows of Spark's Kafka source, at least ``value, topic, partition, offset``.
+        messages: rows of Spark's Kafka source, at least :data:`GIVEN`.
 
     Returns:
         The columns of ``bronze_transactions``, one row a message. A field that does not fit is null in its column and
         kept, like fields that nobody named, in ``_rescued_data`` (a JSON object). Of a message that is not one JSON
         object ``_raw`` holds the bytes (null for a tombstone) and ``_error`` the reason.
     """
-    return (
-        messages.select("value", "topic", "partition", "offset")
-        .mapInArrow(_read, _READ_DDL)
-        .select(
-            "dt",
-            "accountId",
-            "amount",
-            "alert",
-            "transaction_id",
-            "_rescued_data",
-            "_raw",
-            "_error",
-            F.lit(None).cast("string").alias("_source_file"),
-            F.lit(None).cast("bigint").alias("_source_row"),
-            "_topic",
-            "_partition",
-            "_offset",
-            clock.now().alias("_ingested_at"),
-            F.to_date("dt").alias("date"),
-        )
-    )
+    return messages.select(*GIVEN).mapInArrow(read, tables.BRONZE_TRANSACTIONS.columns)
+
+
+def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Parse batches of :data:`GIVEN` into batches of :data:`fraudlake.bronze.transactions.SCHEMA`."""
+    for batch in batches:
+        if batch.num_rows:
+            place = {f"_{name}": batch.column(name) for name in ("topic", "partition", "offset")}
+            yield transactions.completed(parse_all(batch.column("value")) | place)
 
 
 def parse(value: bytes | None) -> Row:
@@ -109,15 +96,7 @@ def _row(message: dict[str, Any], value: bytes | None) -> Row:
     return dt, account_id, amount, alert, transaction_id, _json(rest, value) if rest else None, None, None
 
 
-def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows:
-            place = [batch.column("topic"), batch.column("partition"), batch.column("offset")]
-            names = [*_READ.names, "_topic", "_partition", "_offset"]
-            yield pa.RecordBatch.from_arrays([*parse_all(batch.column("value")), *place], names=names)
-
-
-def parse_all(values: pa.Array) -> list[pa.Array]:
+def parse_all(values: pa.Array) -> dict[str, pa.Array]:
     """Parse messages (binary) into the columns of :data:`_READ`, as :func:`parse` does one by one.
 
     What is written exactly as Flink writes it is taken apart column by column, which is several times as fast; only the
@@ -136,13 +115,13 @@ def parse_all(values: pa.Array) -> list[pa.Array]:
             _READ.field(name).type
         )
     if pc.all(known).as_py():
-        return list(columns.values())
+        return columns
     others = pc.invert(known)
     parsed = zip(*map(parse, values.filter(others).to_pylist()), strict=True)
-    return [
-        pc.replace_with_mask(columns[field.name], others, pa.array(column, field.type))
+    return {
+        field.name: pc.replace_with_mask(columns[field.name], others, pa.array(column, field.type))
         for column, field in zip(parsed, _READ, strict=True)
-    ]
+    }
 
 
 def _object(value: bytes | None) -> dict[str, Any]:

@@ -42,8 +42,7 @@ def read(files: list[landing.File], timezone: str = "UTC") -> pa.RecordBatchRead
     Returns:
         A reader; reading fails where a file is not, or no longer, the one that was found readable.
     """
-    now = pa.scalar(time.time_ns() // 1000, SCHEMA.field("_ingested_at").type)
-    return pa.RecordBatchReader.from_batches(SCHEMA, (rows for file in files for rows in _rows(file, timezone, now)))
+    return pa.RecordBatchReader.from_batches(SCHEMA, (rows for file in files for rows in _rows(file, timezone)))
 
 
 def from_files(files: DataFrame, timezone: str = "UTC") -> DataFrame:
@@ -64,15 +63,19 @@ def from_files(files: DataFrame, timezone: str = "UTC") -> DataFrame:
     return files.select("path", "source", "size", "modified").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
 
 
-def _rows(file: landing.File, timezone: str, now: pa.Scalar) -> Iterator[pa.RecordBatch]:
+def completed(given: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Return rows of :data:`SCHEMA` that are read now, of the columns that are given; ``dt`` must be one of them."""
+    dt = given["dt"]
+    now = pa.scalar(time.time_ns() // 1000, SCHEMA.field("_ingested_at").type)
+    known = given | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
+    columns = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _rows(file: landing.File, timezone: str) -> Iterator[pa.RecordBatch]:
     folder = file.path.removesuffix(file.source)
     for rows in parquet.batches(file.path, timezone):
-        given = dict(zip(rows.schema.names, rows.columns, strict=True)) | {
-            "_source_file": pa.repeat(file.source, rows.num_rows),
-            "_ingested_at": pa.repeat(now, rows.num_rows),
-            "date": rows["dt"].cast(pa.date32(), safe=False),
-        }
-        columns = [given.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in SCHEMA]
-        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        given = dict(zip(rows.schema.names, rows.columns, strict=True))
+        yield completed(given | {"_source_file": pa.repeat(file.source, rows.num_rows)})
     if landing.seen(file.path, folder) != file:
         raise RuntimeError(f"{file.path} changed while it was read")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fraudlake import tables
-from fraudlake.bronze import landing
+from fraudlake.bronze import landing, messages
 from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import UsageError
@@ -124,6 +124,10 @@ class Lake:
         It fails where a file is not, or no longer, as it is told here.
         """
         raise NotImplementedError
+
+    def append_messages(self, batch: DataFrame, mark: Mark) -> None:
+        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows."""
+        self.append(messages.from_messages(batch), tables.BRONZE_TRANSACTIONS, mark)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

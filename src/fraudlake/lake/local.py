@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,11 +19,12 @@ from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
-from fraudlake.bronze import landing, transactions
+from fraudlake.bronze import landing, messages, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.lake import Lake, Mark, layout
+from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
 
 if TYPE_CHECKING:
@@ -150,13 +151,10 @@ class LocalLake(Lake):
         To plan a commit takes Spark a second. A few rows are brought into this process instead, and written from here.
         """
         delta = self._open(table)
-        if count is None or count > _FEW or delta.protocol().min_writer_version > _PLAIN_WRITER:
+        if count is None or count > _FEW or not _is_plain(delta):
             super().append(rows, table, mark, count)
-            return
-        application, version = mark
-        last = delta.transaction_version(application)
-        if last is None or last < version:
-            self._commit(delta, rows.toArrow(), table, "append", [Transaction(application, version)])
+        elif not _holds(delta, mark):
+            self._commit(delta, rows.toArrow(), table, "append", mark)
 
     def write(
         self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
@@ -173,9 +171,10 @@ class LocalLake(Lake):
         rows: pa.Table | pa.RecordBatchReader,
         table: tables.Table,
         mode: Literal["append", "overwrite"],
-        marks: Sequence[Transaction] = (),
+        mark: Mark | None = None,
     ) -> None:
-        write_deltalake(delta, rows, mode=mode, commit_properties=CommitProperties(app_transactions=list(marks)))
+        noted = CommitProperties(app_transactions=[Transaction(*mark)] if mark else [])
+        write_deltalake(delta, rows, mode=mode, commit_properties=noted)
         if delta.version() % _CHECKPOINT_EVERY == 0:
             delta.create_checkpoint()
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
@@ -187,6 +186,20 @@ class LocalLake(Lake):
         """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
         rows = transactions.read(files, self.settings.landing_timezone)
         self.write(rows, tables.BRONZE_TRANSACTIONS, "append")
+
+    def append_messages(self, batch: DataFrame, mark: Mark) -> None:
+        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows.
+
+        What was parsed goes past Spark: to write it takes Spark longer than to read and to parse it.
+        """
+        table = tables.BRONZE_TRANSACTIONS
+        delta = self._open(table)
+        if not _is_plain(delta):
+            super().append_messages(batch, mark)
+        elif not _holds(delta, mark):
+            given, folder = batch.select(*messages.GIVEN), self.root / "spool" / mark[0]
+            with spooled(given, messages.read, transactions.SCHEMA, folder) as rows:
+                self._commit(delta, rows, table, "append", mark)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -249,6 +262,16 @@ class LocalLake(Lake):
             yield
         finally:
             lock.release()
+
+
+def _is_plain(delta: DeltaTable) -> bool:
+    return delta.protocol().min_writer_version <= _PLAIN_WRITER
+
+
+def _holds(delta: DeltaTable, mark: Mark) -> bool:
+    application, version = mark
+    last = delta.transaction_version(application)
+    return last is not None and last >= version
 
 
 def _literal(path: str) -> str:
