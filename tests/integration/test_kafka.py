@@ -244,12 +244,12 @@ def test_an_ingest_that_is_killed_goes_on_with_each_message_once(broker: Broker,
     lake = topic_lake("killed-ingest")
     command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", str(lake.root), "ingest"]
     command += ["--source", "kafka", "--bootstrap-servers", broker.bootstrap_servers, "--topic", "killed-ingest"]
-    command += ["--max-offsets-per-trigger", "120"]
+    command += ["--max-offsets-per-trigger", "60"]
 
-    for rows in (120, 480):
+    for commits in (1, 4):
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
-            wanted = len(places(lake)) + rows
-            until(lambda: len(places(lake)) >= wanted, "nothing arrives")  # noqa: B023
+            wanted = lake.version(tables.BRONZE_TRANSACTIONS) + commits
+            until(lambda: lake.version(tables.BRONZE_TRANSACTIONS) >= wanted, "nothing arrives")  # noqa: B023
             os.killpg(run.pid, signal.SIGKILL)
         assert run.returncode == -signal.SIGKILL
     assert len(places(lake)) < 1200
