@@ -23,6 +23,9 @@ time.tzset()
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
+# A process that lives for seconds: its JVM's second compiler would take half of the processor time.
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 
 

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
 from fraudlake.cli import main
-from tests.conftest import FLINK, land_flink
+from fraudlake.errors import FraudlakeError
+from tests.conftest import FLINK, SHORT_LIVED, land_flink, run
 
 STEPS = (
     "simulate",
@@ -35,7 +38,12 @@ STEPS = (
 def fraudlake(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("fraudlake")), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300, check=False
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **SHORT_LIVED, **environment},
+        timeout=300,
+        check=False,
     )
 
 
@@ -126,33 +134,40 @@ def test_a_missing_landing_folder_is_wrong_use(tmp_path: Path) -> None:
     assert f"landing folder {tmp_path / 'none'} does not exist" in line
 
 
-@pytest.mark.stream
-def test_an_empty_landing_folder_says_that_nothing_has_landed(tmp_path: Path) -> None:
-    (tmp_path / "landing").mkdir()
-    (tmp_path / "landing" / ".part-1-0.inprogress.7").write_bytes(b"PAR1")
-    assert "nothing has landed in" in refused(fraudlake("--lake", str(tmp_path), "ingest"), 1)
+def refused_here(lake: Path, *arguments: str) -> str:
+    """The line that a command is refused with in this process, whose Spark is warm."""
+    with pytest.raises(FraudlakeError) as refusal:
+        run(lake, *arguments)
+    assert refusal.value.exit_code == 1
+    return str(refusal.value)
 
 
 @pytest.mark.stream
-def test_scoring_without_a_model_says_to_train_first(tmp_path: Path) -> None:
-    line = refused(fraudlake("--lake", str(tmp_path), "score"), 1)
+def test_an_empty_landing_folder_says_that_nothing_has_landed(lake: Callable[..., Any], landing: Path) -> None:
+    (landing / ".part-1-0.inprogress.7").write_bytes(b"PAR1")
+    assert "nothing has landed in" in refused_here(lake().root, "ingest")
+
+
+@pytest.mark.stream
+def test_scoring_without_a_model_says_to_train_first(lake: Callable[..., Any]) -> None:
+    line = refused_here(lake().root, "score")
     assert "there is no model 'fraudlake' to score with: run 'fraudlake train' first" in line
 
 
 @pytest.mark.stream
-def test_training_without_transactions_says_so(tmp_path: Path) -> None:
-    assert "cannot train: no transaction has a label" in refused(fraudlake("--lake", str(tmp_path), "train"), 1)
+def test_training_without_transactions_says_so(lake: Callable[..., Any]) -> None:
+    assert "cannot train: no transaction has a label" in refused_here(lake().root, "train")
 
 
 @pytest.mark.stream
-def test_a_second_copy_of_a_stream_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "landing").mkdir()
-    land_flink(tmp_path / "landing", "tutorial/int96")
-    (tmp_path / "locks").mkdir()
-    with FileLock(tmp_path / "locks" / "ingest"):
-        line = refused(fraudlake("--lake", str(tmp_path), "ingest"), 1)
+def test_a_second_copy_of_a_stream_is_refused(lake: Callable[..., Any], landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    root = lake().root
+    (root / "locks").mkdir()
+    with FileLock(root / "locks" / "ingest"):
+        line = refused_here(root, "ingest")
     assert "another process already runs 'ingest'" in line
-    assert fraudlake("--lake", str(tmp_path), "ingest").returncode == 0
+    run(root, "ingest")
 
 
 @pytest.mark.stream

@@ -17,6 +17,7 @@ from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.lake.commit import Commit
 
 SAFE_RETENTION = timedelta(days=7)
 """What Delta holds safe: until a commit names it, a file that is being written counts as removable, too."""
@@ -47,20 +48,18 @@ def optimize(lake: Lake) -> list[str]:
 
 
 def _optimize(lake: Lake, table: tables.Table) -> bool:
-    history = lake.spark.sql(f"DESCRIBE HISTORY {table.name}")
-    # Compaction on the way, by Spark (`auto`) or by delta-rs, clusters nothing.
-    own = history.where("operation = 'OPTIMIZE' AND NOT coalesce(cast(operationParameters['auto'] AS BOOLEAN), false)")
-    own = own.where("NOT startswith(coalesce(engineInfo, ''), 'delta-rs')")
-    last = own.selectExpr("max(version) AS version", "unix_micros(max(timestamp)) AS micros").collect()[0]
-    if lake.first_change(table, 0 if last["version"] is None else last["version"] + 1) is None:
+    history = lake.history(table)
+    own = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.on_the_way]
+    last = max(own, key=lambda commit: commit.version, default=None)
+    if not _changes(history, 0 if last is None else last.version + 1):
         return False
     detail = lake.spark.sql(f"DESCRIBE DETAIL {table.name}").collect()[0]
     is_sorted = bool(table.zorder) and not detail["clusteringColumns"]
     by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
     # ZORDER rewrites all that it is given: only days with new files, where the table was optimized before.
     days = ""
-    if is_sorted and last["micros"] is not None and "date" in detail["partitionColumns"]:
-        new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_micros({last['micros']})")
+    if is_sorted and last is not None and "date" in detail["partitionColumns"]:
+        new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_millis({last.millis})")
         days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
     where = f" WHERE date IN ({days})" if days else ""
     # Databricks has a property of the table for it, too; this works there and with Delta's open-source release.
@@ -98,14 +97,19 @@ def vacuum(lake: Lake) -> Vacuumed:
 
 def _unread_since(lake: Lake, table: tables.Table) -> dict[str, datetime]:
     """Tell when the oldest commit was made that a step has still to read, for the steps that read the table."""
-    identity = lake.identity(table)
+    identity, history = lake.identity(table), lake.history(table)
     unread = {}
     for folder in sorted(lake.checkpoints.glob("*")):
         version = lake.checkpoint(folder.name).unread_versions().get(identity)
-        since = None if version is None else lake.first_change(table, version)
-        if since is not None:
-            unread[folder.name] = since
+        changes = [] if version is None else _changes(history, version)
+        if changes:
+            unread[folder.name] = min(commit.at for commit in changes)
     return unread
+
+
+def _changes(history: list[Commit], version: int) -> list[Commit]:
+    """Return the commits from a version on that changed rows."""
+    return [one for one in history if one.version >= version and one.changes_rows and one.operation != "CREATE TABLE"]
 
 
 def _vacuum(lake: Lake, table: tables.Table) -> None:

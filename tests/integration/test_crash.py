@@ -22,7 +22,7 @@ from fraudlake import tables
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
 from fraudlake.status import status
-from tests.conftest import FLINK, run
+from tests.conftest import FLINK, SHORT_LIVED, run
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
@@ -63,7 +63,7 @@ def land(lake: Path, files: list[Path], begin: int, end: int) -> None:
 
 def start(*command: str) -> subprocess.Popen[str]:
     """Start a command in a process group of its own."""
-    environment = {**os.environ, **CHOSEN}
+    environment = {**os.environ, **SHORT_LIVED, **CHOSEN}
     return subprocess.Popen(
         command, env=environment, start_new_session=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -91,12 +91,6 @@ def killed_when(lake: Path, file: str, *steps: str) -> None:
         wait_for((lake / file).exists, process)
     finally:
         kill_all(process)
-
-
-def finished(*command: str) -> None:
-    process = start(*command)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
 
 
 def commit(table: tables.Table, version: int) -> str:
@@ -171,14 +165,15 @@ def test_a_command_whose_jvm_is_killed_ends_with_one_line_and_the_next_one_goes_
     assert errors.count("\n") == 1, errors
     assert "the Spark process ended" in errors
 
-    finished(FRAUDLAKE, "--lake", str(root), "ingest")
+    run(root, "ingest")
     assert_bronze_is_whole(root)
 
 
 def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     root = tmp_path / "lake"
     land(root, in_time_order(), 0, 41)
-    finished(sys.executable, "-c", CHAIN, str(root), "ingest", "refine")
+    run(root, "ingest")
+    run(root, "refine")
     process = start(FRAUDLAKE, "--lake", str(root), "detect")
     wait_for(lambda: python_workers(process), process)
     for worker in python_workers(process):
@@ -188,7 +183,7 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
     # Spark starts another worker, or the task fails and with it the command.
     assert process.returncode == 0 or (process.returncode == 1 and errors.count("\n") == 1), errors
 
-    finished(FRAUDLAKE, "--lake", str(root), "detect")
+    run(root, "detect")
     alerts = Lake(Settings(lake=root)).read(tables.SILVER_ALERTS)
     of_flink = sum(pc.sum(pq.read_table(file, columns=["alert"])["alert"]).as_py() for file in in_time_order())
     assert alerts.count() == alerts.select("alert_id").distinct().count() == of_flink

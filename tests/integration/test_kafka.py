@@ -246,12 +246,11 @@ def test_an_ingest_that_is_killed_goes_on_with_each_message_once(broker: Broker,
     command += ["--source", "kafka", "--bootstrap-servers", broker.bootstrap_servers, "--topic", "killed-ingest"]
     command += ["--max-offsets-per-trigger", "60"]
 
-    for commits in (1, 4):
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
-            wanted = lake.version(tables.BRONZE_TRANSACTIONS) + commits
-            until(lambda: lake.version(tables.BRONZE_TRANSACTIONS) >= wanted, "nothing arrives")  # noqa: B023
-            os.killpg(run.pid, signal.SIGKILL)
-        assert run.returncode == -signal.SIGKILL
+    wanted = lake.version(tables.BRONZE_TRANSACTIONS) + 3
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+        until(lambda: lake.version(tables.BRONZE_TRANSACTIONS) >= wanted, "nothing arrives")
+        os.killpg(run.pid, signal.SIGKILL)
+    assert run.returncode == -signal.SIGKILL
     assert len(places(lake)) < 1200
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 

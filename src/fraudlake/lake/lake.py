@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +12,7 @@ from fraudlake.bronze import landing, messages
 from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import UsageError
+from fraudlake.lake.commit import Commit
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Mark = tuple[str, int]
 """Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 
 
 class Lake:
@@ -133,17 +132,16 @@ class Lake:
         """Return a table's version now."""
         raise NotImplementedError
 
+    def history(self, table: tables.Table) -> list[Commit]:
+        """Return a table's commits, as far back as its log goes."""
+        told = self.spark.sql(f"DESCRIBE HISTORY {table.name}").selectExpr(
+            "version", "operation", "unix_millis(timestamp) AS timestamp", "operationParameters", "engineInfo"
+        )
+        return [Commit.of(row.asDict()) for row in told.collect()]
+
     def data_version(self, table: tables.Table) -> int:
         """Return the table version that last changed its rows."""
-        history = self.spark.sql(f"DESCRIBE HISTORY {table.name}").select("version", "operation").collect()
-        return max((row["version"] for row in history if row["operation"] not in _MAINTENANCE), default=-1)
-
-    def first_change(self, table: tables.Table, version: int) -> datetime | None:
-        """Return when rows were first changed from this version on (UTC); None where they were not."""
-        history = self.spark.sql(f"DESCRIBE HISTORY {table.name}").where(f"version >= {version}")
-        commits = history.selectExpr("operation", "unix_micros(timestamp) AS micros").collect()
-        times = [row["micros"] for row in commits if row["operation"] not in {*_MAINTENANCE, "CREATE TABLE"}]
-        return datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None
+        return max((commit.version for commit in self.history(table) if commit.changes_rows), default=-1)
 
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; one made anew has another."""

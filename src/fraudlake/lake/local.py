@@ -23,6 +23,7 @@ from fraudlake.bronze import landing, messages, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
+from fraudlake.lake.commit import Commit
 from fraudlake.lake.lake import Lake, Mark, layout
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
@@ -205,6 +206,14 @@ class LocalLake(Lake):
         """Return a table's version now."""
         log = self._folder(table) / "_delta_log"
         return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
+
+    def history(self, table: tables.Table) -> list[Commit]:
+        """Return a table's commits, as far back as its log goes."""
+        return [Commit.of(told) for told in self._open(table).history()]
+
+    def identity(self, table: tables.Table) -> str:
+        """Return the identity that Delta gave a table when it was made; one made anew has another."""
+        return str(self._open(table).metadata().id)
 
     def landed(self) -> DataFrame:
         """Return the landing folder as a stream of its files: ``path, modificationTime, length``.

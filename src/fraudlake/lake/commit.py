@@ -1,0 +1,43 @@
+"""Commits: what a table's log says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version of a table; ``millis`` is when it was made, in milliseconds since 1970 UTC.
+
+    ``on_the_way`` tells of an OPTIMIZE that it was a writer's own compaction, which clusters nothing.
+    """
+
+    version: int
+    operation: str
+    millis: int
+    on_the_way: bool
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Commit:
+        """Take what Delta's history tells of a commit, ``timestamp`` in milliseconds.
+
+        Spark marks its own compaction as ``auto``; all of delta-rs's is of that kind here.
+        """
+        is_auto = str((told["operationParameters"] or {}).get("auto")).lower() == "true"
+        by_delta_rs = (told.get("engineInfo") or "").startswith("delta-rs")
+        return cls(told["version"], told["operation"], told["timestamp"], is_auto or by_delta_rs)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows may be others than before."""
+        return self.operation not in _MAINTENANCE
+
+    @property
+    def at(self) -> datetime:
+        """When it was made (UTC)."""
+        return datetime.fromtimestamp(self.millis / 1000, UTC)
