@@ -61,8 +61,8 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     lake.spark.sql(f"DELETE FROM {tables.SILVER_ALERTS.name}")
     appender = stream.Appender.of(lake, "detect")
 
-    def write(batch, batch_id):
-        appender.append(silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+    def write(lake, batch, batch_id):
+        appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
 
     source = (
         lake.spark.readStream.option("maxFilesPerTrigger", options.files_per_batch)
@@ -72,10 +72,10 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     batches: list[tuple[int, float]] = []
     seen: set[int] = set()
 
+    detecting = stream.Stream("detect", silver_alerts.found(source, lake.settings), write)
     query = (
-        silver_alerts.found(source, lake.settings)
-        .writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
-        .foreachBatch(stream.persisted(write))
+        detecting.rows.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
+        .foreachBatch(stream.micro_batch(lake, detecting))
         .trigger(availableNow=True)
         .start()
     )

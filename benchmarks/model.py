@@ -148,7 +148,7 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     query = (
         features.of_stream(source, lake.settings)
         .writeStream.option("checkpointLocation", str(lake.checkpoint("score").folder))
-        .foreachBatch(stream.persisted(one.write))
+        .foreachBatch(stream.micro_batch(lake, one))
         .trigger(availableNow=True)
         .start()
     )

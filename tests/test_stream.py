@@ -40,7 +40,7 @@ def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lak
 
     def append(path: str, batch_id: int) -> None:
         row = one.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
-        stream.Appender.of(one, "ingest").append(row, table, batch_id, count=next(count))
+        stream.Appender.of(one, "ingest").append(one, row, table, batch_id, count=next(count))
 
     append("first", 0)
     append("first once more", 0)
@@ -57,7 +57,7 @@ def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: 
     def append(offset: int, batch_id: int) -> None:
         message = (b'{"accountId": "3"}', "topic", 0, offset)
         batch = one.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
-        stream.Appender.of(one, "ingest_kafka").append_messages(batch, batch_id)
+        stream.Appender.of(one, "ingest_kafka").append_messages(one, batch, batch_id)
 
     left_by_a_crash = spool(one) / "half.arrow"
     left_by_a_crash.parent.mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landi
     land_flink(landing, "tutorial/int96")
     one = lake()
 
-    def panic(batch: DataFrame, batch_id: int) -> None:
+    def panic(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         raise SystemExit("a panic")
 
     with pytest.raises(FraudlakeError, match=r"ingest failed: .*SystemExit: a panic"):

@@ -25,6 +25,12 @@ class Checkpoint:
         """Tell whether the stream has never taken a micro-batch."""
         return not (self._log("offsets") or self._log("commits"))
 
+    def pending_batch(self) -> int | None:
+        """Return the number of the micro-batch that was begun and has no commit yet; None where there is none."""
+        offsets, commits = self._log("offsets"), self._log("commits")
+        begun = int(offsets[-1].name) if offsets else None
+        return None if commits and begun == int(commits[-1].name) else begun
+
     @property
     def id(self) -> str:
         """The checkpoint's identity, made on first use: a checkpoint begun anew has another one."""
@@ -87,17 +93,20 @@ class Checkpoint:
         if commits and not offsets:
             broken.append(self.folder / "offsets")
         if commits and stateful and not broken:
-            broken += [part for part in self._state_parts(offsets[-1]) if not any(part.glob("*.*"))]
+            broken += [part for part in self._state_parts() if not any(part.glob("*.*"))]
         if broken:
             raise FraudlakeError(
                 f"{self.step}: {broken[0]} is damaged or missing: restore {self.folder} from a copy, "
                 f"or start over ({self._start_over})"
             )
 
-    def _state_parts(self, offsets: Path) -> list[Path]:
-        """List the state's folders, one a partition; their number was fixed when the stream was begun."""
-        plan = json.loads(offsets.read_text().splitlines()[1])
-        return [self.state / "0" / str(part) for part in range(int(plan["conf"]["spark.sql.shuffle.partitions"]))]
+    def _state_parts(self) -> list[Path]:
+        """List the folders that the state must have, one a partition from 0 on.
+
+        How many there are is not asked of the settings: a workspace may name no number, and may change it.
+        """
+        parts = {int(path.name) for path in (self.state / "0").glob("*") if path.name.isdigit()}
+        return [self.state / "0" / str(part) for part in range(max(parts, default=0) + 1)]
 
     def watermark_milliseconds(self) -> int | None:
         """Return the event-time watermark of the newest micro-batch, milliseconds since 1970; None before the first."""

@@ -16,8 +16,10 @@ from pyspark.sql import functions as F
 from fraudlake.errors import FraudlakeError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
+    from fraudlake.checkpoint import Checkpoint
+    from fraudlake.lake import Lake
     from fraudlake.settings import Settings
 
 EARLIEST = -2
@@ -37,19 +39,20 @@ def client_options(settings: Settings) -> dict[str, str]:
 
 
 class Topic:
-    """The topic of the settings, as far as its cluster and the checkpoint of the stream that reads it tell.
+    """The topic of the lake's settings, as far as its cluster and the checkpoint of the stream that reads it tell.
 
     Args:
+        lake: the lake.
         checkpoint: of the stream that reads the topic; it need not be there yet.
 
     Raises:
         UsageError: the checkpoint belongs to another topic.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings, checkpoint: Path) -> None:
+    def __init__(self, lake: Lake, checkpoint: Checkpoint) -> None:
         """Take the settings' topic, and where the stream that reads it began."""
-        self._spark, self._settings, self.name = spark, settings, settings.topic
-        self._first = _first_offsets(checkpoint)
+        self._lake, self._spark, self._settings, self.name = lake, lake.spark, lake.settings, lake.settings.topic
+        self._first = _first_offsets(checkpoint.folder)
         others = set(self._first or ()) - {self.name}
         if others:
             raise UsageError(
@@ -101,10 +104,12 @@ class Topic:
             .option("startingOffsets", "latest")
             .load()
         )
-        with self._failures_explained():
+        # Serverless compute starts no stream without a checkpoint of its own.
+        with self._failures_explained(), self._lake.scratch_checkpoint() as folder:
             query = (
                 stream.writeStream.format("noop")
                 .queryName(f"end-offsets-{uuid.uuid4().hex[:8]}")
+                .option("checkpointLocation", str(folder))
                 .trigger(availableNow=True)
                 .start()
             )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SAFE_RETENTION = timedelta(days=7)
 """What Delta holds safe: until a commit names it, a file that is being written counts as removable, too."""
 
-_FILE_SIZE, _LARGE = "spark.databricks.delta.optimize.maxFileSize", 128 << 20
+_LARGE = 128 << 20
 _RETENTION = "delta.deletedFileRetentionDuration"
 
 
@@ -53,7 +53,8 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     last = max(own, key=lambda commit: commit.version, default=None)
     if not _changes(history, 0 if last is None else last.version + 1):
         return False
-    detail = lake.spark.sql(f"DESCRIBE DETAIL {table.name}").collect()[0]
+    name = lake.name_of(table)
+    detail = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
     is_sorted = bool(table.zorder) and not detail["clusteringColumns"]
     by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
     # ZORDER rewrites all that it is given: only days with new files, where the table was optimized before.
@@ -62,9 +63,8 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
         new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_millis({last.millis})")
         days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
     where = f" WHERE date IN ({days})" if days else ""
-    # Databricks has a property of the table for it, too; this works there and with Delta's open-source release.
-    lake.spark.conf.set(_FILE_SIZE, lake.settings.target_file_bytes if table.zorder else _LARGE)
-    metrics = lake.spark.sql(f"OPTIMIZE {table.name}{where}{by}").select("metrics.numFilesAdded").collect()
+    lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
+    metrics = lake.spark.sql(f"OPTIMIZE {name}{where}{by}").select("metrics.numFilesAdded").collect()
     return any(row["numFilesAdded"] for row in metrics)
 
 
@@ -116,7 +116,8 @@ def _vacuum(lake: Lake, table: tables.Table) -> None:
     # `VACUUM ... RETAIN` is passed over in silence by some versions of Delta (seen in 4.4), the property by none.
     wanted = f"interval {int(lake.settings.retention.total_seconds())} seconds"
     default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
-    properties = lake.spark.sql(f"DESCRIBE DETAIL {table.name}").collect()[0]["properties"]
+    name = lake.name_of(table)
+    properties = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["properties"]
     if properties.get(_RETENTION, default) != wanted:
-        lake.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")
-    lake.spark.sql(f"VACUUM {table.name}")
+        lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")
+    lake.spark.sql(f"VACUUM {name}")

@@ -142,22 +142,22 @@ def _carry_out(lake: Lake, folder: Path) -> None:
     plan = lake.spark.read.parquet(str(folder / "plan"))
     valid = transactions.valid(plan)
     if has_rows(valid):
-        Appender(lake, f"replay-{folder.name}").append(valid, tables.SILVER_TRANSACTIONS, 0)
-    _take_out(plan)
+        Appender(f"replay-{folder.name}").append(lake, valid, tables.SILVER_TRANSACTIONS, 0)
+    _take_out(lake, plan)
     (folder / "done").touch()
 
 
-def _take_out(plan: DataFrame) -> None:
+def _take_out(lake: Lake, plan: DataFrame) -> None:
     plan.createOrReplaceTempView("replay_plan")
     same = " AND ".join(f"q.{name} <=> p.{name}" for name in _PLACE)
     merge = (
-        f"MERGE INTO {tables.SILVER_QUARANTINE.name} q USING replay_plan p "
+        f"MERGE INTO {lake.name_of(tables.SILVER_QUARANTINE)} q USING replay_plan p "
         f"ON {same} AND {duplicates.REPLAYABLE.replace('reasons', 'q.reasons')} "
         "WHEN MATCHED AND size(p.reasons) = 0 THEN DELETE "
         "WHEN MATCHED AND q.reasons <> p.reasons_as_landed AND size(p.reasons_as_landed) > 0 "
         "THEN UPDATE SET q.reasons = p.reasons_as_landed"
     )
-    conflict.retried(lambda: plan.sparkSession.sql(merge))  # OPTIMIZE of the same table may commit in between
+    conflict.retried(lambda: lake.spark.sql(merge))  # OPTIMIZE of the same table may commit in between
 
 
 def _first_line(error: Exception) -> str:

@@ -23,7 +23,7 @@ from fraudlake.stream import Appender, Stream
 from fraudlake.training import registry_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
     from fraudlake.settings import Settings
@@ -71,7 +71,7 @@ def _from_silver(lake: Lake, champion: _Champion) -> Stream:
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS)
     # What the other stream scores is only its accounts' history here.
     wanted = ~kafka.covered(lake.checkpoint(FROM_KAFKA).folder)
-    scored = _scored(lake, champion, "score", transactions, "silver", lambda batch: batch.where(wanted))
+    scored = _scored(lake, champion, "score", transactions, "silver", lambda _, batch: batch.where(wanted))
     return replace(scored, reads=(tables.SILVER_TRANSACTIONS,))
 
 
@@ -82,18 +82,18 @@ def _from_kafka(lake: Lake, champion: _Champion) -> Stream:
             "score: this lake scores transactions of Kafka from silver already, and would score them twice: "
             "score without --source kafka, or use another --lake"
         )
-    topic = kafka.Topic(lake.spark, settings, checkpoint.folder)
+    topic = kafka.Topic(lake, checkpoint)
     transactions = silver.valid(silver.checked(messages.from_messages(topic.read_stream()), settings))
     return replace(_scored(lake, champion, FROM_KAFKA, transactions, "kafka", _once), explain=topic.explain)
 
 
-def _once(batch: DataFrame) -> DataFrame:
+def _once(lake: Lake, batch: DataFrame) -> DataFrame:
     """Leave out transactions whose producer's own id came before; ids that are made from the place come once."""
     if not has_rows(batch.where(F.col("transaction_id") != silver.derived_id("source", "position"))):
         return batch
     first = Window.partitionBy("transaction_id").orderBy("source", "position")
     firsts = batch.withColumn("_nth", F.row_number().over(first)).where("_nth = 1").drop("_nth")
-    scored = batch.sparkSession.table(tables.GOLD_FRAUD_PREDICTIONS.name).where("scored_from = 'kafka'")
+    scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("scored_from = 'kafka'")
     return firsts.join(scored.select("transaction_id"), on="transaction_id", how="left_anti")
 
 
@@ -109,15 +109,15 @@ def _scored(
     step: str,
     transactions: DataFrame,
     scored_from: str,
-    wanted: Callable[[DataFrame], DataFrame],
+    wanted: Callable[[Lake, DataFrame], DataFrame],
 ) -> Stream:
     settings = lake.settings
     appender = Appender.of(lake, step)
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        with _predictions(wanted(batch), champion.now(), settings, scored_from) as predictions:
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        with _predictions(wanted(lake, batch), champion.now(), settings, scored_from) as predictions:
             if has_rows(predictions):
-                appender.append(predictions, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
+                appender.append(lake, predictions, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
 
     written = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(F.col("scored_from") == scored_from)
     return Stream(
@@ -166,9 +166,9 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
             dates = [row["date"] for row in rows.select("date").distinct().collect()]
             if dates:
                 with _predictions(rows, loaded, settings, "backfill") as scored:
-                    refresh.merge(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
+                    refresh.merge(lake, scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
                 days = rows.select("date", F.lit(loaded.number).alias("model_version")).distinct()
-                _judge(days, registry)
+                _judge(lake, days, registry)
             return loaded.number, rows.count()
 
 
@@ -177,11 +177,12 @@ def _judged(lake: Lake, registry: Registry) -> Stream:
     predicted = lake.read_stream(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
     decided = lake.read_stream(tables.SILVER_VERDICTS).selectExpr("date", "CAST(NULL AS STRING) AS model_version")
 
-    def judge(batch: DataFrame, batch_id: int) -> None:
+    def judge(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         named = batch.where("model_version IS NOT NULL").distinct()
         decided_on = batch.where("model_version IS NULL").select("date").distinct()
-        predictions = batch.sparkSession.table(tables.GOLD_FRAUD_PREDICTIONS.name).select(*_DAYS)
-        _judge(named.union(predictions.join(decided_on, on="date", how="left_semi").distinct()).distinct(), registry)
+        predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
+        days = named.union(predictions.join(decided_on, on="date", how="left_semi").distinct()).distinct()
+        _judge(lake, days, registry)
 
     return Stream(
         "prediction_quality",
@@ -191,21 +192,21 @@ def _judged(lake: Lake, registry: Registry) -> Stream:
     )
 
 
-def _judge(days: DataFrame, registry: Registry) -> None:
-    def predictions(spark: SparkSession, dates: list[date]) -> DataFrame:
-        return refresh.on_dates(spark.table(tables.GOLD_FRAUD_PREDICTIONS.name), dates)
+def _judge(lake: Lake, days: DataFrame, registry: Registry) -> None:
+    def predictions(lake: Lake, dates: list[date]) -> DataFrame:
+        return refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
 
-    def quality(spark: SparkSession, dates: list[date]) -> DataFrame:
-        decided = verdicts.latest(refresh.on_dates(spark.table(tables.SILVER_VERDICTS.name), dates))
-        return prediction_quality.prediction_quality(predictions(spark, dates), decided)
+    def quality(lake: Lake, dates: list[date]) -> DataFrame:
+        decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
+        return prediction_quality.prediction_quality(predictions(lake, dates), decided)
 
-    def moved(spark: SparkSession, dates: list[date]) -> DataFrame:
+    def moved(lake: Lake, dates: list[date]) -> DataFrame:
         profiles = {number: registry.load(number).profile for number in versions}
-        found = drift.drift(predictions(spark, dates), profiles)
-        return spark.createDataFrame(found, tables.GOLD_FEATURE_DRIFT.columns)
+        found = drift.drift(predictions(lake, dates), profiles)
+        return lake.spark.createDataFrame(found, tables.GOLD_FEATURE_DRIFT.columns)
 
     versions = [row["model_version"] for row in days.select("model_version").distinct().collect()]
     judges = days.withColumn("judged_by", F.explode(F.array(*map(F.lit, prediction_quality.JUDGES))))
-    refresh.refresh(judges, refresh.Aggregate(tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality))
+    refresh.refresh(lake, judges, refresh.Aggregate(tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality))
     named = days.withColumn("feature", F.explode(F.array(*map(F.lit, drift.MEASURED))))
-    refresh.refresh(named, refresh.Aggregate(tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), moved))
+    refresh.refresh(lake, named, refresh.Aggregate(tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), moved))

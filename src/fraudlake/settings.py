@@ -198,9 +198,6 @@ class Settings(BaseSettings):
         None, pattern=_SIZE, description="About how much one micro-batch takes, such as 512m or 2g."
     )
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
-    schema_evolution: Literal["rescue", "addNewColumns"] = Field(
-        "rescue", description="What Auto Loader does with a new column: keep it as JSON, or add it to bronze."
-    )
     file_events: Literal["off", "notifications", "managed"] = Field(
         "off", description="How Auto Loader hears of new files: by listing, by a queue, or by managed file events."
     )
@@ -266,8 +263,10 @@ class Settings(BaseSettings):
     )
 
     driver_memory: str = Field("4g", pattern=r"^\d+[mg]$", description="Memory of the local Spark process.")
-    shuffle_partitions: int = Field(
-        min(os.cpu_count() or 2, 8), ge=1, description="Partitions of an exchange, and of new state."
+    shuffle_partitions: int | None = Field(
+        None,
+        ge=1,
+        description="Partitions of an exchange, and of new state (default: one a core, in a workspace one a bucket).",
     )
 
     @classmethod

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import file_source, judgement, kafka, scoring, tables, training
+from fraudlake import file_source, kafka, scoring, tables, training
+from fraudlake.batch_inputs import BatchInputs
 from fraudlake.gold import account_daily, alert_windows, detector_agreement, refresh
-from fraudlake.rows import counted, has_rows, kept
+from fraudlake.rows import counted, kept
 from fraudlake.silver import alerts as silver_alerts
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
@@ -19,7 +20,7 @@ from fraudlake.stream import Appender, Stream
 if TYPE_CHECKING:
     from datetime import date
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from fraudlake.gold import model
     from fraudlake.lake import Lake
@@ -38,15 +39,17 @@ def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
 def _from_kafka(lake: Lake) -> Stream:
     settings, step = lake.settings, "ingest_kafka"
     appender = Appender.of(lake, step)
-    topic = kafka.Topic(lake.spark, settings, lake.checkpoint(step).folder)
+    topic = kafka.Topic(lake, lake.checkpoint(step))
     # Where the stream stops at a gap, there is none to tell of.
     held = {} if settings.fail_on_data_loss else kafka.places(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
     gaps = kafka.Gaps(settings.topic, held)
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        for gap in [] if settings.fail_on_data_loss else gaps.before(batch):
+    fail_on_data_loss = settings.fail_on_data_loss
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        for gap in [] if fail_on_data_loss else gaps.before(batch):
             log.warning(gap)
-        appender.append_messages(batch, batch_id)
+        appender.append_messages(lake, batch, batch_id)
 
     written = lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")
     return Stream(
@@ -62,21 +65,28 @@ def _from_kafka(lake: Lake) -> Stream:
 def refine(lake: Lake) -> list[Stream]:
     """``bronze_transactions`` → ``silver_transactions`` and ``silver_quarantine``.
 
-    A micro-batch makes two commits, and may be repeated when only the first is there. Each row must then be judged as
-    it was: by the same settings, against the tables as they were. So both are noted down before the first commit.
+    A micro-batch makes two commits, and may be repeated when only the first is there: see
+    :class:`~fraudlake.batch_inputs.BatchInputs`.
     """
     checkpoint = lake.checkpoint("refine")
     appender = Appender.of(lake, "refine")
     held = duplicates.Held()
+    recorded: dict[int, BatchInputs] = {}
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        basis = judgement.of(checkpoint.folder / "judgement.json", batch_id, lake)
+    def recover() -> None:
+        batch_id = checkpoint.pending_batch()
+        inputs = None if batch_id is None else BatchInputs.recorded(lake, appender.application, batch_id)
+        if batch_id is not None and inputs is not None:
+            recorded[batch_id] = inputs
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        inputs = recorded.get(batch_id) or BatchInputs.now(lake)
         # The digest, which looks at each row, computes them.
-        with kept(silver.checked(batch, basis.settings), at_once=False) as checked:
+        with kept(silver.checked(batch, inputs.settings), at_once=False) as checked:
             found = duplicates.digest(checked)
             before = duplicates.Before(
-                lambda: _as_of(batch.sparkSession, tables.SILVER_TRANSACTIONS, basis.silver_version),
-                lambda: _as_of(batch.sparkSession, tables.SILVER_QUARANTINE, basis.quarantine_version),
+                lambda: lake.read_version(tables.SILVER_TRANSACTIONS, inputs.silver_version),
+                lambda: lake.read_version(tables.SILVER_QUARANTINE, inputs.quarantine_version),
             )
             judged = duplicates.marked(checked, found, held.met(found, before), before)
             is_as_found = judged is checked
@@ -85,9 +95,12 @@ def refine(lake: Lake) -> list[Stream]:
                 rejected = found.rejected if is_as_found else judged.where(F.size("reasons") > 0).count()
                 valid = found.valid + found.rejected - rejected
                 if valid:
-                    appender.append(silver.valid(judged), tables.SILVER_TRANSACTIONS, batch_id, count=valid)
+                    metadata = inputs.as_metadata(appender.application, batch_id)
+                    rows = silver.valid(judged)
+                    appender.append(lake, rows, tables.SILVER_TRANSACTIONS, batch_id, count=valid, metadata=metadata)
                 if rejected:
-                    appender.append(silver.quarantined(judged), tables.SILVER_QUARANTINE, batch_id, count=rejected)
+                    rows = silver.quarantined(judged)
+                    appender.append(lake, rows, tables.SILVER_QUARANTINE, batch_id, count=rejected)
             held.add(found)
 
     return [
@@ -98,29 +111,26 @@ def refine(lake: Lake) -> list[Stream]:
             reads=(tables.BRONZE_TRANSACTIONS,),
             writes={tables.SILVER_TRANSACTIONS.name: lake.read(tables.SILVER_TRANSACTIONS)},
             once=True,
+            before=recover,
         )
     ]
-
-
-def _as_of(spark: SparkSession, table: tables.Table, version: int) -> DataFrame:
-    return spark.read.option("versionAsOf", version).table(table.name)
 
 
 def detect(lake: Lake) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector."""
     appender = Appender.of(lake, "detect")
 
-    def write(batch: DataFrame, batch_id: int) -> None:
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         with counted(batch) as count:
-            alerts = silver_alerts.alerts(batch)
             # As rows arrive, none is late.
             too_late = silver_alerts.late(batch).count() if in_time and count != 0 else 0
-            found = None if count is None else count - too_late
-            if found or (found is None and has_rows(alerts)):
-                appender.append(alerts, tables.SILVER_ALERTS, batch_id, count=found)
+            alerts = None if count is None else count - too_late
+            # Where rows are not persisted, each look at them runs the detector: an empty commit costs less.
+            if alerts != 0:
+                appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id, count=alerts)
             if too_late:
                 late = silver.quarantined_late(silver_alerts.late(batch))
-                appender.append(late, tables.SILVER_QUARANTINE, batch_id, count=too_late)
+                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id, count=too_late)
 
     in_time = lake.settings.ordering == "event_time"
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_time else None)
@@ -141,13 +151,13 @@ def aggregate(lake: Lake) -> list[Stream]:
     """``silver_transactions`` and ``silver_alerts`` → account days, alert windows and ``gold_detector_agreement``."""
     rules = lake.settings.active_rules
 
-    def daily(spark: SparkSession, dates: list[date]) -> DataFrame:
-        transactions = refresh.on_dates(spark.table(tables.SILVER_TRANSACTIONS.name), dates)
-        return account_daily.account_daily(transactions, spark.table(tables.SILVER_ALERTS.name), rules)
+    def daily(lake: Lake, dates: list[date]) -> DataFrame:
+        transactions = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
+        return account_daily.account_daily(transactions, lake.read(tables.SILVER_ALERTS), rules)
 
-    def agreement(spark: SparkSession, dates: list[date]) -> DataFrame:
-        transactions = refresh.on_dates(spark.table(tables.SILVER_TRANSACTIONS.name), dates)
-        return detector_agreement.detector_agreement(transactions, spark.table(tables.SILVER_ALERTS.name))
+    def agreement(lake: Lake, dates: list[date]) -> DataFrame:
+        transactions = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
+        return detector_agreement.detector_agreement(transactions, lake.read(tables.SILVER_ALERTS))
 
     return [
         _refreshed(lake, "account_daily", refresh.Aggregate(tables.GOLD_ACCOUNT_DAILY, account_daily.KEYS, daily)),
@@ -164,8 +174,8 @@ def _refreshed(lake: Lake, step: str, aggregate: refresh.Aggregate) -> Stream:
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS).select("account_id", "date")
     alerts = lake.read_stream(tables.SILVER_ALERTS).selectExpr("account_id", "to_date(timestamp) AS date")
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        refresh.refresh(batch, aggregate)
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        refresh.refresh(lake, batch, aggregate)
 
     return Stream(
         step, transactions.unionByName(alerts), write, reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS)
@@ -176,19 +186,18 @@ def _windowed(lake: Lake) -> Stream:
     """``silver_transactions`` and ``silver_alerts`` → ``gold_alert_windows``."""
     delay = f"INTERVAL {lake.settings.max_out_of_orderness.total_seconds()} SECONDS"
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        spark = batch.sparkSession
-        current = spark.table(tables.GOLD_ALERT_WINDOWS.name)
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        current = lake.read(tables.GOLD_ALERT_WINDOWS)
         with kept(alert_windows.scope(batch, current)) as scope:
             touched, read = _instants(scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read"))
-            watermark = _watermark(spark, delay)
-            transactions = spark.table(tables.SILVER_TRANSACTIONS.name).where(F.col("date") >= F.to_date(read))
-            alerts = spark.table(tables.SILVER_ALERTS.name).where(F.col("timestamp") >= read)
+            watermark = _watermark(lake, delay)
+            transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read))
+            alerts = lake.read(tables.SILVER_ALERTS).where(F.col("timestamp") >= read)
             anew = alert_windows.alert_windows(transactions, alerts, scope, watermark)
             # Literals, by which Delta passes over the files whose windows are all closed and untouched.
             liable = current.where((F.col("window_end") >= touched) | (F.col("state") == "open"))
             changes = alert_windows.changes(anew, liable, scope, watermark)
-            refresh.carry_out(changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+            refresh.carry_out(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
     times = ("account_id", "timestamp")
     rows = (
@@ -199,9 +208,9 @@ def _windowed(lake: Lake) -> Stream:
     return Stream("alert_windows", rows, write, reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS))
 
 
-def _watermark(spark: SparkSession, delay: str) -> Column:
+def _watermark(lake: Lake, delay: str) -> Column:
     """Return the event time that only late rows lie before: the newest one that silver holds, less the delay."""
-    transactions = spark.table(tables.SILVER_TRANSACTIONS.name)
+    transactions = lake.read(tables.SILVER_TRANSACTIONS)
     newest = transactions.agg(F.max("date")).collect()[0][0]
     (watermark,) = _instants(refresh.on_dates(transactions, [newest]).selectExpr(f"max(timestamp) - {delay}"))
     return watermark
@@ -227,4 +236,4 @@ def kafka_lag(lake: Lake) -> int:
     """Count the messages of the topic that bronze does not hold yet."""
     settings = lake.settings
     held = kafka.places(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
-    return kafka.Topic(lake.spark, settings, lake.checkpoint("ingest_kafka").folder).lag(held)
+    return kafka.Topic(lake, lake.checkpoint("ingest_kafka")).lag(held)

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-Write = Callable[["DataFrame", int], None]
+Write = Callable[[Lake, "DataFrame", int], None]
+"""Called with the lake in the micro-batch's session, the micro-batch's rows and its number."""
 Hook = Callable[[], None]
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, the rows read so far and the micro-batches done so far."""
@@ -69,32 +70,38 @@ class Appender:
     application belongs to the checkpoint: one begun anew counts its micro-batches from 0 again, under a new id.
     """
 
-    lake: Lake
     application: str
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> Appender:
         """Return the appender of a step's stream."""
-        return cls(lake, lake.checkpoint(step).id)
+        return cls(lake.checkpoint(step).id)
 
     def append(
-        self, rows: DataFrame, table: Table, batch_id: int, added: Sequence[str] = (), count: int | None = None
+        self,
+        lake: Lake,
+        rows: DataFrame,
+        table: Table,
+        batch_id: int,
+        count: int | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Append a micro-batch's rows to a table, once; there must be some: a commit wakes the streams behind.
+        """Append a micro-batch's rows to a table, once.
 
         Args:
-            rows: the rows.
+            lake: the lake, in the session of the rows.
+            rows: the rows; where there are none, the commit still wakes the streams that read the table.
             table: the table that takes them.
             batch_id: the micro-batch.
-            added: columns that the table does not have and takes on.
             count: how many rows there are, where that is known: a few are written faster.
+            metadata: a text that the commit carries.
         """
-        chosen, mark = rows.select(*table.column_names, *added), (self.application, batch_id)
-        conflict.retried(lambda: self.lake.append(chosen, table, mark, count))
+        chosen, transaction = rows.select(*table.column_names), (self.application, batch_id)
+        conflict.retried(lambda: lake.append(chosen, table, transaction, count, metadata))
 
-    def append_messages(self, batch: DataFrame, batch_id: int) -> None:
+    def append_messages(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Append a micro-batch of Kafka's messages to ``bronze_transactions``, once."""
-        conflict.retried(lambda: self.lake.append_messages(batch, (self.application, batch_id)))
+        conflict.retried(lambda: lake.append_messages(batch, (self.application, batch_id)))
 
 
 def run(
@@ -148,7 +155,7 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
     writer = (
         stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
         .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
-        .foreachBatch(_failing(stream.write if stream.once else persisted(stream.write)))
+        .foreachBatch(micro_batch(lake, stream))
     )
     if trigger == "continuous":
         interval = lake.settings.interval.total_seconds()
@@ -156,27 +163,31 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
     return writer.trigger(availableNow=True).start()
 
 
-def persisted(step_write: Write) -> Write:
-    """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
+def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
+    """Return what Spark calls with each micro-batch: the stream's writing, in the session of the micro-batch.
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        with counted(batch) as count:
-            if count or (count is None and has_rows(batch)):
-                step_write(batch, batch_id)
-
-    return write
-
-
-def _failing(step_write: Write) -> Write:
-    """Let whatever is raised be an ``Exception``: of anything else, as a panic, Spark never hears, and waits on."""
+    Whatever is raised becomes an ``Exception``: of anything else, as a panic, Spark never hears, and waits on.
+    """
+    step_write = stream.write if stream.once else _persisted(stream.write)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:
-            step_write(batch, batch_id)
+            step_write(lake.within(batch.sparkSession), batch, batch_id)
         except Exception:
             raise
         except BaseException as error:
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+    return write
+
+
+def _persisted(step_write: Write) -> Write:
+    """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        with counted(batch) as count:
+            if count or (count is None and has_rows(batch)):
+                step_write(lake, batch, batch_id)
 
     return write
 

@@ -52,7 +52,7 @@ def load(lake: Lake, file: Path) -> Loaded:
         with lake.exclusive("verdicts"):
             # Inserts only: the streams behind see appended rows.
             merged = lake.spark.sql(
-                f"MERGE INTO {tables.SILVER_VERDICTS.name} t USING given_verdicts s ON {same} "
+                f"MERGE INTO {lake.name_of(tables.SILVER_VERDICTS)} t USING given_verdicts s ON {same} "
                 "WHEN NOT MATCHED THEN INSERT *"
             )
             taken = int(merged.collect()[0]["num_inserted_rows"])

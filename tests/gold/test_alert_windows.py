@@ -88,7 +88,7 @@ def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
     (aggregate,) = (one for one in steps.aggregate(lake) if one.step == step)
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.spark.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
-    aggregate.write(batch.withColumn("date", F.to_date("timestamp")), 0)
+    aggregate.write(lake, batch.withColumn("date", F.to_date("timestamp")), 0)
 
 
 def history(seed: int) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -56,6 +57,11 @@ def seen(path: str, folder: str) -> File | None:
     return File(path, relative(path, folder), now.st_size, now.st_mtime_ns // 1000)
 
 
+def gone(path: str, folder: str) -> File:
+    """Return a file that was there and is not any more."""
+    return File(path, relative(path, folder), None, None)
+
+
 def relative(path: str, folder: str) -> str:
     """Give a path relative to the landing folder."""
     return path.removeprefix(folder.rstrip("/") + "/")
@@ -64,6 +70,11 @@ def relative(path: str, folder: str) -> str:
 def local_path(uri: str) -> str:
     """Strip the scheme that Hadoop puts before a path; it quotes nothing: a blank, ``%`` or ``#`` stands for itself."""
     return "/" + uri.removeprefix("file:").lstrip("/")
+
+
+def literal(path: str) -> str:
+    """Quote what Hadoop would take for a pattern in a path."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def _is_named_like_a_file(path: str) -> bool:

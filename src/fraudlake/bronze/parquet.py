@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,40 +14,43 @@ from fraudlake.bronze import contract
 
 BATCH_ROWS = 100_000
 
+Content: TypeAlias = str | pa.Buffer
+"""A file: its path, or its bytes."""
 
-def inspect(path: str) -> tuple[int, str | None]:
+
+def inspect(content: Content) -> tuple[int, str | None]:
     """Read a file to its end; return its number of rows and, where it cannot be read, the reason.
 
     A footer alone does not tell: a page may be damaged behind an intact one.
     """
     try:
-        with _open(path) as file:
+        with _open(content) as file:
             return sum(batch.num_rows for batch in _whole(file)), None
     except (OSError, pa.ArrowException) as error:
-        return 0, _reason(path, error)
+        return 0, _reason(content, error)
 
 
-def glance(path: str) -> tuple[int, str | None]:
+def glance(content: Content) -> tuple[int, str | None]:
     """Read a file's footer only; return the number of rows that it tells and, where there is none, the reason."""
     try:
-        with _open(path) as file:
+        with _open(content) as file:
             return int(file.metadata.num_rows), None
     except (OSError, pa.ArrowException) as error:
-        return 0, _reason(path, error)
+        return 0, _reason(content, error)
 
 
-def batches(path: str, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
+def batches(content: Content, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
     """Read a file as batches: the contract's columns (times in UTC), ``_rescued_data`` and ``_source_row``.
 
     Args:
-        path: the file.
+        content: the file.
         timezone: that of the Flink that wrote it, see :func:`contract.fit`.
 
     Raises:
         OSError: the file cannot be read.
         pyarrow.ArrowException: the file is not parquet, or damaged.
     """
-    with _open(path) as file:
+    with _open(content) as file:
         row = 0
         for batch in _whole(file):
             columns, rescued = contract.fit(batch, timezone)
@@ -66,18 +70,19 @@ def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         raise pa.ArrowInvalid(f"its footer tells of {file.metadata.num_rows:,} rows, and it holds {rows:,}")
 
 
-def _open(path: str) -> pq.ParquetFile:
+def _open(content: Content) -> pq.ParquetFile:
+    file = content if isinstance(content, str) else pa.BufferReader(content)
     # Page checksums, where the writer left any, tell a flipped bit that decodes to another value.
-    return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
 
 
-def _reason(path: str, error: Exception) -> str:
+def _reason(content: Content, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "the file is gone"
     if isinstance(error, PermissionError):
         return "the file may not be read: permission denied"
-    if Path(path).is_dir():
+    if isinstance(content, str) and Path(content).is_dir():
         return "it is a folder, not a file"
-    if Path(path).is_file() and Path(path).stat().st_size == 0:
+    if isinstance(content, str) and Path(content).is_file() and Path(content).stat().st_size == 0:
         return "the file is empty (0 bytes)"
     return f"not readable as parquet: {str(error).splitlines()[0][:400]}"

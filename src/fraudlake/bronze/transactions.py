@@ -45,22 +45,56 @@ def read(files: list[landing.File], timezone: str = "UTC") -> pa.RecordBatchRead
     return pa.RecordBatchReader.from_batches(SCHEMA, (rows for file in files for rows in _rows(file, timezone)))
 
 
-def from_files(files: DataFrame, timezone: str = "UTC") -> DataFrame:
-    """Read files as :func:`read` does, on Spark's machines.
+def from_contents(contents: DataFrame, files: list[landing.File], timezone: str = "UTC") -> DataFrame:
+    """Parse the bytes of files as :func:`read` reads files: on Spark's machines, which need not see the files.
 
     Args:
-        files: one row a file: ``path, source, size, modified`` as :class:`fraudlake.bronze.landing.File` has them.
+        contents: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
+        files: the files, as they were when they were found readable.
         timezone: that of the Flink that wrote them.
 
     Returns:
-        The columns of ``bronze_transactions``.
+        The columns of ``bronze_transactions``. Parsing fails where a file cannot be read to its end, or is another one.
     """
+    versions = {file.source: (file.size, file.modified) for file in files}
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from read([landing.File(**row) for row in batch.to_pylist()], timezone)
+            columns = (batch[name] for name in ("source", "modified", "content"))
+            for source, modified, content in zip(*columns, strict=True):
+                buffer = content.as_buffer()
+                if versions[source.as_py()] != (buffer.size, modified.as_py()):
+                    raise RuntimeError(f"{source} changed while it was read")
+                yield from _completed(parquet.batches(buffer, timezone), source.as_py())
 
-    return files.select("path", "source", "size", "modified").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
+    return contents.select("source", "modified", "content").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
+
+
+def counted(contents: DataFrame, whole: bool) -> DataFrame:
+    """Count the rows of files.
+
+    Args:
+        contents: one row a file: ``source`` and ``content``.
+        whole: read each file to its end; by default its footer must do.
+
+    Returns:
+        ``source, rows, error``: of a file that cannot be read 0 and the reason.
+    """
+    count = parquet.inspect if whole else parquet.glance
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            counts = [count(content.as_buffer()) for content in batch["content"]]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    batch["source"],
+                    pa.array([number for number, _ in counts], pa.int64()),
+                    pa.array([error for _, error in counts], pa.string()),
+                ],
+                ["source", "rows", "error"],
+            )
+
+    return contents.select("source", "content").mapInArrow(rows, "source STRING, rows BIGINT, error STRING")
 
 
 def completed(given: dict[str, pa.Array]) -> pa.RecordBatch:
@@ -74,8 +108,12 @@ def completed(given: dict[str, pa.Array]) -> pa.RecordBatch:
 
 def _rows(file: landing.File, timezone: str) -> Iterator[pa.RecordBatch]:
     folder = file.path.removesuffix(file.source)
-    for rows in parquet.batches(file.path, timezone):
-        given = dict(zip(rows.schema.names, rows.columns, strict=True))
-        yield completed(given | {"_source_file": pa.repeat(file.source, rows.num_rows)})
+    yield from _completed(parquet.batches(file.path, timezone), file.source)
     if landing.seen(file.path, folder) != file:
         raise RuntimeError(f"{file.path} changed while it was read")
+
+
+def _completed(batches: Iterator[pa.RecordBatch], source: str) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        given = dict(zip(rows.schema.names, rows.columns, strict=True))
+        yield completed(given | {"_source_file": pa.repeat(source, rows.num_rows)})

@@ -14,23 +14,31 @@ _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 class Commit:
     """One version of a table; ``millis`` is when it was made, in milliseconds since 1970 UTC.
 
-    ``on_the_way`` tells of an OPTIMIZE that it was a writer's own compaction, which clusters nothing.
+    ``on_the_way`` tells of an OPTIMIZE that it was a writer's own compaction, which clusters nothing. ``metadata`` is
+    the text that its writer gave it.
     """
 
     version: int
     operation: str
     millis: int
     on_the_way: bool
+    metadata: str | None = None
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Commit:
-        """Take what Delta's history tells of a commit, ``timestamp`` in milliseconds.
+    def of(cls, entry: Mapping[str, Any]) -> Commit:
+        """Take an entry of Delta's history, ``timestamp`` in milliseconds.
 
         Spark marks its own compaction as ``auto``; all of delta-rs's is of that kind here.
         """
-        is_auto = str((told["operationParameters"] or {}).get("auto")).lower() == "true"
-        by_delta_rs = (told.get("engineInfo") or "").startswith("delta-rs")
-        return cls(told["version"], told["operation"], told["timestamp"], is_auto or by_delta_rs)
+        is_auto = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
+        by_delta_rs = (entry.get("engineInfo") or "").startswith("delta-rs")
+        return cls(
+            entry["version"],
+            entry["operation"],
+            entry["timestamp"],
+            is_auto or by_delta_rs,
+            entry.get("userMetadata"),
+        )
 
     @property
     def changes_rows(self) -> bool:

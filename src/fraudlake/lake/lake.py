@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
+import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fraudlake import tables
 from fraudlake.bronze import landing, messages
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-Mark = tuple[str, int]
+Transaction = tuple[str, int]
 """Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
 
 
@@ -37,6 +40,10 @@ class Lake:
     """Where Spark's log is."""
     replays: Path
     """Folder of what ``quarantine --replay`` has written down."""
+    sweep_seconds: float
+    """Least time between two listings of the landing folder that look for files changed behind the stream's back."""
+    sweeps_at_start: bool
+    """Whether a new process begins with such a listing, however short ago the last one was."""
 
     def __new__(cls, settings: Settings | None = None, spark: SparkSession | None = None) -> Lake:
         """Choose the kind of lake; there are no settings where one comes out of a pickle, to a process of Spark's.
@@ -58,6 +65,24 @@ class Lake:
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         """Open the lake that the settings name; in a workspace, in this session."""
+        raise NotImplementedError
+
+    def within(self, spark: SparkSession) -> Self:
+        """Return this lake in another session: that of a micro-batch.
+
+        A micro-batch's function gets a session of its own, whose current catalog and schema need not be the lake's
+        (on Databricks they are the workspace's defaults).
+        """
+        inside = copy.copy(self)
+        inside.spark = spark
+        return inside
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to the process of a micro-batch without the session, which stays here."""
+        return {name: value for name, value in vars(self).items() if name != "spark"}
+
+    def name_of(self, table: tables.Table) -> str:
+        """Return the name of a table that holds in every session, whatever its current catalog and schema."""
         raise NotImplementedError
 
     @property
@@ -87,7 +112,7 @@ class Lake:
 
     def read(self, table: tables.Table) -> DataFrame:
         """Return a table as it is now."""
-        return self.spark.table(table.name)
+        return self.spark.table(self.name_of(table))
 
     def read_stream(self, table: tables.Table, by_time: str | None = None) -> DataFrame:
         """Return a table as a stream of its appended rows; rows deleted or rewritten upstream are passed over.
@@ -97,24 +122,50 @@ class Lake:
         being dropped").
         """
         reader = self.spark.readStream.option("skipChangeCommits", "true")
-        return reader.option("withEventTimeOrder", "true" if by_time else "false").table(table.name)
+        return reader.option("withEventTimeOrder", "true" if by_time else "false").table(self.name_of(table))
 
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
         return self.read(table).toArrow()
 
-    def append(self, rows: DataFrame, table: tables.Table, mark: Mark, count: int | None = None) -> None:
-        """Append rows to a table, in one commit; none, where an earlier commit had this mark or a later one.
+    def read_version(self, table: tables.Table, version: int) -> DataFrame:
+        """Return a table as it was in a version."""
+        return self.spark.read.option("versionAsOf", version).table(self.name_of(table))
 
-        The table takes on columns that it does not have. ``count``, where it is known, is how many rows there are.
+    def append(
+        self,
+        rows: DataFrame,
+        table: tables.Table,
+        transaction: Transaction,
+        count: int | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
+
+        Args:
+            rows: the columns of the table.
+            table: the table.
+            transaction: who appends, and which micro-batch.
+            count: how many rows there are, where that is known.
+            metadata: a text that the commit carries; :meth:`history` gives it back.
         """
-        application, version = mark
-        takes_on = any(name not in table.column_names for name in rows.columns)
+        application, version = transaction
         writer = rows.write.format("delta").mode("append").option("txnAppId", application).option("txnVersion", version)
-        writer.option("mergeSchema", str(takes_on).lower()).saveAsTable(table.name)
+        if metadata is not None:
+            writer = writer.option("userMetadata", metadata)
+        writer.saveAsTable(self.name_of(table))
 
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit."""
+        raise NotImplementedError
+
+    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
+        """Return of each landed file how many rows it has or, where it cannot be read, 0 and the reason.
+
+        Args:
+            files: the files.
+            whole: read each file to its end; by default its footer must do.
+        """
         raise NotImplementedError
 
     def append_files(self, files: list[File]) -> None:
@@ -124,9 +175,9 @@ class Lake:
         """
         raise NotImplementedError
 
-    def append_messages(self, batch: DataFrame, mark: Mark) -> None:
+    def append_messages(self, batch: DataFrame, transaction: Transaction) -> None:
         """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows."""
-        self.append(messages.from_messages(batch), tables.BRONZE_TRANSACTIONS, mark)
+        self.append(messages.from_messages(batch), tables.BRONZE_TRANSACTIONS, transaction)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -134,10 +185,15 @@ class Lake:
 
     def history(self, table: tables.Table) -> list[Commit]:
         """Return a table's commits, as far back as its log goes."""
-        told = self.spark.sql(f"DESCRIBE HISTORY {table.name}").selectExpr(
-            "version", "operation", "unix_millis(timestamp) AS timestamp", "operationParameters", "engineInfo"
+        history = self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)}").selectExpr(
+            "version",
+            "operation",
+            "unix_millis(timestamp) AS timestamp",
+            "operationParameters",
+            "engineInfo",
+            "userMetadata",
         )
-        return [Commit.of(row.asDict()) for row in told.collect()]
+        return [Commit.of(row.asDict()) for row in history.collect()]
 
     def data_version(self, table: tables.Table) -> int:
         """Return the table version that last changed its rows."""
@@ -145,10 +201,41 @@ class Lake:
 
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; one made anew has another."""
-        return str(self.spark.sql(f"DESCRIBE DETAIL {table.name}").select("id").collect()[0]["id"])
+        return str(self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").select("id").collect()[0]["id"])
+
+    def set_file_size(self, table: tables.Table, size: int) -> None:
+        """Have OPTIMIZE make a table's files about so large, in bytes."""
+        raise NotImplementedError
+
+    def require_landing(self) -> None:
+        """Check that the landing folder is there.
+
+        Raises:
+            UsageError: it is not.
+        """
+        if not Path(self.landing).is_dir():
+            raise UsageError(
+                f"landing folder {self.landing} does not exist: make it, or name Flink's output with --landing"
+            )
 
     def landed(self) -> DataFrame:
-        """Return the landing folder as a stream: of its files (``path``), or of their rows, as bronze has them.
+        """Return the landing folder as a stream of its files: ``path, modificationTime, length``.
+
+        Raises:
+            UsageError: there is no such folder.
+        """
+        raise NotImplementedError
+
+    def landed_files(self, batch: DataFrame) -> list[File]:
+        """Return the files that a micro-batch of :meth:`landed` names, as they are now."""
+        raise NotImplementedError
+
+    def look_again(self, files: list[File]) -> list[File]:
+        """Return landed files as they are now; one that is gone has no size."""
+        return [landing.seen(file.path, self.landing) or landing.gone(file.path, self.landing) for file in files]
+
+    def list_files(self) -> Iterator[File]:
+        """List the landing folder: the finished files as they are now.
 
         Raises:
             UsageError: there is no such folder.
@@ -159,10 +246,6 @@ class Lake:
         """Return the paths of all files that a step's stream has ever listed, read or not."""
         raise NotImplementedError
 
-    def has_landed(self) -> bool:
-        """Tell whether the landing folder holds any finished file."""
-        return any(True for _ in landing.files(self.landing))
-
     @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoints."""
@@ -171,6 +254,17 @@ class Lake:
     def checkpoint(self, step: str) -> Checkpoint:
         """Return a stream's checkpoint."""
         return Checkpoint(step, self.checkpoints / step)
+
+    @contextmanager
+    def scratch_checkpoint(self) -> Iterator[Path]:
+        """Return a folder for the checkpoint of a stream that is over, for good, when the block ends."""
+        folder = self.checkpoints / "scratch" / uuid.uuid4().hex
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # another process has one, too
+                folder.parent.rmdir()
 
     def exclusive(self, step: str) -> AbstractContextManager[None]:
         """Hold a step for this process, as far as the place allows.

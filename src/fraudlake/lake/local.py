@@ -6,25 +6,26 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+import deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
-from fraudlake.bronze import landing, messages, transactions
+from fraudlake.bronze import landing, messages, parquet, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.commit import Commit
-from fraudlake.lake.lake import Lake, Mark, layout
+from fraudlake.lake.lake import Lake, Transaction, layout
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
 
@@ -55,10 +56,14 @@ class LocalLake(Lake):
         FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
     """
 
+    sweep_seconds = 60.0
+    sweeps_at_start = True
+
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         """Open the lake that the settings name; it has a session of its own."""
         self.settings = settings
         self.root = settings.lake.absolute()
+        self._database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
         self.name, log = str(self.root), self.root / "logs" / "spark.log"
         self.log = str(log)
         self.replays = self.root / "replays"
@@ -93,9 +98,8 @@ class LocalLake(Lake):
             )
 
     def _register(self) -> None:
-        database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
-        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {database} LOCATION '{self.root / 'tables'}'")
-        self.spark.sql(f"USE {database}")
+        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION '{self.root / 'tables'}'")
+        self.spark.sql(f"USE {self._database}")
         with FileLock(self.root / ".lock"):
             for table in tables.ALL:
                 self._create(table)
@@ -105,6 +109,10 @@ class LocalLake(Lake):
         made = (folder / "_delta_log").is_dir()
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
         self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
+
+    def name_of(self, table: tables.Table) -> str:
+        """Return the name of a table that holds in every session, whatever its current catalog and schema."""
+        return f"spark_catalog.{self._database}.{table.name}"
 
     def _folder(self, table: tables.Table) -> Path:
         return self.root / "tables" / table.name
@@ -146,16 +154,23 @@ class LocalLake(Lake):
         """Return all rows of a small table as it is now."""
         return self._open(table).to_pyarrow_table()
 
-    def append(self, rows: DataFrame, table: tables.Table, mark: Mark, count: int | None = None) -> None:
-        """Append rows to a table, in one commit; none, where an earlier commit had this mark or a later one.
+    def append(
+        self,
+        rows: DataFrame,
+        table: tables.Table,
+        transaction: Transaction,
+        count: int | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
 
         To plan a commit takes Spark a second. A few rows are brought into this process instead, and written from here.
         """
         delta = self._open(table)
         if count is None or count > _FEW or not _is_plain(delta):
-            super().append(rows, table, mark, count)
-        elif not _holds(delta, mark):
-            self._commit(delta, rows.toArrow(), table, "append", mark)
+            super().append(rows, table, transaction, count, metadata)
+        elif not _holds(delta, transaction):
+            self._commit(delta, rows.toArrow(), table, "append", transaction, metadata)
 
     def write(
         self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
@@ -172,10 +187,14 @@ class LocalLake(Lake):
         rows: pa.Table | pa.RecordBatchReader,
         table: tables.Table,
         mode: Literal["append", "overwrite"],
-        mark: Mark | None = None,
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
     ) -> None:
-        noted = CommitProperties(app_transactions=[Transaction(*mark)] if mark else [])
-        write_deltalake(delta, rows, mode=mode, commit_properties=noted)
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": metadata} if metadata is not None else None,
+            app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
+        )
+        write_deltalake(delta, rows, mode=mode, commit_properties=properties)
         if delta.version() % _CHECKPOINT_EVERY == 0:
             delta.create_checkpoint()
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
@@ -183,12 +202,18 @@ class LocalLake(Lake):
             with contextlib.suppress(CommitFailedError):  # somebody else has just compacted it
                 delta.optimize.compact(target_size=size)
 
+    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
+        """Return of each landed file how many rows it has or, where it cannot be read, 0 and the reason."""
+        count = parquet.inspect if whole else parquet.glance
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(lambda file: count(file.path), files))
+
     def append_files(self, files: list[File]) -> None:
         """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
         rows = transactions.read(files, self.settings.landing_timezone)
         self.write(rows, tables.BRONZE_TRANSACTIONS, "append")
 
-    def append_messages(self, batch: DataFrame, mark: Mark) -> None:
+    def append_messages(self, batch: DataFrame, transaction: Transaction) -> None:
         """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows.
 
         What was parsed goes past Spark: to write it takes Spark longer than to read and to parse it.
@@ -196,11 +221,11 @@ class LocalLake(Lake):
         table = tables.BRONZE_TRANSACTIONS
         delta = self._open(table)
         if not _is_plain(delta):
-            super().append_messages(batch, mark)
-        elif not _holds(delta, mark):
-            given, folder = batch.select(*messages.GIVEN), self.root / "spool" / mark[0]
+            super().append_messages(batch, transaction)
+        elif not _holds(delta, transaction):
+            given, folder = batch.select(*messages.GIVEN), self.root / "spool" / transaction[0]
             with spooled(given, messages.read, transactions.SCHEMA, folder) as rows:
-                self._commit(delta, rows, table, "append", mark)
+                self._commit(delta, rows, table, "append", transaction)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -209,11 +234,18 @@ class LocalLake(Lake):
 
     def history(self, table: tables.Table) -> list[Commit]:
         """Return a table's commits, as far back as its log goes."""
-        return [Commit.of(told) for told in self._open(table).history()]
+        return [Commit.of(entry) for entry in self._open(table).history()]
 
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; one made anew has another."""
         return str(self._open(table).metadata().id)
+
+    def set_file_size(self, table: tables.Table, size: int) -> None:
+        """Have OPTIMIZE make a table's files about so large, in bytes.
+
+        Delta's open-source release has a setting of the session for it, and no property of the table.
+        """
+        self.spark.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
 
     def landed(self) -> DataFrame:
         """Return the landing folder as a stream of its files: ``path, modificationTime, length``.
@@ -221,8 +253,7 @@ class LocalLake(Lake):
         Raises:
             UsageError: the folder does not exist.
         """
-        if not Path(self.landing).is_dir():
-            raise UsageError(f"landing folder {self.landing} does not exist: name Flink's output with --landing")
+        self.require_landing()
         most_bytes, most_files = self.settings.max_bytes_per_trigger, self.settings.max_files_per_trigger
         at_most = size_in_bytes(most_bytes) if most_bytes else None
         reader = (
@@ -236,7 +267,21 @@ class LocalLake(Lake):
             # By default a file older than the newest one by a week would be passed over in silence.
             .option("maxFileAge", "36500d")
         )
-        return reader.load(_literal(self.landing)).select("path", "modificationTime", "length")
+        return reader.load(landing.literal(self.landing)).select("path", "modificationTime", "length")
+
+    def landed_files(self, batch: DataFrame) -> list[File]:
+        """Return the files that a micro-batch of :meth:`landed` names, as they are now."""
+        paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
+        return self.look_again([landing.gone(path, self.landing) for path in paths])
+
+    def list_files(self) -> Iterator[File]:
+        """List the landing folder: the finished files as they are now, and empty folders that are named like one.
+
+        Raises:
+            UsageError: there is no such folder.
+        """
+        self.require_landing()
+        return landing.files(self.landing)
 
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that a step's stream has ever listed, read or not.
@@ -277,12 +322,7 @@ def _is_plain(delta: DeltaTable) -> bool:
     return delta.protocol().min_writer_version <= _PLAIN_WRITER
 
 
-def _holds(delta: DeltaTable, mark: Mark) -> bool:
-    application, version = mark
+def _holds(delta: DeltaTable, transaction: Transaction) -> bool:
+    application, version = transaction
     last = delta.transaction_version(application)
     return last is not None and last >= version
-
-
-def _literal(path: str) -> str:
-    """Quote what Hadoop would take for a pattern in a path."""
-    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)

@@ -66,6 +66,7 @@ def _nothing(*_: object) -> None:
 
 def configuration(settings: Settings) -> dict[str, str]:
     """Return what a local Spark session is started with."""
+    partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
     return {
         "spark.jars": ",".join(str(path) for path in sorted(jars.folder().glob("*.jar"))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -79,7 +80,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),
         **EVERYWHERE,
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.shuffle.partitions": partitions,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A micro-batch takes some dozen pieces of generated code. With the default of 100 the streams of a process push
         # each other out, and all of it is compiled anew for each micro-batch.
@@ -93,7 +94,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         # Otherwise compaction on the way undoes what optimize made for skipping files.
         "spark.databricks.delta.autoCompact.maxFileSize": str(settings.target_file_bytes),
         # VACUUM lists a table's folder in so many tasks; the default of 10,000 takes half a minute on few cores.
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(settings.shuffle_partitions),
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
         # Without Hadoop's native library the default renames through the class FileContext, which starts a `readlink`
         # process for every file, some dozens a micro-batch.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
+from pyspark.sql import functions as F
+
 from fraudlake import secret, tables
-from fraudlake.bronze import autoloader, transactions
+from fraudlake.bronze import autoloader, landing, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_FILE = "path STRING, source STRING, size BIGINT, modified BIGINT"
+_GONE = "the file is gone"
+_LARGEST_FILE = 2**31 - 1
+"""Bytes of a file that Spark hands over as one value."""
+_FILE_SIZE = "delta.targetFileSize"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _SESSION = session.EVERYWHERE | {
     # The stateful steps need it (Databricks documentation, "Configure RocksDB state store").
@@ -38,6 +43,9 @@ class WorkspaceLake(Lake):
         FraudlakeError: the catalog or the schema does not exist, or may not be used.
     """
 
+    sweep_seconds = 86_400.0  # Auto Loader is there to spare listing all that ever landed.
+    sweeps_at_start = False
+
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         """Open the lake that the settings name, in this session or in the one that the compute offers."""
         for setting, path in (("landing", settings.landing_path), ("checkpoints", str(settings.checkpoints_path))):
@@ -51,13 +59,16 @@ class WorkspaceLake(Lake):
         self._use()
         for table in tables.ALL:
             # Who only reads may not create, not even what is there.
-            if not self.spark.catalog.tableExists(table.name):
-                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {layout(table, self.settings.clustering)}")
+            name = self.name_of(table)
+            if not self.spark.catalog.tableExists(name):
+                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
 
     def _use(self) -> None:
         from pyspark.errors import PySparkException
 
-        for name, value in _SESSION.items():
+        # More state partitions than buckets would only be empty ones; the default here is 200.
+        partitions = str(self.settings.shuffle_partitions or self.settings.buckets)
+        for name, value in {**_SESSION, "spark.sql.shuffle.partitions": partitions}.items():
             # Serverless compute lets few settings be seen or changed, and has what is needed as its default.
             with contextlib.suppress(PySparkException):
                 if name != _STATE_STORE or "RocksDB" not in str(self.spark.conf.get(name)):
@@ -70,6 +81,10 @@ class WorkspaceLake(Lake):
                 f"cannot use {self.name} ({str(error).splitlines()[0][:200]}): "
                 "'fraudlake workspace check' tells what is missing"
             ) from None
+
+    def name_of(self, table: tables.Table) -> str:
+        """Return the name of a table that holds in every session, whatever its current catalog and schema."""
+        return f"`{self.settings.catalog}`.`{self.settings.schema_name}`.{table.name}"
 
     @property
     def landing(self) -> str:
@@ -107,29 +122,102 @@ class WorkspaceLake(Lake):
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit."""
         frame = self.spark.createDataFrame(rows).coalesce(1)
-        frame.write.format("delta").mode(mode).saveAsTable(table.name)
+        frame.write.format("delta").mode(mode).saveAsTable(self.name_of(table))
+
+    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
+        """Return of each landed file how many rows it has or, where it cannot be read, 0 and the reason."""
+        readable = [file for file in files if _unreadable(file) is None]
+        counts = {}
+        if readable:
+            contents = self._contents(self._present(readable), "true")
+            counts = {row["source"]: row for row in transactions.counted(contents, whole).collect()}
+        return [
+            (counts[file.source]["rows"], counts[file.source]["error"])
+            if file.source in counts
+            else (0, _unreadable(file) or _GONE)
+            for file in files
+        ]
 
     def append_files(self, files: list[File]) -> None:
         """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
-        listed = self.spark.createDataFrame([vars(file) for file in files], _FILE).repartition(len(files))
-        rows = transactions.from_files(listed, self.settings.landing_timezone)
-        rows.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+        contents = self._contents(files, "false")
+        rows = transactions.from_contents(contents, files, self.settings.landing_timezone)
+        rows.write.format("delta").mode("append").saveAsTable(self.name_of(tables.BRONZE_TRANSACTIONS))
+
+    def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
+        """Read the bytes of files: ``source, modified, content``.
+
+        Spark reads them: that its Python workers see volumes as files is not documented.
+        """
+        reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
+        return reader.load([landing.literal(file.path) for file in files]).select(
+            autoloader.source("path", self.landing).alias("source"),
+            F.unix_micros("modificationTime").alias("modified"),
+            "content",
+        )
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
-        return int(self.spark.sql(f"DESCRIBE HISTORY {table.name} LIMIT 1").collect()[0]["version"])
+        return int(self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
+
+    def set_file_size(self, table: tables.Table, size: int) -> None:
+        """Have OPTIMIZE make a table's files about so large, in bytes.
+
+        Serverless compute lets no setting of the session say so.
+        """
+        properties = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["properties"]
+        if properties.get(_FILE_SIZE) != str(size):
+            self.spark.sql(f"ALTER TABLE {self.name_of(table)} SET TBLPROPERTIES ('{_FILE_SIZE}' = '{size}')")
 
     def landed(self) -> DataFrame:
-        """Return the rows of landed files as Auto Loader streams them, in the columns of ``bronze_transactions``.
+        """Return the landing folder as a stream of its files, by Auto Loader: ``path, modificationTime, length``.
 
         Raises:
             UsageError: the folder does not exist.
         """
-        if not Path(self.landing).is_dir():
-            raise UsageError(
-                f"landing folder {self.landing} does not exist: make the volume, or name it with --landing"
-            )
-        return autoloader.read_stream(self.spark, self.landing, self.settings, str(self.checkpoint("ingest").folder))
+        self.require_landing()
+        return autoloader.read_stream(self.spark, self.landing, self.settings)
+
+    def landed_files(self, batch: DataFrame) -> list[File]:
+        """Return the files that a micro-batch of :meth:`landed` names, as Auto Loader saw them."""
+        return list(self._files(batch))
+
+    def look_again(self, files: list[File]) -> list[File]:
+        """Return landed files as they are now; one that is gone, or is empty by now, has no size."""
+        present = {file.source: file for file in self._present(files)}
+        return [present.get(file.source) or landing.gone(file.path, self.landing) for file in files]
+
+    def _present(self, files: list[File]) -> list[File]:
+        """Return those files that are there, as Spark lists them now."""
+        from pyspark.errors import AnalysisException
+
+        paths = {landing.literal(file.path) for file in files}
+        while paths:
+            try:
+                return list(self._files(self.spark.read.format("binaryFile").load(sorted(paths))))
+            except AnalysisException as error:  # it names one path that is not there
+                missing = {path for path in paths if path in str(error)}
+                if not missing:
+                    raise
+                paths -= missing
+        return []
+
+    def list_files(self) -> Iterator[File]:
+        """List the landing folder: the finished files that are not empty, as they are now.
+
+        Raises:
+            UsageError: there is no such folder.
+        """
+        self.require_landing()
+        reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        files = self._files(reader.load(landing.literal(self.landing)))
+        return (file for file in files if landing.is_finished(file.source))
+
+    def _files(self, rows: DataFrame) -> Iterator[File]:
+        """Turn rows of Spark's format for files of any kind into files."""
+        for row in rows.select("path", F.unix_micros("modificationTime").alias("modified"), "length").collect():
+            path = autoloader.below(self.landing, row["path"])
+            yield File(path, landing.relative(path, self.landing), row["length"], row["modified"])
 
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that Auto Loader has ever found for a step, read or not."""
@@ -151,6 +239,17 @@ class WorkspaceLake(Lake):
         only one of them commit a micro-batch to a checkpoint, and Delta takes each micro-batch once.
         """
         yield
+
+
+def _unreadable(file: File) -> str | None:
+    """Tell why a file need not be opened."""
+    if file.size is None:
+        return _GONE
+    if file.size == 0:
+        return "the file is empty (0 bytes)"
+    if file.size > _LARGEST_FILE:
+        return f"the file is larger than {_LARGEST_FILE:,} bytes: land smaller ones"
+    return None
 
 
 def _session() -> SparkSession:

@@ -1,0 +1,71 @@
+"""Batch inputs: what a micro-batch of bronze is checked against, so that its repetition after a crash gives the same.
+
+``refine`` commits twice, first to ``silver_transactions``, then to ``silver_quarantine``. A crash in between leaves the
+first commit only, and the repetition must send each row where it would have gone. So the first commit carries its
+inputs as metadata, and the repetition reads them there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import tables
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.settings import Settings
+
+
+@dataclass(frozen=True)
+class BatchInputs:
+    """The settings, and the versions of the tables that hold the rows of earlier micro-batches."""
+
+    settings: Settings
+    silver_version: int
+    quarantine_version: int
+
+    @classmethod
+    def now(cls, lake: Lake) -> BatchInputs:
+        """Return the inputs of a micro-batch that begins now."""
+        return cls(lake.settings, lake.version(tables.SILVER_TRANSACTIONS), lake.version(tables.SILVER_QUARANTINE))
+
+    @classmethod
+    def recorded(cls, lake: Lake, application: str, batch_id: int) -> BatchInputs | None:
+        """Return the inputs that a micro-batch's first commit carries; None where it made none."""
+        for commit in lake.history(tables.SILVER_TRANSACTIONS):
+            record = _record(commit.metadata)
+            if (record.get("application"), record.get("batch")) == (application, batch_id):
+                bounds = {
+                    "timestamp_floor": record["timestamp_floor"],
+                    "max_ahead": timedelta(seconds=record["max_ahead"]),
+                    "warn": tuple(record["warn"]),
+                }
+                settings = lake.settings.model_copy(update=bounds)
+                return cls(settings, record["silver_version"], record["quarantine_version"])
+        return None
+
+    def as_metadata(self, application: str, batch_id: int) -> str:
+        """Return the text for the first commit, a JSON object."""
+        return json.dumps(
+            {
+                "application": application,
+                "batch": batch_id,
+                "timestamp_floor": self.settings.timestamp_floor,
+                "max_ahead": self.settings.max_ahead.total_seconds(),
+                "warn": self.settings.warn,
+                "silver_version": self.silver_version,
+                "quarantine_version": self.quarantine_version,
+            }
+        )
+
+
+def _record(metadata: str | None) -> dict[str, Any]:
+    """Read a commit's metadata; that of other writers is passed over."""
+    try:
+        record = json.loads(metadata or "{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}

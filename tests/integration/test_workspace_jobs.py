@@ -1,0 +1,211 @@
+"""Every task of every job, called as the bundle deploys it, on compute that refuses what serverless compute refuses.
+
+The same files and messages go through a lake on this machine; its tables are the truth for those of the workspace. In
+the first round every run of a task ends behind its first commit and is run again, until one has nothing to commit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake import simulator, tables
+from tests.bundle import rendering
+from tests.conftest import FLINK
+from tests.conftest import run as fraudlake
+from tests.standin.process import Workspace, running
+from tests.standin.workspace import CATALOG, SCHEMA
+from tests.workspace import server
+
+from .broker import Broker
+
+pytestmark = pytest.mark.stream
+
+BAD = FLINK.parent / "bad" / "files"
+DAY = "2026-01-01"
+TOPIC = "workspace-jobs"
+SEVERAL_COMMITS = {"ingest", "refine", "aggregate", "score"}
+"""Tasks that commit more than once: the crash points lie in between."""
+OWN = {
+    "_ingested_at",
+    "detected_at",
+    "quarantined_at",
+    "scored_at",
+    "noted_at",
+    "rejected_at",
+    "published_at",
+    "modified_at",  # to the millisecond in a workspace
+    "model",
+}
+"""Columns that differ from lake to lake: when something was done, and the bytes of a model."""
+
+
+@dataclass
+class Both:
+    """A workspace and a lake on this machine that have taken the same."""
+
+    workspace: Workspace
+    lake: Path
+    commits: dict[str, int] = field(default_factory=dict)
+    """Commits behind which a task was ended, in the first round."""
+    rows: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    """Rows of the tables after each task."""
+
+    def land(self, folder: Path) -> None:
+        for landing in (self.workspace.landing, self.lake / "landing"):
+            shutil.copytree(folder, landing, dirs_exist_ok=True)
+
+    def take(self, job: str, task: str, parameters: list[str], ending: bool = False) -> None:
+        """Run a task in the workspace, and its command here."""
+        if ending:
+            self.commits[f"{job}.{task}"] = self.workspace.task_until_done(*parameters)
+        else:
+            ended = self.workspace.task(*parameters)
+            assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"
+        fraudlake(self.lake, *_here(parameters, self.workspace.landing, self.lake))
+        counts = {table.name: self.workspace.rows(table.name).num_rows for table in tables.ALL}
+        self.rows.append((f"{job}.{task}", counts))
+
+
+def _here(parameters: list[str], landing: Path, lake: Path) -> list[str]:
+    """Return what a task's command is called with on a laptop."""
+    given = list(parameters)
+    for flag in ("--catalog", "--schema", "--model-name", "--kafka-secret"):
+        if flag in given:
+            del given[given.index(flag) : given.index(flag) + 2]
+    return [str(lake / "landing") if one == str(landing) else one for one in given]
+
+
+def _jobs(both: Both, **variables: str) -> Iterator[rendering.Task]:
+    given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(both.workspace.landing)}
+    days = {"from": DAY, "to": DAY}
+    tasks = rendering.tasks("prod", **given, **days, **variables)
+    order = ["ingest_and_detect", "train", "gold", "maintain", "backfill"]
+    yield from (one for job in order for one in tasks if one[0] == job)
+
+
+@pytest.fixture(scope="module")
+def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    folder = tmp_path_factory.mktemp("both")
+    first, second = folder / "first", folder / "second"
+    simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.05, rate=1.0, bad=0.01), rows=4000, file_rows=900)
+    simulator.simulate(second / "more", simulator.Traffic(seed=2, start=simulator.Traffic.start), rows=900)
+    shutil.copytree(FLINK / "tutorial" / "int96", first / "tutorial")
+    for name in ("part-damaged-page", "part-truncated", "part-zero-bytes", "part-good"):
+        shutil.copy(BAD / name, first / name)
+    shutil.copytree(FLINK / "tutorial" / "int64_micros", second / "a b%20+ü")
+    shutil.copy(BAD / "part-damaged-footer", second / "part-damaged-footer")
+    broker.create_topic(TOPIC, partitions=2)
+    pair = [
+        {"dt": 1767225600000 + at, "accountId": "k", "amount": amount, "alert": at > 0}
+        for at, amount in ((0, 0.5), (9, 900.0))
+    ]
+    broker.produce(
+        TOPIC, [("k", json.dumps(one).encode(), 0) for one in pair] + [("k", b"{not JSON", 1), ("k", None, 1)]
+    )
+    api = server.Workspace(values={("fraudlake", "kafka"): '{"client.id": "fraudlake"}'})
+    (folder / "workspace").mkdir()
+    with (
+        server.serving(api),
+        running(folder / "workspace", DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=server.TOKEN) as one,
+    ):
+        taken = Both(one, folder / "laptop")
+        taken.land(first)
+        for job, task, parameters in _jobs(taken):
+            taken.take(job, task, parameters, ending=task in SEVERAL_COMMITS)
+        taken.land(second)
+        for task in _jobs(taken):
+            taken.take(*task)
+        kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}
+        for job, task, parameters in _jobs(taken, **kafka):
+            if job in ("ingest_and_detect", "gold"):
+                taken.take(job, task, parameters)
+        yield taken
+
+
+@pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.name)
+def test_the_workspaces_tables_are_the_laptops_row_for_row(both: Both, table: tables.Table) -> None:
+    from deltalake import DeltaTable
+
+    here = DeltaTable(both.lake / "tables" / table.name).to_pyarrow_table()
+    there = both.workspace.rows(table.name)
+    assert there.num_rows > 0 or table.name in ("silver_verdicts",)
+    assert _comparable(there, both.workspace.landing) == _comparable(here, both.lake / "landing")
+
+
+def _comparable(rows: pa.Table, landing: Path) -> list[tuple[str, ...]]:
+    names = sorted(name for name in rows.column_names if name not in OWN)
+    columns = [[_value(value, landing) for value in rows[name].to_pylist()] for name in names]
+    return sorted(zip(*columns, strict=True))
+
+
+def _value(value: Any, landing: Path) -> str:
+    # Sums of the same numbers in another order differ in their last digits.
+    return f"{value:.9g}" if isinstance(value, float) else str(value).replace(f"{landing}/", "")
+
+
+def test_every_task_was_ended_between_its_commits(both: Both) -> None:
+    commits = {name.partition(".")[2]: number for name, number in both.commits.items() if "backfill" not in name}
+    assert set(commits) == SEVERAL_COMMITS
+    assert all(number >= 2 for number in commits.values()), commits
+
+
+def test_each_task_took_rows(both: Both) -> None:
+    last = both.rows[-1][1]
+    assert last["bronze_transactions"] == last["silver_transactions"] + last["silver_quarantine"]
+    names = {name for name, _ in both.rows}
+    deployed = {f"{job}.{task}" for job, task, _ in rendering.tasks("prod", **rendering.GIVEN)}
+    assert {name for name in deployed if "continuous" not in name and "probe" not in name} == names
+
+
+def _in_micro_batch(line: str) -> str:
+    """Python that runs a line in the function of a micro-batch, whose rows are ``rows``."""
+    return f"""
+import uuid
+def write(rows, batch_id):
+    {line}
+folder = "{{folder}}/" + uuid.uuid4().hex
+spark.range(1).write.parquet(folder + "/rows")
+stream = spark.readStream.schema("id BIGINT").parquet(folder + "/rows").writeStream.foreachBatch(write)
+query = stream.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start()
+query.awaitTermination()
+"""
+
+
+RATE = "spark.readStream.format('rate').load().writeStream.format('noop')"
+
+
+@pytest.mark.parametrize(
+    ("code", "refusal"),
+    [
+        ("spark.conf.set('spark.databricks.delta.optimize.maxFileSize', '1')", "CONFIG_NOT_AVAILABLE"),
+        ("spark.conf.get('spark.master', 'unknown')", "CONFIG_NOT_AVAILABLE"),
+        ("spark.sql('SET spark.sql.shuffle.partitions = 3')", "NOT_SUPPORTED_WITH_SERVERLESS"),
+        ("spark.range(1).persist()", "NOT_SUPPORTED_WITH_SERVERLESS"),
+        ("spark.range(1).cache()", "NOT_SUPPORTED_WITH_SERVERLESS"),
+        ("spark.sparkContext", "JVM_ATTRIBUTE_NOT_SUPPORTED"),
+        ("spark.range(1).rdd", "NOT_IMPLEMENTED"),
+        (f"{RATE}.trigger(availableNow=True).start()", "TEMP_CHECKPOINT_LOCATION_NOT_SUPPORTED"),
+        (f"{RATE}.option('checkpointLocation', '{{folder}}/c').start()", "INFINITE_STREAMING_TRIGGER_NOT_SUPPORTED"),
+        (
+            f"{RATE}.option('checkpointLocation', '{{folder}}/c').trigger(processingTime='1 second').start()",
+            "INFINITE_STREAMING_TRIGGER_NOT_SUPPORTED",
+        ),
+        ("spark.readStream.format('cloudFiles').option('cloudFiles.Format', 'parquet')", "CF_UNKNOWN_OPTION_KEYS"),
+        (_in_micro_batch("rows.sparkSession.table('silver_alerts').count()"), "TABLE_OR_VIEW_NOT_FOUND"),
+        (_in_micro_batch("rows.persist()"), "NOT_SUPPORTED_WITH_SERVERLESS"),
+        (_in_micro_batch("open('{folder}/Volumes/some')"), "no volume is seen in this process"),
+        (_in_micro_batch("import mlflow"), "mlflow"),
+    ],
+)
+def test_what_serverless_compute_refuses_is_refused(both: Both, code: str, refusal: str) -> None:
+    ended = both.workspace.task("-c", code.replace("{folder}", str(both.workspace.folder)))
+    assert ended["code"] == 1
+    assert refusal in ended["error"]

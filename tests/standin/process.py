@@ -1,0 +1,85 @@
+"""The process of a workspace, from a test's side: commands go in, what came of them comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tests.standin import workspace
+
+_SLOW_START = "failed to connect back"
+"""Spark gives the process of a stream's micro-batches ten seconds to start: a busy machine needs more."""
+
+
+class Workspace:
+    """A workspace in a folder, whose tasks run in a process of their own."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
+        self.folder, self._process = folder, process
+        self.landing = workspace.volumes(folder) / "landing"
+        self.session = self._answer()["session"]
+
+    def task(self, *parameters: str) -> dict[str, Any]:
+        """Run a task; return its exit code, its message, what it printed and the seconds that it took."""
+        for _ in range(5):
+            print(json.dumps(parameters), file=self._process.stdin, flush=True)
+            ended = self._answer()
+            if _SLOW_START not in ended["error"]:
+                break
+        return ended
+
+    def task_until_done(self, *parameters: str) -> int:
+        """Run a task again and again, ending each run behind its first commit; return the number of commits."""
+        crash, commits = self.folder / "crash", 0
+        while True:
+            crash.touch()
+            ended = self.task(*parameters)
+            if crash.exists():
+                crash.unlink()
+                assert ended["code"] == 0, ended["error"]
+                return commits
+            commits += 1
+            assert "ended behind a commit" in ended["error"], ended["error"]
+            assert commits < 50, "it commits without end"
+
+    def rows(self, table: str) -> pa.Table:
+        """Return what a table of the lake's schema holds."""
+        return DeltaTable(self.folder / "tables" / table).to_pyarrow_table()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the workspace's process has ended: {(self.folder / 'log').read_text()[-3000:]}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def running(folder: Path, **environment: str) -> Iterator[Workspace]:
+    """Start a workspace in a folder."""
+    program = [sys.executable, "-m", "tests.standin.tasks", str(folder)]
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            program,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(workspace.ROOT), **environment},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        ) as process,
+    ):
+        try:
+            yield Workspace(folder, process)
+        finally:
+            process.kill()

@@ -1,0 +1,145 @@
+"""Serverless compute over Spark Connect: the client's calls are refused as Databricks' server refuses them.
+
+Names and texts of the refusals are those that users report (databricks-sdk-py#1112, graphframes#899, datacompy#407,
+lakebridge#2218); the settings are the six of Databricks' page "Set Spark configuration properties".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pyspark.errors.exceptions.connect import AnalysisException
+from pyspark.sql.connect.catalog import Catalog
+from pyspark.sql.connect.conf import RuntimeConf
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.readwriter import DataFrameWriter
+from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.connect.streaming.readwriter import DataStreamReader, DataStreamWriter
+
+from tests.standin import auto_loader
+
+SETTINGS = {
+    "spark.databricks.execution.timeout",
+    "spark.sql.ansi.enabled",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.session.timeZone",
+    "spark.sql.shuffle.partitions",
+}
+OTHER_CATALOG = "workspace"
+"""The catalog that a session begins in, and that the session of a micro-batch falls back to."""
+CRASH = "STANDIN_CRASH"
+"""Names the file that says at which commit a process is to end: removed when it did."""
+
+_COMMIT = re.compile(r"\s*(MERGE|INSERT|UPDATE|DELETE|OPTIMIZE|ALTER)\b", re.IGNORECASE)
+_REFUSED_SQL = re.compile(r"\s*(SET\s+(?!TIME ZONE)|CACHE\b|UNCACHE\b|REFRESH\b|CLEAR CACHE)", re.IGNORECASE)
+
+
+def refuse(condition: str, message: str, state: str) -> NoReturn:
+    raise AnalysisException(f"[{condition}] {message} SQLSTATE: {state}", errorClass=condition, sql_state=state)
+
+
+def _unsupported(what: str) -> Callable[..., NoReturn]:
+    def call(*arguments: Any, **options: Any) -> NoReturn:
+        refuse("NOT_SUPPORTED_WITH_SERVERLESS", f"{what} is not supported on serverless compute.", "0A000")
+
+    return call
+
+
+def _known(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, key: str, *arguments: Any) -> Any:
+        # The client itself reads settings of its own release.
+        is_clients = sys._getframe(1).f_globals["__name__"].startswith("pyspark.")
+        if key not in SETTINGS and not is_clients:
+            refuse("CONFIG_NOT_AVAILABLE", f"Configuration {key} is not available.", "42K0I")
+        return method(self, key, *arguments)
+
+    return call
+
+
+def _start(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def start(self: Any, *arguments: Any, **options: Any) -> Any:
+        given = self._write_proto
+        if "checkpointLocation" not in given.options:
+            refuse(
+                "TEMP_CHECKPOINT_LOCATION_NOT_SUPPORTED",
+                "Implicit temporary streaming checkpoint locations are not supported in the current workspace, please "
+                "specify a checkpoint location explicitly.",
+                "0A000",
+            )
+        if not (given.available_now or given.once):
+            refuse(
+                "INFINITE_STREAMING_TRIGGER_NOT_SUPPORTED",
+                "Trigger type ProcessingTime is not supported for this cluster type. Use a different trigger type e.g. "
+                "AvailableNow, Once.",
+                "0A000",
+            )
+        return plain(self, *arguments, **options)
+
+    return start
+
+
+def _sql(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def sql(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+        if _REFUSED_SQL.match(query):
+            refuse(
+                "NOT_SUPPORTED_WITH_SERVERLESS", f"{query.split()[0]} is not supported on serverless compute.", "0A000"
+            )
+        result = plain(self, query, *arguments, **options)
+        if _COMMIT.match(query):
+            committed()
+        return result
+
+    return sql
+
+
+def _save(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def save(self: Any, *arguments: Any, **options: Any) -> None:
+        plain(self, *arguments, **options)
+        committed()
+
+    return save
+
+
+def committed() -> None:
+    """End the process behind this commit, where that was asked for."""
+    file = Path(os.environ[CRASH])
+    if file.exists():
+        file.unlink()
+        raise RuntimeError("the process ended behind a commit")
+
+
+def install() -> None:
+    """Make the Spark Connect client of this process serverless compute's."""
+    RuntimeConf.set, RuntimeConf.get = _known(RuntimeConf.set), _known(RuntimeConf.get)  # type: ignore[method-assign]
+    RuntimeConf.unset = _known(RuntimeConf.unset)  # type: ignore[method-assign]
+    for name in ("persist", "cache", "checkpoint", "localCheckpoint", "unpersist"):
+        setattr(DataFrame, name, _unsupported("PERSIST TABLE"))
+    for name in ("createGlobalTempView", "createOrReplaceGlobalTempView"):
+        setattr(DataFrame, name, _unsupported("GLOBAL TEMPORARY VIEW"))
+    for name in ("cacheTable", "uncacheTable", "clearCache", "refreshTable", "refreshByPath"):
+        setattr(Catalog, name, _unsupported("CACHE TABLE"))
+    DataStreamWriter._start_internal = _start(DataStreamWriter._start_internal)  # type: ignore[method-assign]
+    DataFrameWriter.saveAsTable = _save(DataFrameWriter.saveAsTable)  # type: ignore[method-assign]
+    SparkSession.sql = _sql(SparkSession.sql)  # type: ignore[method-assign]
+    auto_loader.install(DataStreamReader, SparkSession)
+
+
+def fall_back_in_micro_batches() -> None:
+    """Let the session of each micro-batch begin in another catalog, as the clone does that Databricks makes of it.
+
+    A clone itself will not do: open-source Spark does not find the micro-batch's rows in it (seen in 4.2).
+    """
+    plain = SparkSession._create_remote_dataframe
+
+    def create(self: Any, remote_id: str) -> Any:
+        rows = plain(self, remote_id)
+        self.catalog.setCurrentCatalog(OTHER_CATALOG)
+        return rows
+
+    SparkSession._create_remote_dataframe = create  # type: ignore[method-assign]

@@ -1,0 +1,37 @@
+"""Python processes that Spark starts: they see no volume as a folder, no MLflow, and refuse what serverless refuses.
+
+Python imports a module of this name at its start, where the folder is on PYTHONPATH.
+"""
+
+import builtins
+import io
+import os
+import sys
+
+VOLUMES = os.environ["STANDIN_VOLUMES"]
+
+
+def _blind(function):
+    def call(path, *arguments, **options):
+        if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(VOLUMES):
+            raise PermissionError(13, "no volume is seen in this process", os.fspath(path))
+        return function(path, *arguments, **options)
+
+    return call
+
+
+for module, names in (
+    (builtins, ("open",)),
+    (io, ("open",)),
+    (os, ("open", "stat", "lstat", "listdir", "scandir", "mkdir", "rename", "replace", "remove", "unlink", "rmdir")),
+):
+    for name in names:
+        setattr(module, name, _blind(getattr(module, name)))
+
+sys.modules["mlflow"] = None  # an import of it fails
+
+if any(argument.endswith("foreach_batch_worker") for argument in sys.orig_argv):
+    from tests.standin import serverless
+
+    serverless.install()
+    serverless.fall_back_in_micro_batches()
