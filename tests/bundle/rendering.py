@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import graphlib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,13 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 USER = {"userName": "someone@example.com", "short_name": "someone"}
+APPLICATION_ID = "11111111-2222-3333-4444-555555555555"
+GIVEN = {"notification_email": "fraud@example.com", "service_principal": APPLICATION_ID}
+"""What a person must give to deploy staging or prod."""
+JOB_PARAMETERS = {"from": "2026-03-07", "to": "2026-03-08", "model_version": "1"}
+"""What a person gives a job that is started by hand."""
+Task = tuple[str, str, list[str]]
+"""Key of the job, key of the task, and what its command is called with."""
 _DEFAULT_ROOT = "/Workspace/Users/${workspace.current_user.userName}/.bundle/${bundle.name}/${bundle.target}"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _PREFIXED = {"jobs": "name", "pipelines": "name", "dashboards": "display_name", "alerts": "display_name"}
@@ -70,6 +78,47 @@ def render(target: str, **values: str) -> Rendered:
     if "trigger_pause_status" in presets:
         _pause(resources, presets["trigger_pause_status"])
     return Rendered(_resolve(chosen, known), resources)
+
+
+def tasks(target: str, **values: str) -> list[Task]:
+    """Return the tasks of all jobs of a target, in the order in which each job runs them.
+
+    Args:
+        target: the bundle's target.
+        values: the bundle's variables, without defaults for those that must be given; and, by their names, parameters
+            of the jobs, which otherwise have those of ``JOB_PARAMETERS``.
+
+    Raises:
+        UnresolvedError: a task names a parameter that its job does not declare, or waits for a task that is not there.
+    """
+    given = {name: value for name, value in values.items() if name in source()["variables"]}
+    parameters = JOB_PARAMETERS | {name: value for name, value in values.items() if name not in given}
+    return [
+        (key, task["task_key"], _with_job_parameters(task["python_wheel_task"]["parameters"], job, parameters))
+        for key, job in render(target, **given).jobs().items()
+        for task in _in_order(job["tasks"])
+    ]
+
+
+def _in_order(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_key = {task["task_key"]: task for task in tasks}
+    before = {key: [one["task_key"] for one in task.get("depends_on", [])] for key, task in by_key.items()}
+    unknown = {key for keys in before.values() for key in keys} - set(by_key)
+    if unknown:
+        raise UnresolvedError(f"a task depends on {sorted(unknown)}, which are not tasks of its job")
+    return [by_key[key] for key in graphlib.TopologicalSorter(before).static_order()]
+
+
+def _with_job_parameters(wanted: list[str], job: dict[str, Any], given: dict[str, str]) -> list[str]:
+    """Fill ``{{job.parameters.x}}`` in: what is given, otherwise the default that the job declares."""
+    declared = {one["name"]: one["default"] for one in job.get("parameters", [])}
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] not in declared:
+            raise UnresolvedError(f"{match[0]}: the job declares no such parameter")
+        return str(given.get(match[1], declared[match[1]]))
+
+    return [re.sub(r"\{\{job\.parameters\.(\w+)\}\}", fill, one) for one in wanted]
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from croniter import croniter
 from databricks.bundles.alerts import Alert
 from databricks.bundles.dashboards import Dashboard
 from databricks.bundles.experiments import MlflowExperiment
@@ -23,7 +21,7 @@ from databricks.bundles.volumes import Volume
 from fraudlake import settings
 from fraudlake.cli import cli
 
-from .rendering import ROOT, UnresolvedError, render, source
+from .rendering import APPLICATION_ID, GIVEN, ROOT, UnresolvedError, render, source, tasks
 
 TYPES = {
     "alerts": Alert,
@@ -36,12 +34,12 @@ TYPES = {
     "volumes": Volume,
 }
 TARGETS = ("dev", "staging", "prod")
-GIVEN = {"notification_email": "fraud@example.com"}
 
 targets = pytest.mark.parametrize("target", TARGETS)
 
 
-def tasks(target: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+def declared_tasks(target: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Name, job and task as they are declared."""
     return [
         (f"{key}.{task['task_key']}", job, task)
         for key, job in render(target, **GIVEN).jobs().items()
@@ -76,16 +74,27 @@ def test_every_variable_says_what_it_is_for_and_is_used() -> None:
         assert f"${{var.{name}}}" in text
 
 
-def test_a_missing_variable_is_named() -> None:
-    with pytest.raises(UnresolvedError, match="notification_email"):
-        render("prod")
+@pytest.mark.parametrize("target", ["staging", "prod"])
+@pytest.mark.parametrize("missing", sorted(GIVEN))
+def test_a_missing_variable_is_named(target: str, missing: str) -> None:
+    with pytest.raises(UnresolvedError, match=missing):
+        render(target, **{name: value for name, value in GIVEN.items() if name != missing})
+
+
+def test_a_development_copy_needs_no_variable_and_no_service_principal() -> None:
+    rendered = render("dev")
+
+    assert source()["targets"]["dev"]["variables"]["service_principal"] == "unused"
+    assert "unused" not in json.dumps([rendered.target, rendered.resources], default=str).replace(
+        '"service_principal": "unused"', ""
+    )
 
 
 @targets
 def test_every_task_calls_the_wheels_entry_point_as_on_a_laptop(target: str) -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
-    for name, _, task in tasks(target):
+    for name, _, task in declared_tasks(target):
         wheel = task["python_wheel_task"]
         assert wheel["package_name"] == "fraudlake", name
         assert wheel["entry_point"] in scripts, name
@@ -104,27 +113,32 @@ def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: p
 
     monkeypatch.setattr("fraudlake.lake.Lake", open_)
 
-    for name, job, task in tasks(target):
-        parameters = _with_job_parameters(task["python_wheel_task"]["parameters"], job)
+    # The probe asks the workspace, not the lake.
+    steps = [task for task in tasks(target, **GIVEN) if task[0] != "probe"]
+    for job, key, parameters in steps:
         result = CliRunner().invoke(cli, parameters)
-        assert isinstance(result.exception, OpenedError), f"{name}: {result.output}{result.exception}"
+        assert isinstance(result.exception, OpenedError), f"{job}.{key}: {result.output}{result.exception}"
 
 
-def _with_job_parameters(parameters: list[str], job: dict[str, Any]) -> list[str]:
-    """Fill ``{{job.parameters.x}}`` in, which must be declared, with what a person would give."""
-    given = {"from": "2026-03-07", "to": "2026-03-08", "model_version": "1"}
-    declared = {one["name"] for one in job.get("parameters", [])}
+def test_tasks_come_in_the_order_in_which_a_job_runs_them() -> None:
+    order = [(job, key) for job, key, _ in tasks("prod", **GIVEN)]
 
-    def fill(found: re.Match[str]) -> str:
-        assert found[1] in declared
-        return given[found[1]]
+    assert [key for job, key in order if job == "ingest_and_detect"] == ["ingest", "refine", "detect"]
+    gold = [key for job, key in order if job == "gold"]
+    assert set(gold[:-1]) == {"aggregate", "score"} and gold[-1] == "quality"
 
-    return [re.sub(r"\{\{job\.parameters\.(\w+)\}\}", fill, one) for one in parameters]
+
+def test_a_jobs_parameters_are_filled_in() -> None:
+    [(_, _, parameters)] = [task for task in tasks("prod", **GIVEN, model_version="7") if task[0] == "backfill"]
+
+    assert parameters[parameters.index("--from") + 1] == "2026-03-07"
+    assert parameters[parameters.index("--model-version") + 1] == "7"
+    assert not any("{{" in one or "${" in one for _, _, some in tasks("prod", **GIVEN) for one in some)
 
 
 @targets
 def test_what_a_task_refers_to_is_there(target: str) -> None:
-    for name, job, task in tasks(target):
+    for name, job, task in declared_tasks(target):
         siblings = {one["task_key"] for one in job["tasks"]}
         assert {one["task_key"] for one in task.get("depends_on", [])} <= siblings - {task["task_key"]}, name
         if "environment_key" in task:
@@ -137,7 +151,7 @@ def test_what_a_task_refers_to_is_there(target: str) -> None:
 
 @targets
 def test_only_a_cluster_runs_streams_without_end(target: str) -> None:
-    for name, _, task in tasks(target):
+    for name, _, task in declared_tasks(target):
         is_continuous = "continuous" in task["python_wheel_task"]["parameters"]
         assert is_continuous == ("job_cluster_key" in task), name
 
@@ -154,25 +168,17 @@ def test_every_job_runs_alone_and_tells_when_it_fails(target: str) -> None:
             assert not any({"depends_on", "max_retries"} & set(task) for task in job["tasks"]), key
         else:
             assert job["queue"] == {"enabled": True}, key
-            assert all(task["max_retries"] and task["timeout_seconds"] for task in job["tasks"]), key
+            assert all(task["timeout_seconds"] for task in job["tasks"]), key
+            # The probe would only give the same answers again.
+            assert all(bool(task["max_retries"]) == (key != "probe") for task in job["tasks"]), key
 
 
 @targets
-def test_every_schedule_parses(target: str) -> None:
+def test_jobs_and_alerts_that_go_by_the_clock(target: str) -> None:
     resources = render(target, **GIVEN).resources
-    expressions = {
-        f"{key}": one["schedule"].get("quartz_cron_expression") or one["schedule"].get("quartz_cron_schedule")
-        for one_kind in (resources["jobs"], resources["alerts"])
-        for key, one in one_kind.items()
-        if "schedule" in one
-    }
+    scheduled = {key for kind in ("jobs", "alerts") for key, one in resources[kind].items() if "schedule" in one}
 
-    assert {"gold", "train", "maintain", "lag", "quality"} <= set(expressions)
-    for key, expression in expressions.items():
-        assert len(expression.split()) == 6, key  # Quartz: seconds first
-        # Quartz wants a question mark in one of the two fields for days; elsewhere it is a star.
-        assert [expression.split()[3], expression.split()[5]].count("?") == 1, key
-        assert croniter.is_valid(expression.replace("?", "*"), second_at_beginning=True), key
+    assert scheduled == {"gold", "train", "maintain", "lag", "quality", "model_quality"}
 
 
 def test_development_copies_stay_out_of_each_others_way() -> None:
@@ -207,14 +213,13 @@ def test_staging_is_started_by_hand_and_prod_by_itself() -> None:
 
 @pytest.mark.parametrize("target", ["staging", "prod"])
 def test_a_shared_copy_belongs_to_its_service_principal(target: str) -> None:
-    rendered = render(target, service_principal="some-application-id", **GIVEN)
+    rendered = render(target, **GIVEN)
 
     assert rendered.target["mode"] == "production"
-    assert rendered.target["run_as"] == {"service_principal_name": "some-application-id"}
-    assert rendered.target["workspace"]["root_path"] == (
-        f"/Workspace/Users/some-application-id/.bundle/fraudlake/{target}"
-    )
-    assert {"service_principal_name": "some-application-id", "level": "CAN_MANAGE"} in rendered.target["permissions"]
+    assert rendered.target["run_as"] == {"service_principal_name": APPLICATION_ID}
+    assert rendered.target["workspace"]["root_path"] == f"/Workspace/Users/{APPLICATION_ID}/.bundle/fraudlake/{target}"
+    assert {"service_principal_name": APPLICATION_ID, "level": "CAN_MANAGE"} in rendered.target["permissions"]
+    assert rendered.resources["experiments"]["training"]["name"].startswith(f"/Users/{APPLICATION_ID}/")
 
 
 def test_roles_may_do_what_they_need_and_no_more() -> None:

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from .rendering import ROOT, render
+from .rendering import APPLICATION_ID, GIVEN, ROOT, render
 from .workspace import TOKEN, Workspace, serving
 
 CLI = shutil.which("databricks")
-APPLICATION_ID = "11111111-2222-3333-4444-555555555555"
-GIVEN = {"notification_email": "fraud@example.com", "service_principal": APPLICATION_ID}
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 pytestmark = pytest.mark.skipif(CLI is None, reason="there is no Databricks CLI ('databricks') on the PATH")
@@ -113,11 +111,12 @@ def parameters(jobs: Any) -> dict[str, dict[str, list[str]]]:
 
 
 @pytest.mark.parametrize("target", ["prod"])
-def test_a_missing_variable_is_named(bundle: Run) -> None:
-    done = bundle("validate")
+@pytest.mark.parametrize("missing", sorted(GIVEN))
+def test_a_missing_variable_is_named(bundle: Run, missing: str) -> None:
+    done = bundle("validate", **{name: value for name, value in GIVEN.items() if name != missing})
 
     assert done.returncode == 1
-    assert "no value assigned to required variable notification_email" in done.stderr
+    assert f"no value assigned to required variable {missing}" in done.stderr
 
 
 @pytest.mark.parametrize("target", ["dev"])

@@ -10,7 +10,7 @@ import pytest
 
 from fraudlake import tables
 
-from .rendering import ROOT, render
+from .rendering import GIVEN, ROOT, render
 
 pytestmark = pytest.mark.stream
 
@@ -118,7 +118,7 @@ def shown(session: Any, dataset: str) -> list[tuple[Any, ...]]:
 
 def measured(session: Any, alert: str) -> Any:
     """What an alert compares with its threshold."""
-    rendered = render("prod", catalog="some_catalog", schema="some_schema", notification_email="fraud@example.com")
+    rendered = render("prod", catalog="some_catalog", schema="some_schema", **GIVEN)
     definition = rendered.resources["alerts"][alert]
     query = definition["query_text"].replace("some_catalog.some_schema.", "")
     [row] = session.sql(query).collect()

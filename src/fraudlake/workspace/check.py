@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fraudlake.errors import FraudlakeError
+from databricks.sdk.errors import NotFound
+from databricks.sdk.errors.base import DatabricksError
+
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.workspace import sql
 from fraudlake.workspace.client import asking
 
@@ -30,12 +34,28 @@ class Check:
     remedy: str | None = None
 
 
-def check(client: WorkspaceClient, settings: Settings, warehouse: str | None) -> Iterator[Check]:
+def check(
+    client: WorkspaceClient,
+    settings: Settings,
+    warehouse: str | None,
+    service_principal: str | None = None,
+    groups: Sequence[str] = (),
+) -> Iterator[Check]:
     """Look at identity, catalog, schema, volumes, warehouse and secret, each as far as the ones before allow.
 
+    Args:
+        client: the workspace.
+        settings: the lake and its secret.
+        warehouse: name or id of the SQL warehouse; None: any.
+        service_principal: application id that the bundle's targets staging and prod are to run as.
+        groups: groups that those targets are to grant rights to.
+
     Raises:
+        UsageError: ``service_principal`` is no application id.
         FraudlakeError: the workspace does not answer, or refuses the credentials.
     """
+    if service_principal is not None:
+        _require_application_id(service_principal)
     with asking(client, "identity"):
         me = client.current_user.me()
     name = str(me.user_name)
@@ -76,6 +96,23 @@ def check(client: WorkspaceClient, settings: Settings, warehouse: str | None) ->
                 f"databricks secrets put-secret {scope} {key}, or databricks secrets put-acl {scope} {name} READ",
             )
         )
+    if service_principal is not None:
+        looks.append(
+            (
+                f"service principal {service_principal}",
+                lambda: _service_principal(client, service_principal),
+                "give the application id of one that this workspace has: databricks service-principals list",
+            )
+        )
+    for group in groups:
+        looks.append(
+            (
+                f"group {group}",
+                lambda group=group: _account_group(client, group),  # type: ignore[misc]
+                "make it in the account's console and assign it to this workspace, or name another one: "
+                f"--var readers={group}, analysts=… or engineers=…",
+            )
+        )
     for what, look, remedy in looks:
         try:
             with asking(client, what):
@@ -89,18 +126,66 @@ def _granted(
 ) -> str:
     """Tell whether the principals, the identity and its groups, hold every privilege on a securable.
 
-    A group's privileges are told of the group only, so each is asked in turn until nothing is missing.
+    A group's privileges are told of the group only, so each is asked in turn until nothing is missing. Unity Catalog
+    does not know groups of the workspace alone, such as ``admins``: these can hold nothing.
     """
     if owner in principals:
         return f"owned by {owner}"
     missing = set(wanted)
     for principal in principals:
-        held = client.grants.get_effective(kind, name, principal=principal).privilege_assignments or []
-        privileges = {one.privilege.value for given in held for one in given.privileges or [] if one.privilege}
+        privileges = _privileges(client, kind, name, principal)
         missing -= missing if "ALL_PRIVILEGES" in privileges else privileges
         if not missing:
             return f"may {_spelled(wanted)}"
     raise FraudlakeError(f"lacks {_spelled(sorted(missing))}")
+
+
+def _privileges(client: WorkspaceClient, kind: str, name: str, principal: str) -> set[str]:
+    """Return the privileges of a principal on a securable; none where Unity Catalog does not know the principal."""
+    try:
+        assignments = client.grants.get_effective(kind, name, principal=principal).privilege_assignments or []
+    except DatabricksError as error:
+        if isinstance(error, NotFound) or "could not find principal" in str(error).lower():
+            return set()
+        raise
+    privileges = [one.privilege for assignment in assignments for one in assignment.privileges or []]
+    return {privilege.value for privilege in privileges if privilege}
+
+
+def _require_application_id(text: str) -> None:
+    try:
+        if str(uuid.UUID(text)) == text.lower():
+            return
+    except ValueError:
+        pass
+    raise UsageError(
+        f"--service-principal {text}: must be the application id of a service principal, such as "
+        "11111111-2222-3333-4444-555555555555, not its name and not a user's"
+    )
+
+
+def _service_principal(client: WorkspaceClient, application_id: str) -> str:
+    named = list(client.service_principals.list(filter=f'applicationId eq "{application_id}"'))
+    if not named:
+        raise FraudlakeError("there is none, or it is not assigned to this workspace")
+    if named[0].active is False:
+        raise FraudlakeError(f"{named[0].display_name} is not active")
+    return f"{named[0].display_name}"
+
+
+def _account_group(client: WorkspaceClient, name: str) -> str:
+    """Tell whether a group is one of the account, which alone can be granted anything by Unity Catalog.
+
+    Databricks documentation, "Groups": a group that belongs to one workspace is a ``WorkspaceGroup`` to its API.
+    """
+    named = [group for group in client.groups.list(filter=f'displayName eq "{name}"') if group.display_name == name]
+    if not named:
+        raise FraudlakeError("there is none, or it is not assigned to this workspace")
+    if named[0].meta and named[0].meta.resource_type == "WorkspaceGroup":
+        raise FraudlakeError(
+            "belongs to this workspace alone: Unity Catalog grants rights to groups of the account only"
+        )
+    return "is a group of the account"
 
 
 def _readable(client: WorkspaceClient, folder: str) -> str:

@@ -1,0 +1,101 @@
+"""Finds in a rendered target what a workspace refuses and `databricks bundle validate` lets pass, one line each."""
+
+from __future__ import annotations
+
+import uuid
+import zoneinfo
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from croniter import croniter
+from databricks.bundles.jobs import PeriodicTriggerConfigurationTimeUnit
+
+from fraudlake.settings import Settings
+
+from .rendering import Rendered
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@cache
+def known(name: str) -> Any:
+    """The values of a list of ``known_values.yml``."""
+    return yaml.safe_load(Path(__file__).with_name("known_values.yml").read_text())[name]["values"]
+
+
+def problems(rendered: Rendered, cloud: str = "aws") -> list[str]:
+    """What is wrong with a target, for a workspace of this cloud: ``aws``, ``azure`` or ``gcp``."""
+    lines = [*_of_target(rendered.target)]
+    for kind in ("jobs", "alerts"):
+        for key, resource in rendered.resources.get(kind, {}).items():
+            lines += [f"{key}: {line}" for line in _of_schedule(resource.get("schedule", {}))]
+    for key, job in rendered.resources["jobs"].items():
+        lines += [f"{key}: {line}" for line in [*_of_trigger(job.get("trigger", {})), *_of_compute(job, cloud)]]
+    return lines
+
+
+def _of_target(target: dict[str, Any]) -> Iterator[str]:
+    principals = [target.get("run_as", {}), *target.get("permissions", [])]
+    for principal in principals:
+        name = principal.get("service_principal_name")
+        if name is not None and not _is_uuid(name):
+            yield f"service principal {name} is no application id"
+    if target["mode"] == "production" and "service_principal_name" not in target.get("run_as", {}):
+        yield "runs as a person"
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _of_schedule(schedule: dict[str, Any]) -> Iterator[str]:
+    if not schedule:
+        return
+    if schedule["timezone_id"] not in zoneinfo.available_timezones():
+        yield f"time zone {schedule['timezone_id']} is unknown"
+    expression = schedule.get("quartz_cron_expression") or schedule["quartz_cron_schedule"]
+    fields = expression.split()
+    # Quartz has seconds first, and wants a question mark in one of the two fields for days; elsewhere it is a star.
+    if len(fields) != 6 or [fields[3], fields[5]].count("?") != 1:
+        yield f"'{expression}' is not of Quartz's form"
+    elif not croniter.is_valid(expression.replace("?", "*"), second_at_beginning=True):
+        yield f"'{expression}' is no cron expression"
+
+
+def _of_trigger(trigger: dict[str, Any]) -> Iterator[str]:
+    least = known("seconds_between_file_triggers")
+    for name in ("min_time_between_triggers_seconds", "wait_after_last_change_seconds"):
+        seconds = trigger.get("file_arrival", {}).get(name, least)
+        if seconds < least:
+            yield f"{name} is {seconds}, below {least}"
+    if "file_arrival" in trigger and not trigger["file_arrival"]["url"].endswith("/"):
+        yield f"the file arrival url {trigger['file_arrival']['url']} does not end with a slash"
+    periodic = trigger.get("periodic")
+    if periodic:
+        if periodic["unit"] not in {unit.value for unit in PeriodicTriggerConfigurationTimeUnit}:
+            yield f"a periodic trigger has no unit {periodic['unit']}"
+        if not isinstance(periodic["interval"], int) or periodic["interval"] < 1:
+            yield f"a periodic trigger cannot have the interval {periodic['interval']}"
+
+
+def _of_compute(job: dict[str, Any], cloud: str) -> Iterator[str]:
+    for environment in job.get("environments", []):
+        version = environment["spec"].get("environment_version")
+        if version not in known("environment_versions"):
+            yield f"environment version {version!r} is unknown"
+    for cluster in (one["new_cluster"] for one in job.get("job_clusters", [])):
+        if cluster["spark_version"] not in known("spark_versions"):
+            yield f"spark_version {cluster['spark_version']} is unknown"
+        for field in ("node_type_id", "driver_node_type_id"):
+            if cluster.get(field, known("node_types")[cloud][0]) not in known("node_types")[cloud]:
+                yield f"{field} {cluster[field]} is no machine of {cloud}"
+        partitions = cluster.get("spark_conf", {}).get(PARTITIONS)
+        buckets = Settings.model_fields["buckets"].default
+        if partitions is None or not 1 <= int(partitions) <= buckets:
+            yield f"{PARTITIONS} is {partitions}: state is kept in {buckets} buckets, which need no more partitions"

@@ -1,0 +1,127 @@
+"""Every value of the bundle that a workspace would refuse is noticed here, and none is in the bundle."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from .problems import known, problems
+from .rendering import GIVEN, ROOT, Rendered, render, source
+
+Break = Callable[[Rendered], Any]
+CONTINUOUS = "ingest_and_detect_continuous"
+
+
+@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
+def test_the_bundle_has_no_problem(target: str) -> None:
+    assert problems(render(target, **GIVEN)) == []
+
+
+def node_types() -> list[tuple[str, str]]:
+    """Cloud and machine, as the variable's description names them."""
+    description = " ".join(source()["variables"]["node_type"]["description"].split())
+    clouds = {"AWS": "aws", "Azure": "azure", "Google Cloud": "gcp"}
+    return [(clouds[cloud], node) for cloud, node in re.findall(r"(AWS|Azure|Google Cloud) ([\w.-]+\w)", description)]
+
+
+def test_each_cloud_has_a_machine_in_the_description() -> None:
+    assert {cloud for cloud, _ in node_types()} == set(known("node_types"))
+
+
+@pytest.mark.parametrize(("cloud", "node_type"), node_types())
+def test_the_machine_named_for_a_cloud_is_one_of_its(cloud: str, node_type: str) -> None:
+    assert problems(render("prod", node_type=node_type, **GIVEN), cloud) == []
+    others = {"aws", "azure", "gcp"} - {cloud}
+    assert all(problems(render("prod", node_type=node_type, **GIVEN), other) for other in others)
+
+
+def test_the_periodic_trigger_of_the_documentation_is_a_good_one() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    example = re.search(r'"ingest_trigger": (\{.*?\}\})', text)
+    assert example
+    assert problems(render("prod", **GIVEN, ingest_trigger=yaml.safe_load(example[1]))) == []
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        {"periodic": {"interval": 15, "unit": "MINUTES"}},
+        {"file_arrival": {"url": "/Volumes/main/fraudlake/landing/", "min_time_between_triggers_seconds": 60}},
+    ],
+)
+def test_a_good_trigger_is_no_problem(trigger: dict[str, Any]) -> None:
+    assert problems(render("prod", **GIVEN, ingest_trigger=trigger)) == []
+
+
+@pytest.mark.parametrize(
+    ("trigger", "line"),
+    [
+        ({"periodic": {"interval": 30, "unit": "SECONDS"}}, "no unit SECONDS"),
+        ({"periodic": {"interval": 0, "unit": "MINUTES"}}, "the interval 0"),
+        ({"file_arrival": {"url": "/Volumes/a/b/c/", "min_time_between_triggers_seconds": 59}}, "59, below 60"),
+        ({"file_arrival": {"url": "/Volumes/a/b/c/", "wait_after_last_change_seconds": 10}}, "10, below 60"),
+        ({"file_arrival": {"url": "/Volumes/a/b/c"}}, "does not end with a slash"),
+    ],
+)
+def test_a_wrong_trigger_is_noticed(trigger: dict[str, Any], line: str) -> None:
+    [problem] = problems(render("prod", **GIVEN, ingest_trigger=trigger))
+
+    assert problem.startswith("ingest_and_detect: ") and line in problem
+
+
+def new_cluster(rendered: Rendered) -> dict[str, Any]:
+    return rendered.jobs()[CONTINUOUS]["job_clusters"][0]["new_cluster"]
+
+
+def environment(rendered: Rendered) -> dict[str, Any]:
+    return rendered.jobs()["gold"]["environments"][0]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (lambda r: r.jobs()["gold"]["schedule"].update(timezone_id="Mars/Olympus"), "gold: time zone Mars/Olympus"),
+        (lambda r: r.resources["alerts"]["lag"]["schedule"].update(timezone_id="UTC+25"), "lag: time zone UTC+25"),
+        (lambda r: r.jobs()["gold"]["schedule"].update(quartz_cron_expression="0 10 * * *"), "not of Quartz's form"),
+        (lambda r: r.jobs()["gold"]["schedule"].update(quartz_cron_expression="0 10 * * * *"), "not of Quartz's form"),
+        (lambda r: r.jobs()["gold"]["schedule"].update(quartz_cron_expression="0 70 * * * ?"), "no cron expression"),
+        (lambda r: environment(r).update(environment_version="3"), "gold: environment version '3'"),
+        (lambda r: environment(r).update(environment_version=4), "gold: environment version 4"),
+        (lambda r: environment(r).pop("environment_version"), "gold: environment version None"),
+        (lambda r: new_cluster(r).update(spark_version="17.3.x-scala2.12"), f"{CONTINUOUS}: spark_version 17.3.x"),
+        (lambda r: new_cluster(r).update(node_type_id="Standard_D4ds_v5"), "is no machine of aws"),
+        (lambda r: new_cluster(r).update(driver_node_type_id="i3.tiny"), "driver_node_type_id i3.tiny"),
+        (lambda r: new_cluster(r)["spark_conf"].pop("spark.sql.shuffle.partitions"), "partitions is None"),
+        (lambda r: new_cluster(r)["spark_conf"].update({"spark.sql.shuffle.partitions": "200"}), "partitions is 200"),
+        (lambda r: r.target["run_as"].update(service_principal_name="jane@example.com"), "jane@example.com is no"),
+        (
+            lambda r: r.target["permissions"][0].update(service_principal_name="fraudlake"),
+            "fraudlake is no application",
+        ),
+        (lambda r: r.target.update(run_as={"user_name": "jane@example.com"}), "runs as a person"),
+    ],
+)
+def test_a_wrong_value_is_noticed(spoil: Break, line: str) -> None:
+    rendered = copy.deepcopy(render("prod", **GIVEN))
+
+    spoil(rendered)
+
+    [problem] = problems(rendered)
+    assert line in problem
+
+
+def test_a_person_is_no_service_principal() -> None:
+    given = {**GIVEN, "service_principal": "jane@example.com"}
+
+    assert set(problems(render("prod", **given))) == {"service principal jane@example.com is no application id"}
+
+
+def test_each_list_says_where_and_when_it_was_read() -> None:
+    lists = yaml.safe_load((ROOT / "tests" / "bundle" / "known_values.yml").read_text())
+
+    assert all(one["source"] and one["read"].year >= 2026 and one["values"] for one in lists.values())
