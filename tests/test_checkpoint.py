@@ -77,6 +77,19 @@ def test_a_missing_state_directory_is_named(copy: Any) -> None:
     assert f"{opened.checkpoint('detect').state}/0/0 is damaged or missing" in refused(opened)
 
 
+def test_how_many_partitions_the_state_has_is_not_asked_of_the_settings(copy: Any) -> None:
+    checkpoint = copy().checkpoint("detect")
+    offsets = checkpoint.folder / "offsets" / "0"
+    number = f'"spark.sql.shuffle.partitions":"{len(list((checkpoint.state / "0").glob("[0-9]*")))}"'
+    assert number in offsets.read_text()
+    # As serverless compute has it by default.
+    offsets.write_text(offsets.read_text().replace(number, '"spark.sql.shuffle.partitions":"auto"'))
+    checkpoint.require({"buckets": 16, "ordering": "arrival"}, {}, {})
+    shutil.rmtree(checkpoint.state / "0" / "0")
+    with pytest.raises(FraudlakeError, match="state/0/0 is damaged or missing"):
+        checkpoint.require({"buckets": 16, "ordering": "arrival"}, {}, {})
+
+
 def test_a_checkpoint_that_is_gone_does_not_make_the_stream_write_everything_again(copy: Any) -> None:
     opened = copy()
     shutil.rmtree(opened.checkpoint("detect").folder)

@@ -7,7 +7,10 @@ the first round every run of a task ends behind its first commit and is run agai
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from fraudlake import simulator, tables
 from tests.bundle import rendering
-from tests.conftest import FLINK
+from tests.conftest import FLINK, SHORT_LIVED
 from tests.conftest import run as fraudlake
+from tests.standin import workspace
 from tests.standin.process import Workspace, running
 from tests.standin.workspace import CATALOG, SCHEMA
 from tests.workspace import server
@@ -132,8 +137,6 @@ def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.name)
 def test_the_workspaces_tables_are_the_laptops_row_for_row(both: Both, table: tables.Table) -> None:
-    from deltalake import DeltaTable
-
     here = DeltaTable(both.lake / "tables" / table.name).to_pyarrow_table()
     there = both.workspace.rows(table.name)
     assert there.num_rows > 0 or table.name in ("silver_verdicts",)
@@ -209,3 +212,30 @@ def test_what_serverless_compute_refuses_is_refused(both: Both, code: str, refus
     ended = both.workspace.task("-c", code.replace("{folder}", str(both.workspace.folder)))
     assert ended["code"] == 1
     assert refusal in ended["error"]
+
+
+def test_the_continuous_job_runs_on_classic_compute(tmp_path: Path) -> None:
+    landing = workspace.volumes(tmp_path) / "landing"
+    shutil.copytree(FLINK / "tutorial" / "int96", landing / "tutorial")
+    (workspace.volumes(tmp_path) / "checkpoints").mkdir()
+    given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(landing)}
+    ends = {
+        "ingest": ("bronze_transactions", 10),
+        "refine": ("silver_transactions", 10),
+        "detect": ("silver_alerts", 3),
+    }
+    tasks = [one for one in rendering.tasks("prod", **given) if one[0] == "ingest_and_detect_continuous"]
+    plan = [(*ends[task], parameters) for _, task, parameters in sorted(tasks, key=lambda one: [*ends].index(one[1]))]
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.standin.classic", str(tmp_path), json.dumps(plan)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(workspace.ROOT), **SHORT_LIVED},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    alerts = DeltaTable(tmp_path / "tables" / "silver_alerts").to_pyarrow_table().sort_by("timestamp")
+    assert alerts["account_id"].to_pylist() == ["2", "4", "3"]

@@ -45,10 +45,10 @@ class Workspace:
             ended = self.task(*parameters)
             if crash.exists():
                 crash.unlink()
-                assert ended["code"] == 0, ended["error"]
+                assert ended["code"] == 0, ended
                 return commits
             commits += 1
-            assert "ended behind a commit" in ended["error"], ended["error"]
+            assert "ended behind a commit" in ended["error"], ended
             assert commits < 50, "it commits without end"
 
     def rows(self, table: str) -> pa.Table:

@@ -106,12 +106,16 @@ def _save(plain: Callable[..., Any]) -> Callable[..., Any]:
     return save
 
 
+class EndedError(BaseException):
+    """The process is over: nothing that handles errors may go on."""
+
+
 def committed() -> None:
     """End the process behind this commit, where that was asked for."""
     file = Path(os.environ[CRASH])
     if file.exists():
         file.unlink()
-        raise RuntimeError("the process ended behind a commit")
+        raise EndedError("the process ended behind a commit")
 
 
 def install() -> None:

@@ -32,7 +32,7 @@ def run(parameters: list[str], spark: Any) -> dict[str, Any]:
                 cli.main()
         except SystemExit as end:
             code, error = int(end.code or 0), str(end)
-        except Exception as failure:  # of the code that was given
+        except BaseException as failure:
             code, error = 1, str(failure)
     return {"code": code, "error": error, "out": printed.getvalue(), "seconds": round(time.monotonic() - begun, 1)}
 
