@@ -18,14 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from fraudlake import simulator, tables
 from tests.bundle import rendering
 from tests.conftest import FLINK, SHORT_LIVED
 from tests.conftest import run as fraudlake
 from tests.standin import workspace
-from tests.standin.process import Workspace, running
+from tests.standin.process import Workspace, running, stored
 from tests.standin.workspace import CATALOG, SCHEMA
 from tests.workspace import server
 
@@ -137,7 +136,7 @@ def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.name)
 def test_the_workspaces_tables_are_the_laptops_row_for_row(both: Both, table: tables.Table) -> None:
-    here = DeltaTable(both.lake / "tables" / table.name).to_pyarrow_table()
+    here = stored(both.lake / "tables" / table.name)
     there = both.workspace.rows(table.name)
     assert there.num_rows > 0 or table.name in ("silver_verdicts",)
     assert _comparable(there, both.workspace.landing) == _comparable(here, both.lake / "landing")
@@ -237,5 +236,5 @@ def test_the_continuous_job_runs_on_classic_compute(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
-    alerts = DeltaTable(tmp_path / "tables" / "silver_alerts").to_pyarrow_table().sort_by("timestamp")
+    alerts = stored(tmp_path / "tables" / "silver_alerts").sort_by("timestamp")
     assert alerts["account_id"].to_pylist() == ["2", "4", "3"]
