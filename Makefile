@@ -7,7 +7,15 @@ READY := $(VENV)/.ready
 LAKE ?= lake
 FRAUDLAKE := $(BIN)/fraudlake
 
-.PHONY: help setup demo test quick check wheel lock clean
+# databricks-connect replaces pyspark and runs on the Python of its runtime only: it needs an environment of its own.
+DATABRICKS_VENV := .venv-databricks
+DATABRICKS_BIN := $(DATABRICKS_VENV)/bin
+DATABRICKS_READY := $(DATABRICKS_VENV)/.ready
+IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print(sys.executable)
+PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
+  $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
+
+.PHONY: help setup demo test quick check databricks python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +48,19 @@ check: $(READY) ## lint, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)
+	@PYTHONPATH=src $(DATABRICKS_BIN)/python -m pytest tests/databricks --confcutdir tests/databricks -o "addopts=-ra --tb=short"
+
+$(DATABRICKS_READY): requirements-databricks.lock
+	@test -n "$(PYTHON312)" || { echo "no Python 3.12 found; name one with: make databricks PYTHON312=/path/to/python3.12"; exit 1; }
+	@echo "Setting up $(DATABRICKS_VENV) (once) ..."
+	@$(PYTHON312) -m venv --clear $(DATABRICKS_VENV)
+	@$(DATABRICKS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-databricks.lock
+	@touch $@
+
+python312: # the path of a Python 3.12, if there is one
+	@echo $(PYTHON312)
+
 wheel: dist/.built ## build the wheel into dist/, if the package changed
 
 dist/.built: pyproject.toml README.md LICENSE $(shell find src -name __pycache__ -prune -o -print) | $(READY)
@@ -47,9 +68,11 @@ dist/.built: pyproject.toml README.md LICENSE $(shell find src -name __pycache__
 	@$(BIN)/python -m build --quiet --wheel --no-isolation
 	@touch $@
 
-lock: ## resolve requirements.lock anew (needs uv)
-	uv pip compile pyproject.toml --extra local --extra kafka --group dev --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-annotate --no-header --output-file requirements.lock
+COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --no-header
 
-clean: ## remove the environment and the demo lake
-	rm -rf $(VENV) $(LAKE) dist
+lock: ## resolve the lock files anew (needs uv)
+	$(COMPILE) --extra local --extra kafka --group dev --python-version 3.11 --output-file requirements.lock
+	$(COMPILE) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
+
+clean: ## remove the environments and the demo lake
+	rm -rf $(VENV) $(DATABRICKS_VENV) $(LAKE) dist
