@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,7 +37,6 @@ OTHER_CATALOG = "workspace"
 CRASH = "STANDIN_CRASH"
 """Names the file that says at which commit a process is to end: removed when it did."""
 
-_COMMIT = re.compile(r"\s*(MERGE|INSERT|UPDATE|DELETE|OPTIMIZE|ALTER)\b", re.IGNORECASE)
 _REFUSED_SQL = re.compile(r"\s*(SET\s+(?!TIME ZONE)|CACHE\b|UNCACHE\b|REFRESH\b|CLEAR CACHE)", re.IGNORECASE)
 
 
@@ -90,18 +90,16 @@ def _sql(plain: Callable[..., Any]) -> Callable[..., Any]:
             refuse(
                 "NOT_SUPPORTED_WITH_SERVERLESS", f"{query.split()[0]} is not supported on serverless compute.", "0A000"
             )
-        result = plain(self, query, *arguments, **options)
-        if _COMMIT.match(query):
-            committed()
-        return result
+        with _ended_behind_a_commit():
+            return plain(self, query, *arguments, **options)
 
     return sql
 
 
 def _save(plain: Callable[..., Any]) -> Callable[..., Any]:
     def save(self: Any, *arguments: Any, **options: Any) -> None:
-        plain(self, *arguments, **options)
-        committed()
+        with _ended_behind_a_commit():
+            plain(self, *arguments, **options)
 
     return save
 
@@ -110,12 +108,19 @@ class EndedError(BaseException):
     """The process is over: nothing that handles errors may go on."""
 
 
-def committed() -> None:
-    """End the process behind this commit, where that was asked for."""
+@contextmanager
+def _ended_behind_a_commit() -> Iterator[None]:
+    """End the process where the block commits to a table that rows go to, and that was asked for."""
     file = Path(os.environ[CRASH])
-    if file.exists():
+    before = _commits() if file.exists() else None
+    yield
+    if before is not None and _commits() > before:
         file.unlink()
         raise EndedError("the process ended behind a commit")
+
+
+def _commits() -> int:
+    return sum(1 for _ in Path(os.environ[CRASH]).parent.glob("tables/*/_delta_log/*.json"))
 
 
 def install() -> None:
