@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -45,18 +46,19 @@ class Workspace:
         return ended
 
     def task_until_done(self, *parameters: str) -> int:
-        """Run a task again and again, ending each run behind its first commit; return the number of commits."""
-        crash, commits = self.folder / "crash", 0
-        while True:
-            crash.touch()
+        """Run a task, ended behind its first commit, the next run behind its second one, and so on, until a run makes
+        fewer; return how often it was ended.
+        """
+        crash = self.folder / "crash"
+        for commits in itertools.count(1):
+            crash.write_text(str(commits))
             ended = self.task(*parameters)
             if crash.exists():
-                crash.unlink()
-                assert ended["code"] == 0, ended
-                return commits
-            commits += 1
+                break
             assert "ended behind a commit" in ended["error"], ended
-            assert commits < 50, "it commits without end"
+        crash.unlink()
+        assert ended["code"] == 0, ended
+        return commits - 1
 
     def rows(self, table: str) -> pa.Table:
         """Return what a table of the lake's schema holds."""

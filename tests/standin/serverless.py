@@ -35,7 +35,7 @@ SETTINGS = {
 OTHER_CATALOG = "workspace"
 """The catalog that a session begins in, and that the session of a micro-batch falls back to."""
 CRASH = "STANDIN_CRASH"
-"""Names the file that says at which commit a process is to end: removed when it did."""
+"""Names the file that holds behind how many commits a process is to end; it is removed then."""
 
 _REFUSED_SQL = re.compile(r"\s*(SET\s+(?!TIME ZONE)|CACHE\b|UNCACHE\b|REFRESH\b|CLEAR CACHE)", re.IGNORECASE)
 
@@ -110,13 +110,16 @@ class EndedError(BaseException):
 
 @contextmanager
 def _ended_behind_a_commit() -> Iterator[None]:
-    """End the process where the block commits to a table that rows go to, and that was asked for."""
+    """End the process where the block makes the commit that it is to end behind."""
     file = Path(os.environ[CRASH])
     before = _commits() if file.exists() else None
     yield
     if before is not None and _commits() > before:
-        file.unlink()
-        raise EndedError("the process ended behind a commit")
+        left = int(file.read_text()) - 1
+        if not left:
+            file.unlink()
+            raise EndedError("the process ended behind a commit")
+        file.write_text(str(left))
 
 
 def _commits() -> int:
