@@ -45,12 +45,12 @@ class Workspace:
                 break
         return ended
 
-    def task_until_done(self, *parameters: str) -> int:
+    def task_until_done(self, *parameters: str, first: int = 1) -> int:
         """Run a task, ended behind its first commit, the next run behind its second one, and so on, until a run makes
         fewer; return how often it was ended.
         """
         crash = self.folder / "crash"
-        for commits in itertools.count(1):
+        for commits in itertools.count(first):
             crash.write_text(str(commits))
             ended = self.task(*parameters)
             if crash.exists():
@@ -58,7 +58,7 @@ class Workspace:
             assert "ended behind a commit" in ended["error"], ended
         crash.unlink()
         assert ended["code"] == 0, ended
-        return commits - 1
+        return commits - first
 
     def rows(self, table: str) -> pa.Table:
         """Return what a table of the lake's schema holds."""
