@@ -1,0 +1,414 @@
+"""Assumptions: what the package relies on in a workspace, each with a question that shows whether it holds there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import __version__
+from fraudlake.bronze import autoloader
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import session
+from fraudlake.workspace import worker
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fraudlake.workspace.scratch import Scratch
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_UNIMPORTANT_SETTING = "nothing: the compute's own value is used, which may be slower"
+
+
+@dataclass
+class Probe:
+    """What the questions share: the scratch, and what one process or stream answers to several of them."""
+
+    scratch: Scratch
+
+    @cached_property
+    def task(self) -> worker.Report:
+        """What the Python process of a task answers."""
+        return worker.in_a_task(self.scratch)
+
+    @cached_property
+    def micro_batch(self) -> worker.Report:
+        """What the process of ``foreachBatch`` answers."""
+        return worker.in_a_micro_batch(self.scratch)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A question to the workspace.
+
+    ``ask`` returns what was seen where it is as the package assumes, and raises otherwise; ``remedy`` is what to do
+    then; ``matters`` is False where the package does without.
+    """
+
+    question: str
+    ask: Callable[[Probe], str] = field(repr=False)
+    remedy: str
+    matters: bool = True
+
+
+def assumptions() -> Iterator[Assumption]:
+    """Return all of them, those first on which others rest."""
+    yield Assumption("session", _session, "run it in a job of the bundle, on serverless compute")
+    yield Assumption(
+        "current schema", _current_schema, "deploy the bundle, and see 'fraudlake workspace check' for what to grant"
+    )
+    yield Assumption(
+        "Arrow tables",
+        _arrow,
+        "use environment_version 4 or newer, or Databricks Runtime 17.3 or newer: older ones make no frame of them",
+    )
+    yield from _of_settings()
+    yield Assumption("persist", _persist, "nothing: rows that are used twice are computed twice", matters=False)
+    yield from _of_tables()
+    yield from _of_files()
+    yield from _of_a_task()
+    yield from _of_a_micro_batch()
+    yield from _of_streams()
+    yield Assumption(
+        "MLflow",
+        _mlflow,
+        "train cannot register a model: grant CREATE MODEL and EXECUTE, or give its full name with --model-name",
+    )
+
+
+def _of_settings() -> Iterator[Assumption]:
+    for name, value in {**session.EVERYWHERE, _PARTITIONS: "8"}.items():
+        is_vital = name == "spark.sql.session.timeZone"
+        remedy = "times would be read wrongly: set it for the compute" if is_vital else _UNIMPORTANT_SETTING
+        yield Assumption(f"setting {name}", _setting(name, value), remedy, matters=is_vital)
+    yield Assumption(
+        f"setting {_STATE_STORE}",
+        _state_store,
+        "set it for the compute; serverless compute uses RocksDB anyway, see 'stateful stream' below",
+        matters=False,
+    )
+
+
+def _of_tables() -> Iterator[Assumption]:
+    yield Assumption(
+        "DESCRIBE HISTORY of a full name", _history, "optimize and the model's lineage need it: ask Databricks' support"
+    )
+    yield Assumption(
+        "delta.targetFileSize, OPTIMIZE, ZORDER",
+        _optimize,
+        'the job maintain will fail: set clustering = "liquid" for new tables, or leave maintain paused',
+    )
+
+
+def _of_files() -> Iterator[Assumption]:
+    yield Assumption(
+        "volume of the checkpoints",
+        _volume,
+        "grant READ VOLUME and WRITE VOLUME on it to whom the jobs run as; see 'fraudlake workspace check'",
+    )
+    yield Assumption(
+        "_metadata.row_index of parquet files",
+        _row_index,
+        "nothing, where files come through Auto Loader; see there",
+        matters=False,
+    )
+
+
+def _of_a_task() -> Iterator[Assumption]:
+    yield _of_report(
+        "task: the wheel and its libraries",
+        "task",
+        "imports",
+        "ingest and score need them: let the job's environment have the wheel among its dependencies",
+        lambda seen: seen.startswith(f"fraudlake {__version__},"),
+    )
+    yield _of_report(
+        "task: the volume of the checkpoints",
+        "task",
+        "volume",
+        "ingest reads landed files so: grant READ VOLUME to whom the job runs as",
+    )
+
+
+def _of_a_micro_batch() -> Iterator[Assumption]:
+    for what, question, is_assumed, remedy in (
+        ("a table by its full name", "names", _starts("10 rows"), "no step can write: report it, with this line"),
+        ("a view of the batch in MERGE", "merge", _starts("10 rows"), "refine and aggregate fail: report it"),
+        ("txnAppId makes an append happen once", "append", _starts("10 rows"), "do not retry runs: report it"),
+        (
+            "the wheel and its libraries",
+            "imports",
+            _starts(f"fraudlake {__version__},"),
+            'no step can run: let the job\'s environments have environment_version: "5", or run it on a cluster',
+        ),
+    ):
+        yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, is_assumed)
+    for what, question, remedy in (
+        ("its session", "session", "nothing: every name is given in full there"),
+        ("persist", "persist", "nothing: rows that are used twice are computed twice"),
+        ("the volume of the checkpoints", "volume", "nothing: no file is written there"),
+        ("MLflow's registry", "registry", "nothing: the registry is asked before the stream starts"),
+    ):
+        yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, matters=False)
+
+
+def _of_streams() -> Iterator[Assumption]:
+    yield Assumption(
+        "offset log",
+        _offset_log,
+        "status and optimize read it: they cannot tell what is unread, so leave maintain paused and report it",
+    )
+    yield Assumption(
+        "stateful stream",
+        _stateful,
+        "detect cannot run: use environment_version 4 or newer, or a cluster with Databricks Runtime 17.3 or newer",
+    )
+    yield Assumption(
+        "partitions of the state", _state_partitions, "nothing: 'fraudlake state' may tell less", matters=False
+    )
+    yield Assumption("Auto Loader", _auto_loader, "ingest cannot read files: see the message, or use source=kafka")
+    yield Assumption(
+        "Auto Loader: _metadata.row_index",
+        _auto_loader_row_index,
+        "nothing, where the package reads landed files itself; otherwise a file's rows cannot be told apart",
+        matters=False,
+    )
+    yield Assumption(
+        "cloud_files_state", _cloud_files_state, "ingest cannot tell which files Auto Loader passed over: report it"
+    )
+
+
+def _starts(text: str) -> Callable[[str], bool]:
+    return lambda seen: seen.startswith(text)
+
+
+def _of_report(
+    question: str,
+    process: str,
+    name: str,
+    remedy: str,
+    is_assumed: Callable[[str], bool] = lambda seen: True,
+    matters: bool = True,
+) -> Assumption:
+    """Make an assumption of one line of a worker's report."""
+
+    def ask(probe: Probe) -> str:
+        report: worker.Report = getattr(probe, process)
+        is_answered, seen = report[name]
+        if not (is_answered and is_assumed(seen)):
+            raise FraudlakeError(seen)
+        return seen
+
+    return Assumption(question, ask, remedy, matters)
+
+
+def _session(probe: Probe) -> str:
+    runtime = os.environ.get("DATABRICKS_RUNTIME_VERSION", "unknown")
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    kind = type(probe.scratch.spark).__module__
+    return f"Spark {probe.scratch.spark.version}, runtime {runtime}, Python {python}, {kind}, fraudlake {__version__}"
+
+
+def _current_schema(probe: Probe) -> str:
+    scratch = probe.scratch
+    scratch.filled("bare")
+    scratch.spark.catalog.setCurrentCatalog(str(scratch.settings.catalog))
+    scratch.spark.catalog.setCurrentDatabase(str(scratch.settings.schema_name))
+    return f"{scratch.spark.table(scratch.bare_name('bare')).count()} rows read by a table's bare name"
+
+
+def _arrow(probe: Probe) -> str:
+    import pyarrow as pa
+
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    back = probe.scratch.spark.createDataFrame(rows).toArrow()
+    if back.to_pydict() != rows.to_pydict():
+        raise FraudlakeError(f"{rows.to_pydict()} came back as {back.to_pydict()}")
+    return f"{back.num_rows} rows there and back"
+
+
+def _setting(name: str, value: str) -> Callable[[Probe], str]:
+    def ask(probe: Probe) -> str:
+        conf = probe.scratch.spark.conf
+        conf.set(name, value)
+        if str(conf.get(name)) != value:
+            raise FraudlakeError(f"is {conf.get(name)}, not {value}")
+        return value
+
+    return ask
+
+
+def _state_store(probe: Probe) -> str:
+    provider = str(probe.scratch.spark.conf.get(_STATE_STORE))
+    if "RocksDB" not in provider:
+        raise FraudlakeError(f"is {provider}")
+    return provider
+
+
+def _persist(probe: Probe) -> str:
+    rows = probe.scratch.spark.range(3).persist()
+    rows.count()
+    rows.unpersist()
+    return "persisted"
+
+
+def _history(probe: Probe) -> str:
+    history = probe.scratch.spark.sql(f"DESCRIBE HISTORY {probe.scratch.filled('history')}").selectExpr(
+        "version", "operation", "unix_millis(timestamp) AS timestamp", "operationParameters", "engineInfo"
+    )
+    newest = max(history.collect(), key=lambda row: int(row["version"]))
+    return f"version {newest['version']}, {newest['operation']}, by {newest['engineInfo']}"
+
+
+def _optimize(probe: Probe) -> str:
+    spark, table = probe.scratch.spark, probe.scratch.table("optimized")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) USING DELTA TBLPROPERTIES ('delta.targetFileSize' = '512k')")
+    for _ in range(2):
+        probe.scratch.filled("optimized")
+    rewritten = spark.sql(f"OPTIMIZE {table} ZORDER BY (id)").select("metrics.numFilesRemoved").collect()
+    size = spark.sql(f"SHOW TBLPROPERTIES {table} ('delta.targetFileSize')").collect()[0]["value"]
+    return f"{rewritten[0]['numFilesRemoved']} files rewritten, target file size {size}"
+
+
+def _volume(probe: Probe) -> str:
+    folder = probe.scratch.folder
+    folder.mkdir()
+    draft = folder / "driver.tmp"
+    draft.write_text("written by the command\n")
+    draft.replace(folder / "driver")
+    if [path.name for path in folder.iterdir()] != ["driver"]:
+        raise FraudlakeError(f"a renamed file is not alone in {folder}")
+    return f"a file was written, renamed and read in {folder}"
+
+
+def _parquet(probe: Probe) -> str:
+    """Write a landed file of two rows; return its folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = probe.scratch.folder / "landing"
+    folder.mkdir(parents=True, exist_ok=True)
+    columns: dict[str, Any] = {"accountId": ["1", "2"], "amount": [1.0, 2.0], "alert": [False, False]}
+    dt = pa.array([1_000_000, 2_000_000], pa.timestamp("us", tz="UTC"))
+    pq.write_table(pa.table({"dt": dt, **columns}), folder / "part-0.parquet")
+    return str(folder)
+
+
+def _row_index(probe: Probe) -> str:
+    files = probe.scratch.spark.read.parquet(_parquet(probe)).select("_metadata.row_index")
+    return _numbered([row["row_index"] for row in files.collect()])
+
+
+def _numbered(numbers: list[int | None]) -> str:
+    if sorted(number for number in numbers if number is not None) != [0, 1]:
+        raise FraudlakeError(f"the rows of a file are numbered {numbers}")
+    return "the rows of a file are numbered 0 and 1"
+
+
+def _offset_log(probe: Probe) -> str:
+    """Compare the offset log of a stream from a Delta table with what :mod:`fraudlake.checkpoint` reads there."""
+    probe.micro_batch["session"]
+    scratch = probe.scratch
+    lines = (scratch.checkpoint("micro_batch") / "offsets" / "0").read_text().splitlines()
+    metadata, source = json.loads(lines[1]), json.loads(lines[2])
+    identity = scratch.spark.sql(f"DESCRIBE DETAIL {scratch.table('source')}").collect()[0]["id"]
+    seen = f"batchWatermarkMs {metadata.get('batchWatermarkMs')}, a source's line has {sorted(source)}"
+    if not isinstance(metadata.get("batchWatermarkMs"), int) or source.get("reservoirId") != identity:
+        raise FraudlakeError(f"{seen}; the table's id is {identity}")
+    return f"{seen}, {_PARTITIONS} {metadata.get('conf', {}).get(_PARTITIONS)!r}"
+
+
+def _stateful(probe: Probe) -> str:
+    """Sum rows by a key over two runs of a stream, the second of which goes on with the state of the first."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+    class Sum(StatefulProcessor):  # nested: so it travels as code
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._total = handle.getValueState("total", "total BIGINT")
+
+        def handleInputRows(  # noqa: N802 - Spark's name
+            self,
+            key: Any,
+            rows: Any,
+            timerValues: Any,  # noqa: N803
+        ) -> Iterator[pd.DataFrame]:
+            import pandas as pd
+
+            before = self._total.get()
+            total = (before[0] if before else 0) + sum(len(some) for some in rows)
+            self._total.update((int(total),))
+            yield pd.DataFrame({"total": [int(total)]})
+
+        def close(self) -> None:
+            pass
+
+    scratch, totals = probe.scratch, probe.scratch.table("totals")
+    for _ in range(2):
+        rows = scratch.stream(scratch.filled("states")).selectExpr("id % 1 AS bucket", "id").groupBy("bucket")
+        summed = rows.transformWithStateInPandas(Sum(), "total BIGINT", "Append", "None")
+        scratch.run("stateful", summed.writeStream.format("delta"), totals)
+    seen = sorted(row["total"] for row in scratch.spark.table(totals).collect())
+    if seen != [10, 20]:
+        raise FraudlakeError(f"two runs over 10 rows each gave the totals {seen}")
+    return "the second run went on with the state of the first"
+
+
+def _state_partitions(probe: Probe) -> str:
+    checkpoint = probe.scratch.checkpoint("stateful")
+    conf = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1]).get("conf", {})
+    folders = [path for path in (checkpoint / "state" / "0").iterdir() if path.name.isdigit()]
+    seen = f"{_PARTITIONS} {conf.get(_PARTITIONS)!r} in the offset log, {len(folders)} folders of state"
+    if str(conf.get(_PARTITIONS)) != str(len(folders)):
+        raise FraudlakeError(seen)
+    return seen
+
+
+def _auto_loader(probe: Probe) -> str:
+    """Stream the landed file as ``ingest`` does, the rows' numbers with them where there are any."""
+    from pyspark.errors import PySparkException
+
+    scratch, table = probe.scratch, probe.scratch.table("landed")
+    options = autoloader.options(scratch.settings, str(scratch.checkpoint("auto_loader")))
+    files = scratch.spark.readStream.format("cloudFiles").options(**options).load(_parquet(probe))
+    columns = ["accountId", autoloader.RESCUED, "_metadata.file_path"]
+    with contextlib.suppress(PySparkException):
+        files.select("_metadata.row_index").schema  # noqa: B018 - is analyzed here
+        columns.append("_metadata.row_index")
+    scratch.run("auto_loader", files.select(*columns).writeStream.format("delta"), table)
+    if scratch.count(table) != 2:
+        raise FraudlakeError(f"{scratch.count(table)} of 2 rows came")
+    return f"2 rows from {scratch.spark.table(table).select('file_path').collect()[0]['file_path']}"
+
+
+def _auto_loader_row_index(probe: Probe) -> str:
+    rows = probe.scratch.spark.table(probe.scratch.table("landed"))
+    if "row_index" not in rows.columns:
+        raise FraudlakeError("there is no such field")
+    return _numbered([row["row_index"] for row in rows.select("row_index").collect()])
+
+
+def _cloud_files_state(probe: Probe) -> str:
+    checkpoint = probe.scratch.checkpoint("auto_loader")
+    # It takes a literal only, no parameter; the path is the probe's own.
+    paths = probe.scratch.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint}')").collect()  # noqa: S608
+    if len(paths) != 1:
+        raise FraudlakeError(f"{len(paths)} files, not 1")
+    return str(paths[0]["path"])
+
+
+def _mlflow(probe: Probe) -> str:
+    import mlflow
+
+    model = probe.scratch.settings.model_name
+    mlflow.set_tracking_uri("databricks")
+    mlflow.set_registry_uri("databricks-uc")
+    registered = mlflow.MlflowClient().get_registered_model(model)
+    mlflow.search_experiments(max_results=1)
+    return f"{registered.name} is registered, and experiments can be listed"
