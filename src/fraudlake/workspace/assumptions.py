@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import __version__
@@ -27,21 +26,27 @@ _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _UNIMPORTANT_SETTING = "nothing: the compute's own value is used, which may be slower"
 
 
+_PROCESSES = {"task": worker.in_a_task, "micro_batch": worker.in_a_micro_batch}
+
+
 @dataclass
 class Probe:
-    """What the questions share: the scratch, and what one process or stream answers to several of them."""
+    """What the questions share: the scratch, and what each of Spark's processes answered to several of them."""
 
     scratch: Scratch
+    _reports: dict[str, worker.Report | Exception] = field(default_factory=dict)
 
-    @cached_property
-    def task(self) -> worker.Report:
-        """What the Python process of a task answers."""
-        return worker.in_a_task(self.scratch)
-
-    @cached_property
-    def micro_batch(self) -> worker.Report:
-        """What the process of ``foreachBatch`` answers."""
-        return worker.in_a_micro_batch(self.scratch)
+    def report(self, process: str) -> worker.Report:
+        """Return what a process answers, ``task`` or ``micro_batch``; it is asked once, also where that fails."""
+        if process not in self._reports:
+            try:
+                self._reports[process] = _PROCESSES[process](self.scratch)
+            except Exception as error:
+                self._reports[process] = error
+        report = self._reports[process]
+        if isinstance(report, Exception):
+            raise report
+        return report
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,13 @@ def _of_tables() -> Iterator[Assumption]:
         "DESCRIBE HISTORY of a full name", _history, "optimize and the model's lineage need it: ask Databricks' support"
     )
     yield Assumption(
-        "delta.targetFileSize, OPTIMIZE, ZORDER",
-        _optimize,
-        'the job maintain will fail: set clustering = "liquid" for new tables, or leave maintain paused',
+        "OPTIMIZE, ZORDER", _optimize, 'the job maintain will fail: set clustering = "liquid", or leave it paused'
+    )
+    yield Assumption(
+        "delta.targetFileSize",
+        _target_file_size,
+        "nothing: files become larger than target_file_size, and queries by account skip fewer of them",
+        matters=False,
     )
 
 
@@ -200,8 +209,7 @@ def _of_report(
     """Make an assumption of one line of a worker's report."""
 
     def ask(probe: Probe) -> str:
-        report: worker.Report = getattr(probe, process)
-        is_answered, seen = report[name]
+        is_answered, seen = probe.report(process)[name]
         if not (is_answered and is_assumed(seen)):
             raise FraudlakeError(seen)
         return seen
@@ -268,13 +276,16 @@ def _history(probe: Probe) -> str:
 
 
 def _optimize(probe: Probe) -> str:
-    spark, table = probe.scratch.spark, probe.scratch.table("optimized")
-    spark.sql(f"CREATE TABLE {table} (id BIGINT) USING DELTA TBLPROPERTIES ('delta.targetFileSize' = '512k')")
     for _ in range(2):
-        probe.scratch.filled("optimized")
-    rewritten = spark.sql(f"OPTIMIZE {table} ZORDER BY (id)").select("metrics.numFilesRemoved").collect()
-    size = spark.sql(f"SHOW TBLPROPERTIES {table} ('delta.targetFileSize')").collect()[0]["value"]
-    return f"{rewritten[0]['numFilesRemoved']} files rewritten, target file size {size}"
+        table = probe.scratch.filled("optimized")
+    metrics = probe.scratch.spark.sql(f"OPTIMIZE {table} ZORDER BY (id)").select("metrics.numFilesRemoved").collect()
+    return f"{metrics[0]['numFilesRemoved']} files rewritten"
+
+
+def _target_file_size(probe: Probe) -> str:
+    spark, table, name = probe.scratch.spark, probe.scratch.table("sized"), "delta.targetFileSize"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) USING DELTA TBLPROPERTIES ('{name}' = '512k')")
+    return str(spark.sql(f"SHOW TBLPROPERTIES {table} ('{name}')").collect()[0]["value"])
 
 
 def _volume(probe: Probe) -> str:
@@ -314,7 +325,7 @@ def _numbered(numbers: list[int | None]) -> str:
 
 def _offset_log(probe: Probe) -> str:
     """Compare the offset log of a stream from a Delta table with what :mod:`fraudlake.checkpoint` reads there."""
-    probe.micro_batch["session"]
+    probe.report("micro_batch")
     scratch = probe.scratch
     lines = (scratch.checkpoint("micro_batch") / "offsets" / "0").read_text().splitlines()
     metadata, source = json.loads(lines[1]), json.loads(lines[2])
@@ -388,7 +399,10 @@ def _auto_loader(probe: Probe) -> str:
 
 
 def _auto_loader_row_index(probe: Probe) -> str:
-    rows = probe.scratch.spark.table(probe.scratch.table("landed"))
+    table = probe.scratch.table("landed")
+    if not probe.scratch.spark.catalog.tableExists(table):
+        raise FraudlakeError("unknown: Auto Loader read nothing")
+    rows = probe.scratch.spark.table(table)
     if "row_index" not in rows.columns:
         raise FraudlakeError("there is no such field")
     return _numbered([row["row_index"] for row in rows.select("row_index").collect()])
@@ -396,6 +410,8 @@ def _auto_loader_row_index(probe: Probe) -> str:
 
 def _cloud_files_state(probe: Probe) -> str:
     checkpoint = probe.scratch.checkpoint("auto_loader")
+    if not (checkpoint / "offsets").is_dir():
+        raise FraudlakeError("unknown: Auto Loader read nothing")
     # It takes a literal only, no parameter; the path is the probe's own.
     paths = probe.scratch.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint}')").collect()  # noqa: S608
     if len(paths) != 1:

@@ -49,7 +49,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
     reports, view = scratch.table("reports"), scratch.bare_name("batch")
     root = getattr(scratch.spark, "session_id", None)
     model, application = scratch.settings.model_name, scratch.id
-    ask, of_any_process = _ask(), _of_any_process(str(scratch.folder))
+    ask, of_any_process, mark = _ask(), _of_any_process(str(scratch.folder)), _MARK
 
     def write(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
@@ -67,6 +67,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
             batch.createOrReplaceTempView(view)
             on = f"MERGE INTO {merged} AS t USING {view} AS s ON t.id = s.id"
             spark.sql(f"{on} WHEN NOT MATCHED THEN INSERT *").collect()
+            spark.catalog.dropTempView(view)
             return f"{spark.table(merged).count()} rows after the MERGE"
 
         def append() -> str:
@@ -95,7 +96,6 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
         except Exception as error:
             raise RuntimeError(f"{mark}{report}{mark}") from error
 
-    mark = _MARK
     try:
         scratch.run("micro_batch", scratch.stream(source).writeStream.foreachBatch(write))
     except Exception as error:

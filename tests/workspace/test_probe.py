@@ -1,0 +1,223 @@
+"""The probe: from outside through its job, and inside, where a local Spark Connect session stands for a workspace's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from fraudlake.cli import main
+from fraudlake.lake import workspace as lake_workspace
+from fraudlake.settings import Settings
+from fraudlake.workspace import assumptions, probe, worker
+from fraudlake.workspace.probe import Answer
+from fraudlake.workspace.scratch import Scratch
+from tests.bundle.problems import known
+from tests.bundle.rendering import GIVEN, tasks
+from tests.conftest import SHORT_LIVED
+from tests.workspace.conftest import Command
+from tests.workspace.server import Workspace, a_task
+
+FINE = Answer("session", True, True, "Spark 4.0")
+NOTED = Answer("persist", False, False, "[NOT_SUPPORTED] no cache", "nothing: rows are computed twice")
+WRONG = Answer("Auto Loader", False, True, "0 of 2 rows [came]", "ingest cannot read files")
+NEEDS_DATABRICKS = {
+    "delta.targetFileSize",
+    "foreachBatch: MLflow's registry",
+    "Auto Loader",
+    "Auto Loader: _metadata.row_index",
+    "cloud_files_state",
+    "MLflow",
+}
+
+
+@pytest.fixture
+def deployed(workspace: Workspace) -> Workspace:
+    """A workspace in which the bundle's job is deployed."""
+    settings = {"name": "[dev jane] fraudlake probe", "tags": {"project": "fraudlake", "target": "dev"}}
+    workspace.jobs.append({"job_id": 13, "settings": {**settings, "tasks": [a_task("main", "fraud")]}})
+    return workspace
+
+
+def printed(*answers: Answer) -> str:
+    return f"✓ session: Spark 4.0\n{json.dumps(probe.as_dict(answers))}\nWARN some other task's line\n"
+
+
+def test_outside_the_job_is_run_and_its_answers_are_shown(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints = printed(FINE, NOTED)
+
+    code, out, _ = fraudlake("probe")
+
+    assert code == 0
+    assert out.splitlines() == [
+        "✓ session: Spark 4.0",
+        "! persist: [NOT_SUPPORTED] no cache",
+        "  nothing: rows are computed twice",
+    ]
+    assert [run["job_id"] for run in deployed.runs] == [13]
+
+
+def test_an_assumption_that_does_not_hold_fails_and_says_what_to_do(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints, deployed.fails_with = printed(FINE, NOTED, WRONG), "fraudlake: probe: 1 of 3"
+
+    code, out, err = fraudlake("probe")
+
+    assert code == 1
+    assert out.splitlines()[-2:] == ["✗ Auto Loader: 0 of 2 rows [came]", "  ingest cannot read files"]
+    assert err.splitlines()[-1] == "fraudlake: probe: 1 of 3 assumptions do not hold here: Auto Loader"
+
+
+def test_the_answers_as_one_object(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints = printed(FINE, WRONG)
+
+    code, out, _ = fraudlake("probe", json=True)
+
+    assert code == 1
+    assert json.loads(out) == {
+        "ok": False,
+        "answers": [
+            {"question": "session", "ok": True, "matters": True, "seen": "Spark 4.0", "remedy": None},
+            {
+                "question": "Auto Loader",
+                "ok": False,
+                "matters": True,
+                "seen": "0 of 2 rows [came]",
+                "remedy": "ingest cannot read files",
+            },
+        ],
+    }
+
+
+def test_a_run_that_failed_before_it_asked_says_why(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints, deployed.fails_with = '{"ok": is no answer\n', "ModuleNotFoundError: no fraudlake"
+
+    code, _, err = fraudlake("probe")
+
+    assert code == 1
+    assert "run 500 failed: ingest: ModuleNotFoundError: no fraudlake" in err.splitlines()[-1]
+
+
+def test_a_run_that_printed_nothing_is_no_success(fraudlake: Command, deployed: Workspace) -> None:
+    code, _, err = fraudlake("probe")
+
+    assert code == 1
+    assert "run 500 printed no answers" in err.splitlines()[-1]
+
+
+def test_without_its_job_the_probe_cannot_ask(fraudlake: Command, workspace: Workspace) -> None:
+    code, _, err = fraudlake("probe")
+
+    assert code == 2
+    assert "there is no deployed job 'probe'" in err
+
+
+@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
+def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
+    target: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Settings] = []
+
+    def ask(spark: Any, settings: Settings) -> list[Answer]:
+        asked.append(settings)
+        return [FINE]
+
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
+    monkeypatch.setattr(probe, "ask", ask)
+    monkeypatch.setattr(lake_workspace, "_session", object)
+    [(_, _, parameters)] = [task for task in tasks(target, **GIVEN) if task[0] == "probe"]
+    monkeypatch.setattr("sys.argv", ["fraudlake", *parameters])
+
+    main()
+
+    told = capfd.readouterr()
+    assert probe.as_dict([FINE]) == json.loads(told.out)
+    assert told.err == "✓ session: Spark 4.0\n"
+    [settings] = asked
+    schema = {"dev": "dev_someone_fraudlake", "staging": "staging_fraudlake", "prod": "fraudlake"}[target]
+    assert (settings.catalog, settings.schema_name) == ("main", schema)
+    assert settings.model_name.startswith(f"main.{schema}.") and settings.model_name.endswith("fraud_model")
+
+
+def test_every_question_is_asked_once_and_has_a_remedy() -> None:
+    questions = list(assumptions.assumptions())
+
+    assert len({one.question for one in questions}) == len(questions)
+    assert all(one.remedy for one in questions)
+
+
+def test_the_package_needs_no_setting_that_serverless_compute_refuses() -> None:
+    vital = [one.question for one in assumptions.assumptions() if one.question.startswith("setting ") and one.matters]
+
+    assert vital
+    assert {question.removeprefix("setting ") for question in vital} <= set(known("serverless_settings"))
+
+
+def test_what_a_process_cannot_answer_is_asked_once_and_fails_its_questions_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls = []
+
+    def broken(scratch: Scratch) -> worker.Report:
+        calls.append(scratch)
+        raise RuntimeError("no worker\n  at Frame")
+
+    monkeypatch.setitem(assumptions._PROCESSES, "micro_batch", broken)
+    settings = Settings(catalog="main", schema_name="fraud", checkpoints=str(tmp_path))
+    answers = list(probe.ask(cast(Any, None), settings))  # a session that can do nothing
+
+    of_micro_batch = [answer for answer in answers if answer.question.startswith("foreachBatch")]
+    assert {answer.seen for answer in of_micro_batch} == {"RuntimeError: no worker"}
+    assert len(calls) == 1
+    assert [answer.question for answer in answers] == [
+        *(one.question for one in assumptions.assumptions()),
+        "clean up",
+    ]
+    assert answers[-1].seen.startswith("left behind: `main`.`fraud`.`fraudlake_probe_")
+    assert {answer.question for answer in answers if answer.ok} == {"volume of the checkpoints"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_that_no_table_takes_comes_in_the_error() -> None:
+    class Stuck(Scratch):
+        def filled(self, name: str, rows: int = 10) -> str:
+            return name
+
+        def run(self, name: str, writer: Any, into: str | None = None) -> None:
+            raise RuntimeError(f'STREAM_FAILED {worker._MARK}{{"names": [false, "no table"]}}{worker._MARK} at Frame')
+
+        def stream(self, table: str) -> Any:
+            return type("Rows", (), {"writeStream": type("Writer", (), {"foreachBatch": lambda self, write: None})()})
+
+    report = worker.in_a_micro_batch(Stuck(cast(Any, None), Settings(catalog="main", schema_name="fraud")))
+
+    assert report == {"names": (False, "no table")}
+
+
+@pytest.mark.stream
+def test_inside_a_question_that_needs_databricks_has_a_remedy_and_all_others_hold(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    program = Path(__file__).with_name("probe_run.py")
+    ended = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **SHORT_LIVED},
+        timeout=550,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    *_, line, rest = ended.stdout.splitlines()
+
+    answers = {answer["question"]: answer for answer in json.loads(line)["answers"]}
+    assert set(answers) == {one.question for one in assumptions.assumptions()}
+    assert {question for question, answer in answers.items() if not answer["ok"]} == NEEDS_DATABRICKS
+    assert all(answers[question]["remedy"] for question in NEEDS_DATABRICKS)
+    assert answers["foreachBatch: a view of the batch in MERGE"]["seen"] == "10 rows after the MERGE"
+    assert answers["foreachBatch: txnAppId makes an append happen once"]["seen"].startswith("10 rows")
+    assert "✗ Auto Loader: " in ended.stderr and "✓ stateful stream: " in ended.stderr
+    assert json.loads(rest) == {"code": 1, "tables": [], "files": []}
