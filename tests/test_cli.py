@@ -204,9 +204,9 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 1
-    told = capfd.readouterr()
-    assert told.out == ""
-    return told.err
+    output = capfd.readouterr()
+    assert output.out == ""
+    return output.err
 
 
 def test_an_unforeseen_error_is_one_line_and_a_file_on_a_laptop(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pyspark import cloudpickle
 
 from fraudlake.cli import main
 from fraudlake.lake import workspace as lake_workspace
@@ -102,7 +104,7 @@ def test_a_run_that_failed_before_it_asked_says_why(fraudlake: Command, deployed
     assert "run 500 failed: ingest: ModuleNotFoundError: no fraudlake" in err.splitlines()[-1]
 
 
-def test_a_run_that_printed_nothing_is_no_success(fraudlake: Command, deployed: Workspace) -> None:
+def test_a_run_that_outputnothing_is_no_success(fraudlake: Command, deployed: Workspace) -> None:
     code, _, err = fraudlake("probe")
 
     assert code == 1
@@ -134,9 +136,9 @@ def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
 
     main()
 
-    told = capfd.readouterr()
-    assert probe.as_dict([FINE]) == json.loads(told.out)
-    assert told.err == "✓ session: Spark 4.0\n"
+    output = capfd.readouterr()
+    assert probe.as_dict([FINE]) == json.loads(output.out)
+    assert output.err == "✓ session: Spark 4.0\n"
     [settings] = asked
     schema = {"dev": "dev_someone_fraudlake", "staging": "staging_fraudlake", "prod": "fraudlake"}[target]
     assert (settings.catalog, settings.schema_name) == ("main", schema)
@@ -182,20 +184,79 @@ def test_what_a_process_cannot_answer_is_asked_once_and_fails_its_questions_only
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_that_no_table_takes_comes_in_the_error() -> None:
-    class Stuck(Scratch):
-        def filled(self, name: str, rows: int = 10) -> str:
-            return name
+class Sent(Exception):  # noqa: N818 - no error
+    """Holds the function that would have been sent to a worker."""
 
+
+class Sending(Scratch):
+    """A scratch without a session: what is to run elsewhere comes back as an exception."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(cast(Any, self), Settings(catalog="main", schema_name="fraud", checkpoints=str(folder)))
+
+    def range(self, rows: int) -> Any:
+        return self
+
+    def mapInArrow(self, function: Any, schema: str) -> Any:  # noqa: N802 - Spark's name
+        raise Sent(function)
+
+    def filled(self, name: str, rows: int = 10) -> str:
+        return name
+
+    def stream(self, table: str) -> Any:
+        return self
+
+    @property
+    def writeStream(self) -> Any:  # noqa: N802 - Spark's name
+        return self
+
+    def foreachBatch(self, function: Any) -> Any:  # noqa: N802 - Spark's name
+        return function
+
+    def run(self, name: str, writer: Any, into: str | None = None) -> None:
+        raise Sent(writer)
+
+
+WITHOUT_THE_WHEEL = """
+import sys
+sys.modules["fraudlake"] = None
+import pyarrow
+from pyspark import cloudpickle
+function = cloudpickle.loads(open(sys.argv[1], "rb").read())
+if sys.argv[2] == "task":
+    print(next(function(iter([pyarrow.record_batch({"id": [0]})])))["report"][0])
+"""
+
+
+@pytest.mark.parametrize("process", ["task", "micro_batch"])
+def test_what_travels_to_a_worker_needs_no_wheel_there(process: str, tmp_path: Path) -> None:
+    with pytest.raises(Sent) as sent:
+        assumptions._PROCESSES[process](Sending(tmp_path))
+    (tmp_path / "function").write_bytes(cloudpickle.dumps(sent.value.args[0]))
+    scratch = next(iter(re.findall(rb"fraudlake_probe_[0-9a-f]{8}", (tmp_path / "function").read_bytes()))).decode()
+    (tmp_path / scratch).mkdir()
+
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_WHEEL, str(tmp_path / "function"), process],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    if process == "task":
+        report = json.loads(ended.stdout)
+        assert report["imports"][0] is False and "fraudlake" in report["imports"][1]
+        assert report["volume"][0] is True
+
+
+def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None:
+    class Stuck(Sending):
         def run(self, name: str, writer: Any, into: str | None = None) -> None:
             raise RuntimeError(f'STREAM_FAILED {worker._MARK}{{"names": [false, "no table"]}}{worker._MARK} at Frame')
 
-        def stream(self, table: str) -> Any:
-            return type("Rows", (), {"writeStream": type("Writer", (), {"foreachBatch": lambda self, write: None})()})
-
-    report = worker.in_a_micro_batch(Stuck(cast(Any, None), Settings(catalog="main", schema_name="fraud")))
-
-    assert report == {"names": (False, "no table")}
+    assert worker.in_a_micro_batch(Stuck(tmp_path)) == {"names": (False, "no table")}
 
 
 @pytest.mark.stream

@@ -56,9 +56,9 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
         def session() -> str:
             own = getattr(spark, "session_id", None)
-            at = spark.sql("SELECT current_catalog(), current_database()").collect()[0]
+            current = spark.sql("SELECT current_catalog(), current_database()").collect()[0]
             which = "the session of the command" if own == root else f"another session ({own}, not {root})"
-            return f"{which}, whose current schema is {at[0]}.{at[1]}"
+            return f"{which if own else 'a session without an id'}, whose current schema is {current[0]}.{current[1]}"
 
         def names() -> str:
             return f"{spark.table(source).count()} rows read"
@@ -84,9 +84,12 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
         def registry() -> str:
             import mlflow
 
-            at = f"tracking at {mlflow.get_tracking_uri()}, registry at {mlflow.get_registry_uri()}"
-            mlflow.MlflowClient(registry_uri="databricks-uc").get_registered_model(model)
-            return at
+            uris = f"tracking at {mlflow.get_tracking_uri()}, registry at {mlflow.get_registry_uri()}"
+            try:
+                mlflow.MlflowClient(registry_uri="databricks-uc").get_registered_model(model)
+            except Exception as error:
+                raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
+            return f"{uris}; {model} is registered"
 
         asked = {**of_any_process, "session": session, "names": names, "merge": merge, "append": append}
         report = json.dumps(ask({**asked, "persist": persist, "registry": registry}))
