@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "com.databricks.sql.streaming.state.RocksDBStateStoreProvider"
 _UNIMPORTANT_SETTING = "nothing: the compute's own value is used, which may be slower"
-
-
 _PROCESSES = {"task": worker.in_a_task, "micro_batch": worker.in_a_micro_batch}
 
 
@@ -103,7 +102,9 @@ def _of_settings() -> Iterator[Assumption]:
 
 def _of_tables() -> Iterator[Assumption]:
     yield Assumption(
-        "DESCRIBE HISTORY of a full name", _history, "optimize and the model's lineage need it: ask Databricks' support"
+        "DESCRIBE HISTORY of a full name",
+        _history,
+        "no step can tell what changed in a table: report it, with this line",
     )
     yield Assumption(
         "OPTIMIZE, ZORDER", _optimize, 'the job maintain will fail: set clustering = "liquid", or leave it paused'
@@ -157,12 +158,12 @@ def _of_a_micro_batch() -> Iterator[Assumption]:
             _starts(f"fraudlake {__version__},"),
             'no step can run: let the job\'s environments have environment_version: "5", or run it on a cluster',
         ),
+        ("the volume of the checkpoints", "volume", _starts("20 bytes"), "refine fails: run it on a cluster"),
     ):
         yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, is_assumed)
     for what, question, remedy in (
         ("its session", "session", "nothing: every name is given in full there"),
         ("persist", "persist", "nothing: rows that are used twice are computed twice"),
-        ("the volume of the checkpoints", "volume", "nothing: no file is written there"),
         ("MLflow's registry", "registry", "nothing: the registry is asked before the stream starts"),
     ):
         yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, matters=False)
@@ -255,9 +256,7 @@ def _setting(name: str, value: str) -> Callable[[Probe], str]:
 
 def _state_store(probe: Probe) -> str:
     provider = str(probe.scratch.spark.conf.get(_STATE_STORE))
-    if "RocksDB" not in provider:
-        raise FraudlakeError(f"is {provider}")
-    return provider
+    return provider if "RocksDB" in provider else _setting(_STATE_STORE, _ROCKSDB)(probe)
 
 
 def _persist(probe: Probe) -> str:

@@ -86,7 +86,8 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
             uris = f"tracking at {mlflow.get_tracking_uri()}, registry at {mlflow.get_registry_uri()}"
             try:
-                mlflow.MlflowClient(registry_uri="databricks-uc").get_registered_model(model)
+                client = mlflow.MlflowClient("databricks", registry_uri="databricks-uc")
+                client.get_registered_model(model)
             except Exception as error:
                 raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
             return f"{uris}; {model} is registered"
