@@ -108,7 +108,7 @@ def test_a_run_that_outputnothing_is_no_success(fraudlake: Command, deployed: Wo
     code, _, err = fraudlake("probe")
 
     assert code == 1
-    assert "run 500 printed no answers" in err.splitlines()[-1]
+    assert "run 500 has ended, but its output holds no answers" in err.splitlines()[-1]
 
 
 def test_without_its_job_the_probe_cannot_ask(fraudlake: Command, workspace: Workspace) -> None:

@@ -88,10 +88,16 @@ def assumptions() -> Iterator[Assumption]:
 
 
 def _of_settings() -> Iterator[Assumption]:
-    for name, value in {**session.EVERYWHERE, _PARTITIONS: "8"}.items():
+    for name, value in session.EVERYWHERE.items():
         is_vital = name == "spark.sql.session.timeZone"
         remedy = "times would be read wrongly: set it for the compute" if is_vital else _UNIMPORTANT_SETTING
         yield Assumption(f"setting {name}", _setting(name, value), remedy, matters=is_vital)
+    yield Assumption(
+        f"setting {_PARTITIONS}",
+        lambda probe: _setting(_PARTITIONS, str(probe.scratch.settings.shuffle_partitions))(probe),
+        "set it for the compute before the first run: otherwise the detector's state may have 200 partitions",
+        matters=False,
+    )
     yield Assumption(
         f"setting {_STATE_STORE}",
         _state_store,

@@ -73,7 +73,9 @@ def asked_by_job(client: WorkspaceClient, run: int) -> list[Answer]:
         answers = _parsed(line)
         if answers:
             return answers
-    raise FraudlakeError(f"run {run} printed no answers: see its page, 'fraudlake workspace jobs' names it")
+    raise FraudlakeError(
+        f"run {run} has ended, but its output holds no answers: 'fraudlake --json workspace jobs' names its page"
+    )
 
 
 def as_dict(answers: Sequence[Answer]) -> dict[str, Any]:
