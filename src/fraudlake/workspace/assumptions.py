@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import __version__
-from fraudlake.bronze import autoloader
+from fraudlake.bronze import autoloader, landing
+from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import session
 from fraudlake.workspace import worker
@@ -94,7 +95,7 @@ def _of_settings() -> Iterator[Assumption]:
         yield Assumption(f"setting {name}", _setting(name, value), remedy, matters=is_vital)
     yield Assumption(
         f"setting {_PARTITIONS}",
-        lambda probe: _setting(_PARTITIONS, str(probe.scratch.settings.shuffle_partitions))(probe),
+        _partitions,
         "set it for the compute before the first run: otherwise the detector's state may have 200 partitions",
         matters=False,
     )
@@ -108,19 +109,12 @@ def _of_settings() -> Iterator[Assumption]:
 
 def _of_tables() -> Iterator[Assumption]:
     yield Assumption(
-        "DESCRIBE HISTORY of a full name",
-        _history,
-        "no step can tell what changed in a table: report it, with this line",
+        "history of a table", _history, "no step can tell what changed in a table: report it, with this line"
     )
     yield Assumption(
         "OPTIMIZE, ZORDER", _optimize, 'the job maintain will fail: set clustering = "liquid", or leave it paused'
     )
-    yield Assumption(
-        "delta.targetFileSize",
-        _target_file_size,
-        "nothing: files become larger than target_file_size, and queries by account skip fewer of them",
-        matters=False,
-    )
+    yield Assumption("delta.targetFileSize", _target_file_size, "the job maintain will fail: leave it paused")
 
 
 def _of_files() -> Iterator[Assumption]:
@@ -129,11 +123,12 @@ def _of_files() -> Iterator[Assumption]:
         _volume,
         "grant READ VOLUME and WRITE VOLUME on it to whom the jobs run as; see 'fraudlake workspace check'",
     )
+    yield Assumption("bytes of a file", _bytes, "ingest cannot read files: grant READ VOLUME, or use source=kafka")
     yield Assumption(
-        "_metadata.row_index of parquet files",
-        _row_index,
-        "nothing, where files come through Auto Loader; see there",
-        matters=False,
+        "a file that is gone", _gone, "ingest fails where a file is removed while it is read: keep files that landed"
+    )
+    yield Assumption(
+        "_metadata.row_index of parquet files", _row_index, "nothing: the package numbers rows itself", matters=False
     )
 
 
@@ -143,33 +138,35 @@ def _of_a_task() -> Iterator[Assumption]:
         "task",
         "imports",
         "ingest and score need them: let the job's environment have the wheel among its dependencies",
-        lambda seen: seen.startswith(f"fraudlake {__version__},"),
+        _starts(f"fraudlake {__version__},"),
     )
     yield _of_report(
         "task: the volume of the checkpoints",
         "task",
         "volume",
-        "ingest reads landed files so: grant READ VOLUME to whom the job runs as",
+        "nothing: files reach tasks as bytes that Spark has read",
+        matters=False,
     )
 
 
 def _of_a_micro_batch() -> Iterator[Assumption]:
     for what, question, is_assumed, remedy in (
         ("a table by its full name", "names", _starts("10 rows"), "no step can write: report it, with this line"),
-        ("a view of the batch in MERGE", "merge", _starts("10 rows"), "refine and aggregate fail: report it"),
+        ("a view of the batch in MERGE", "merge", _starts("10 rows"), "aggregate fails: report it, with this line"),
         ("txnAppId makes an append happen once", "append", _starts("10 rows"), "do not retry runs: report it"),
+        ("a commit's metadata", "metadata", _starts("a text"), "refine cannot go on after a crash: report it"),
         (
             "the wheel and its libraries",
             "imports",
             _starts(f"fraudlake {__version__},"),
             'no step can run: let the job\'s environments have environment_version: "5", or run it on a cluster',
         ),
-        ("the volume of the checkpoints", "volume", _starts("20 bytes"), "refine fails: run it on a cluster"),
     ):
         yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, is_assumed)
     for what, question, remedy in (
         ("its session", "session", "nothing: every name is given in full there"),
         ("persist", "persist", "nothing: rows that are used twice are computed twice"),
+        ("the volume of the checkpoints", "volume", "nothing: no file is read or written there"),
         ("MLflow's registry", "registry", "nothing: the registry is asked before the stream starts"),
     ):
         yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, matters=False)
@@ -186,18 +183,16 @@ def _of_streams() -> Iterator[Assumption]:
         _stateful,
         "detect cannot run: use environment_version 4 or newer, or a cluster with Databricks Runtime 17.3 or newer",
     )
-    yield Assumption(
-        "partitions of the state", _state_partitions, "nothing: 'fraudlake state' may tell less", matters=False
-    )
+    yield Assumption("folders of the state", _state_folders, "detect stops at its second run: report it")
     yield Assumption("Auto Loader", _auto_loader, "ingest cannot read files: see the message, or use source=kafka")
+    yield Assumption(
+        "cloud_files_state", _cloud_files_state, "ingest cannot tell which files Auto Loader passed over: report it"
+    )
     yield Assumption(
         "Auto Loader: _metadata.row_index",
         _auto_loader_row_index,
-        "nothing, where the package reads landed files itself; otherwise a file's rows cannot be told apart",
+        "nothing: Auto Loader only lists files, and the package numbers their rows",
         matters=False,
-    )
-    yield Assumption(
-        "cloud_files_state", _cloud_files_state, "ingest cannot tell which files Auto Loader passed over: report it"
     )
 
 
@@ -260,6 +255,11 @@ def _setting(name: str, value: str) -> Callable[[Probe], str]:
     return ask
 
 
+def _partitions(probe: Probe) -> str:
+    settings = probe.scratch.settings
+    return _setting(_PARTITIONS, str(settings.shuffle_partitions or settings.buckets))(probe)
+
+
 def _state_store(probe: Probe) -> str:
     provider = str(probe.scratch.spark.conf.get(_STATE_STORE))
     return provider if "RocksDB" in provider else _setting(_STATE_STORE, _ROCKSDB)(probe)
@@ -273,11 +273,17 @@ def _persist(probe: Probe) -> str:
 
 
 def _history(probe: Probe) -> str:
-    history = probe.scratch.spark.sql(f"DESCRIBE HISTORY {probe.scratch.filled('history')}").selectExpr(
+    scratch = probe.scratch
+    for _ in range(2):
+        table = scratch.filled("history")
+    history = scratch.spark.sql(f"DESCRIBE HISTORY {table}").selectExpr(
         "version", "operation", "unix_millis(timestamp) AS timestamp", "operationParameters", "engineInfo"
     )
-    newest = max(history.collect(), key=lambda row: int(row["version"]))
-    return f"version {newest['version']}, {newest['operation']}, by {newest['engineInfo']}"
+    newest, *_, first = sorted(history.collect(), key=lambda row: -int(row["version"]))
+    rows = scratch.spark.read.option("versionAsOf", first["version"]).table(table).count()
+    if (newest["version"] - first["version"], rows) != (1, 10):
+        raise FraudlakeError(f"versions {first['version']} to {newest['version']}, the first of {rows} rows")
+    return f"version {newest['version']}, {newest['operation']}, by {newest['engineInfo']}; the one before can be read"
 
 
 def _optimize(probe: Probe) -> str:
@@ -288,9 +294,12 @@ def _optimize(probe: Probe) -> str:
 
 
 def _target_file_size(probe: Probe) -> str:
-    spark, table, name = probe.scratch.spark, probe.scratch.table("sized"), "delta.targetFileSize"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT) USING DELTA TBLPROPERTIES ('{name}' = '512k')")
-    return str(spark.sql(f"SHOW TBLPROPERTIES {table} ('{name}')").collect()[0]["value"])
+    spark, table, name = probe.scratch.spark, probe.scratch.filled("sized"), "delta.targetFileSize"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '524288')")
+    properties = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"]
+    if properties.get(name) != "524288":
+        raise FraudlakeError(f"the table's properties are {properties}")
+    return "can be set, and is told by DESCRIBE DETAIL"
 
 
 def _volume(probe: Probe) -> str:
@@ -304,21 +313,45 @@ def _volume(probe: Probe) -> str:
     return f"a file was written, renamed and read in {folder}"
 
 
-def _parquet(probe: Probe) -> str:
-    """Write a landed file of two rows; return its folder."""
+def _parquet(probe: Probe) -> Path:
+    """Write a landed file of two rows, with a blank and a bracket in its name; return its path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder = probe.scratch.folder / "landing"
     folder.mkdir(parents=True, exist_ok=True)
-    columns: dict[str, Any] = {"accountId": ["1", "2"], "amount": [1.0, 2.0], "alert": [False, False]}
-    dt = pa.array([1_000_000, 2_000_000], pa.timestamp("us", tz="UTC"))
-    pq.write_table(pa.table({"dt": dt, **columns}), folder / "part-0.parquet")
-    return str(folder)
+    pq.write_table(pa.table({"accountId": ["1", "2"], "amount": [1.0, 2.0]}), folder / "part-0 [1].parquet")
+    return folder / "part-0 [1].parquet"
+
+
+def _bytes(probe: Probe) -> str:
+    """Read a landed file as ``ingest`` does, by its path, which comes back as Python knows it."""
+    file = _parquet(probe)
+    reader = probe.scratch.spark.read.format("binaryFile").load([landing.literal(str(file))])
+    [row] = reader.selectExpr("path", "length", "octet_length(content) AS bytes").collect()
+    path, size = autoloader.below(str(file.parent), row["path"]), file.stat().st_size
+    if (path, row["length"], row["bytes"]) != (str(file), size, size):
+        raise FraudlakeError(f"{file} of {size} bytes is {row['path']} with {row['bytes']} of {row['length']} bytes")
+    return f"{size} bytes of {row['path']}"
+
+
+def _gone(probe: Probe) -> str:
+    """Ask for a file that is not there: the failure must name it, and it can be passed over."""
+    from pyspark.errors import AnalysisException
+
+    path = f"{_parquet(probe)}.gone"
+    reader = probe.scratch.spark.read.format("binaryFile")
+    try:
+        reader.load([landing.literal(path)]).collect()
+    except AnalysisException as error:
+        if landing.literal(path) not in str(error):
+            raise FraudlakeError(f"the failure does not name it: {str(error).splitlines()[0]}") from error
+        return "the failure names it"
+    raise FraudlakeError("it is read as if it were there")
 
 
 def _row_index(probe: Probe) -> str:
-    files = probe.scratch.spark.read.parquet(_parquet(probe)).select("_metadata.row_index")
+    files = probe.scratch.spark.read.parquet(landing.literal(str(_parquet(probe)))).select("_metadata.row_index")
     return _numbered([row["row_index"] for row in files.collect()])
 
 
@@ -329,16 +362,19 @@ def _numbered(numbers: list[int | None]) -> str:
 
 
 def _offset_log(probe: Probe) -> str:
-    """Compare the offset log of a stream from a Delta table with what :mod:`fraudlake.checkpoint` reads there."""
+    """Read the log of a stream from a Delta table as the package does."""
     probe.report("micro_batch")
     scratch = probe.scratch
-    lines = (scratch.checkpoint("micro_batch") / "offsets" / "0").read_text().splitlines()
-    metadata, source = json.loads(lines[1]), json.loads(lines[2])
-    identity = scratch.spark.sql(f"DESCRIBE DETAIL {scratch.table('source')}").collect()[0]["id"]
-    seen = f"batchWatermarkMs {metadata.get('batchWatermarkMs')}, a source's line has {sorted(source)}"
-    if not isinstance(metadata.get("batchWatermarkMs"), int) or source.get("reservoirId") != identity:
+    checkpoint = Checkpoint("probe", scratch.checkpoint("micro_batch"))
+    identity = str(scratch.spark.sql(f"DESCRIBE DETAIL {scratch.table('source')}").collect()[0]["id"])
+    unread, pending = checkpoint.unread_versions(), checkpoint.pending_batch()
+    watermark = checkpoint.watermark_milliseconds()
+    lines = (checkpoint.folder / "offsets" / "0").read_text().splitlines()
+    partitions = json.loads(lines[1]).get("conf", {}).get(_PARTITIONS)
+    seen = f"{_PARTITIONS} {partitions!r}, watermark {watermark}, sources {unread}, micro-batch under way {pending}"
+    if set(unread) != {identity} or pending is not None:
         raise FraudlakeError(f"{seen}; the table's id is {identity}")
-    return f"{seen}, {_PARTITIONS} {metadata.get('conf', {}).get(_PARTITIONS)!r}"
+    return seen
 
 
 def _stateful(probe: Probe) -> str:
@@ -376,52 +412,46 @@ def _stateful(probe: Probe) -> str:
     return "the second run went on with the state of the first"
 
 
-def _state_partitions(probe: Probe) -> str:
-    checkpoint = probe.scratch.checkpoint("stateful")
-    conf = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1]).get("conf", {})
-    folders = [path for path in (checkpoint / "state" / "0").iterdir() if path.name.isdigit()]
-    seen = f"{_PARTITIONS} {conf.get(_PARTITIONS)!r} in the offset log, {len(folders)} folders of state"
-    if str(conf.get(_PARTITIONS)) != str(len(folders)):
-        raise FraudlakeError(seen)
-    return seen
+def _state_folders(probe: Probe) -> str:
+    """Check the state's folders as a step does before it goes on."""
+    checkpoint = Checkpoint("probe", probe.scratch.checkpoint("stateful"))
+    if checkpoint.is_new:
+        raise FraudlakeError("unknown: the stateful stream did not run")
+    checkpoint.require({"buckets": 1}, {}, {})
+    folders = [path.name for path in (checkpoint.state / "0").iterdir() if path.name.isdigit()]
+    return f"{len(folders)} partitions, each with files"
 
 
 def _auto_loader(probe: Probe) -> str:
-    """Stream the landed file as ``ingest`` does, the rows' numbers with them where there are any."""
-    from pyspark.errors import PySparkException
-
-    scratch, table = probe.scratch, probe.scratch.table("landed")
-    options = autoloader.options(scratch.settings, str(scratch.checkpoint("auto_loader")))
-    files = scratch.spark.readStream.format("cloudFiles").options(**options).load(_parquet(probe))
-    columns = ["accountId", autoloader.RESCUED, "_metadata.file_path"]
-    with contextlib.suppress(PySparkException):
-        files.select("_metadata.row_index").schema  # noqa: B018 - is analyzed here
-        columns.append("_metadata.row_index")
-    scratch.run("auto_loader", files.select(*columns).writeStream.format("delta"), table)
-    if scratch.count(table) != 2:
-        raise FraudlakeError(f"{scratch.count(table)} of 2 rows came")
-    return f"2 rows from {scratch.spark.table(table).select('file_path').collect()[0]['file_path']}"
-
-
-def _auto_loader_row_index(probe: Probe) -> str:
-    table = probe.scratch.table("landed")
-    if not probe.scratch.spark.catalog.tableExists(table):
-        raise FraudlakeError("unknown: Auto Loader read nothing")
-    rows = probe.scratch.spark.table(table)
-    if "row_index" not in rows.columns:
-        raise FraudlakeError("there is no such field")
-    return _numbered([row["row_index"] for row in rows.select("row_index").collect()])
+    """Stream the landed file as ``ingest`` does, and compare what is told of it with what Spark tells."""
+    scratch, file, table = probe.scratch, _parquet(probe), probe.scratch.table("landed")
+    stream = autoloader.read_stream(scratch.spark, str(file.parent), scratch.settings)
+    scratch.run("auto_loader", stream.writeStream.format("delta"), table)
+    columns = ("path", "unix_micros(modificationTime) AS modified", "length")
+    listed = [tuple(row) for row in scratch.spark.table(table).selectExpr(*columns).collect()]
+    reader = scratch.spark.read.format("binaryFile").load([landing.literal(str(file))])
+    read = [tuple(row) for row in reader.selectExpr(*columns).collect()]
+    if listed != read:
+        raise FraudlakeError(f"it lists {listed}, where Spark reads {read}")
+    return f"it lists {listed[0][0]} as Spark does"
 
 
 def _cloud_files_state(probe: Probe) -> str:
     checkpoint = probe.scratch.checkpoint("auto_loader")
-    if not (checkpoint / "offsets").is_dir():
-        raise FraudlakeError("unknown: Auto Loader read nothing")
+    if Checkpoint("probe", checkpoint).is_new:
+        raise FraudlakeError("unknown: Auto Loader did not run")
     # It takes a literal only, no parameter; the path is the probe's own.
     paths = probe.scratch.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint}')").collect()  # noqa: S608
     if len(paths) != 1:
         raise FraudlakeError(f"{len(paths)} files, not 1")
     return str(paths[0]["path"])
+
+
+def _auto_loader_row_index(probe: Probe) -> str:
+    """Ask whether Auto Loader has the field; whether its values are right would take another stream."""
+    reader = probe.scratch.spark.readStream.format("cloudFiles").option("cloudFiles.format", "parquet")
+    files = reader.schema("accountId STRING").load(str(_parquet(probe).parent)).select("_metadata.row_index")
+    return f"can be selected, as {files.schema['row_index'].dataType.simpleString()}"
 
 
 def _mlflow(probe: Probe) -> str:

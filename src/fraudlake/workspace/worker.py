@@ -45,7 +45,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
     The report comes back as a row of a table; where that cannot be written, in the message of an error.
     """
-    source, merged, appended = scratch.filled("source"), scratch.filled("merged", 3), scratch.table("appended")
+    source, merged, appended = scratch.filled("source"), scratch.filled("merged", 3), scratch.filled("appended", 0)
     reports, view = scratch.table("reports"), scratch.bare_name("batch")
     root = getattr(scratch.spark, "session_id", None)
     model, application = scratch.settings.model_name, scratch.id
@@ -73,8 +73,13 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
         def append() -> str:
             for _ in range(2):
                 writer = batch.write.format("delta").mode("append").option("txnAppId", application)
-                writer.option("txnVersion", batch_id).saveAsTable(appended)
+                writer.option("txnVersion", batch_id).option("userMetadata", application).saveAsTable(appended)
             return f"{spark.table(appended).count()} rows after two appends of one micro-batch"
+
+        def metadata() -> str:
+            commits = spark.sql(f"DESCRIBE HISTORY {appended}").select("userMetadata").collect()
+            texts = [commit["userMetadata"] for commit in commits]
+            return "a text, as it was given" if texts == [application, None] else f"the commits' texts are {texts}"
 
         def persist() -> str:
             batch.persist()
@@ -93,7 +98,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
             return f"{uris}; {model} is registered"
 
         asked = {**of_any_process, "session": session, "names": names, "merge": merge, "append": append}
-        report = json.dumps(ask({**asked, "persist": persist, "registry": registry}))
+        report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
         try:
             row = spark.createDataFrame([(report,)], "report STRING")
             row.write.format("delta").mode("append").saveAsTable(reports)
