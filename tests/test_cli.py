@@ -185,3 +185,54 @@ def test_two_processes_use_a_lake_at_once(tmp_path: Path) -> None:
 def test_the_fixtures_are_those_that_flink_wrote() -> None:
     rows = sum(pq.read_metadata(file).num_rows for file in (FLINK / "twodays").glob("part-*"))
     assert rows == 50_000
+
+
+class UnforeseenError(Exception):
+    """Nothing in the package raises it."""
+
+
+def unforeseen(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], home: Path, *flags: str) -> str:
+    """What an unforeseen error leaves on standard error."""
+
+    def status(lake: object) -> None:
+        raise UnforeseenError("a wheel came off\nand rolled away")
+
+    monkeypatch.setattr("fraudlake.lake.Lake", lambda settings: None)
+    monkeypatch.setattr("fraudlake.status.status", status)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("sys.argv", ["fraudlake", *flags, "status"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    output = capfd.readouterr()
+    assert output.out == ""
+    return output.err
+
+
+def test_an_unforeseen_error_is_one_line_and_a_file_on_a_laptop(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    err = unforeseen(monkeypatch, capfd, tmp_path)
+
+    file = tmp_path / ".cache" / "fraudlake" / "error.log"
+    assert err == f"fraudlake: a wheel came off (the details are in {file})\n"
+    assert "in status" in file.read_text() and "UnforeseenError" in file.read_text()
+
+
+@pytest.mark.parametrize("place", ["runtime", "flag", "environment"])
+def test_an_unforeseen_error_in_a_job_is_told_whole_since_its_machine_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, place: str
+) -> None:
+    flags = ("--catalog", "main", "--schema", "fraud") if place == "flag" else ()
+    if place == "runtime":
+        monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
+    if place == "environment":
+        monkeypatch.setenv("FRAUDLAKE_CATALOG", "main")
+        monkeypatch.setenv("FRAUDLAKE_SCHEMA", "fraud")
+
+    err = unforeseen(monkeypatch, capfd, tmp_path, *flags)
+
+    assert "Traceback (most recent call last)" in err and "in status" in err
+    assert "UnforeseenError: a wheel came off\nand rolled away\n" in err
+    assert err.splitlines()[-1] == "fraudlake: a wheel came off"
+    assert list(tmp_path.iterdir()) == []

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.stream import Done, Stream
     from fraudlake.workspace.jobs import Run
+    from fraudlake.workspace.probe import Answer
 
 # Progress goes to standard error; standard output is for what was asked for.
 _progress = Console(stderr=True, highlight=False)
@@ -485,7 +486,7 @@ def run(app: _App, /, **flags: str | None) -> None:
 @click.option("--warehouse", metavar="NAME", help="Name or id of the SQL warehouse.  [default: one that runs, or any]")
 @click.pass_context
 def workspace(context: click.Context, profile: str | None, warehouse: str | None) -> None:
-    """Ask a Databricks workspace, or try what is deployed there: rights, jobs, a run, a smoke test.
+    """Ask a Databricks workspace, or try what is deployed there: rights, jobs, a run, a probe, a smoke test.
 
     Works from a laptop or from CI, through the workspace's API; needs no Spark. Needs: what 'databricks auth login' or
     DATABRICKS_HOST and DATABRICKS_TOKEN give.
@@ -600,6 +601,58 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
     ended = smoking.smoke(client, wanted, sql, lambda: _watched(client, jobs.start(client, found), timeout), one)
     text = f"alerts for accounts {', '.join(smoking.EXPECTED)}, as in Flink's tutorial; cleaned up. {ended.url}"
     given.app.say({"alerts": smoking.EXPECTED, "run": ended.id}, text)
+
+
+@workspace.command("probe")
+@click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds to wait for the job at most.")
+@_options("checkpoints", "model_name")
+@click.pass_obj
+def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
+    """Ask the workspace each thing that the jobs rely on, one line each, with what to do where it is otherwise.
+
+    Inside the workspace asks the compute it runs on; outside it runs the deployed job 'probe', which takes about two
+    minutes. Makes tables and a folder of its own, and removes them. Exit code 1 where something will not work.
+    """
+    from fraudlake.workspace import jobs, probe
+
+    wanted = given.settings(**flags)
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        from fraudlake.lake.workspace import _session
+
+        answers = []
+        for answer in probe.ask(_session(), wanted):
+            answers.append(answer)
+            # With --json the lines are the progress that the page of the job's run shows.
+            _show(_progress if given.app.json else _output, answer)
+    else:
+        client = given.connect()
+        started = jobs.start(client, jobs.find(client, wanted, probe.JOB))
+        answers = _answers_of(client, started, timeout)
+        for answer in [] if given.app.json else answers:
+            _show(_output, answer)
+    if given.app.json:
+        click.echo(json.dumps(probe.as_dict(answers)))
+    probe.require(answers)
+
+
+def _answers_of(client: WorkspaceClient, run: int, timeout: float) -> list[Answer]:
+    """Wait for a run of the probe's job; one that fails has most often printed its answers, which say why."""
+    from fraudlake.workspace import probe
+
+    try:
+        _watched(client, run, timeout)
+    except FraudlakeError as failure:
+        try:
+            return probe.asked_by_job(client, run)
+        except FraudlakeError:
+            raise failure from None
+    return probe.asked_by_job(client, run)
+
+
+def _show(console: Console, answer: Answer) -> None:
+    mark = "[green]✓[/]" if answer.ok else "[red]✗[/]" if answer.matters else "[yellow]![/]"
+    remedy = f"\n  {escape(answer.remedy)}" if answer.remedy else ""
+    console.print(f"{mark} {escape(answer.question)}: {escape(answer.seen)}{remedy}", soft_wrap=True)
 
 
 def _watched(client: WorkspaceClient, run: int, timeout: float) -> Run:

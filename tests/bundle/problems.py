@@ -98,4 +98,4 @@ def _of_compute(job: dict[str, Any], cloud: str) -> Iterator[str]:
         partitions = cluster.get("spark_conf", {}).get(PARTITIONS)
         buckets = Settings.model_fields["buckets"].default
         if partitions is None or not 1 <= int(partitions) <= buckets:
-            yield f"{PARTITIONS} is {partitions}: state is kept in {buckets} buckets, which need no more partitions"
+            yield f"{PARTITIONS} is {partitions}: state has {buckets} buckets, which need no more partitions"

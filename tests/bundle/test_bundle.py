@@ -300,4 +300,16 @@ def test_the_ci_example_deploys_to_staging_before_prod() -> None:
     for target in ("staging", "prod"):
         assert f"databricks bundle deploy --target {target}" in runs[target]
     schema = render("staging", **GIVEN).resources["schemas"]["fraudlake"]["name"]
-    assert any(f"--schema {schema} workspace smoke" in run for run in runs["staging"])
+    deployed, probed, smoked = (
+        next(number for number, run in enumerate(runs["staging"]) if command in run)
+        for command in ("bundle deploy", f"--schema {schema} workspace probe", f"--schema {schema} workspace smoke")
+    )
+    assert deployed < probed < smoked
+
+
+def test_the_ci_example_gives_every_variable_that_must_be_given() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
+
+    for name in ("validate", "staging", "prod"):
+        given = {**workflow["env"], **workflow["jobs"][name]["env"]}
+        assert {f"BUNDLE_VAR_{variable}" for variable in GIVEN} <= set(given), name

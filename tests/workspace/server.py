@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 TOKEN = "dapi-of-the-tests"
 ME = "jane@example.com"
+APPLICATION_ID = "11111111-2222-3333-4444-555555555555"
 Answer = tuple[int, Any]
 
 
@@ -54,6 +55,14 @@ class Workspace:
     secrets: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": ["kafka"]})
     values: dict[tuple[str, str], str] = field(default_factory=dict)
     """A secret's value by scope and key."""
+    groups: dict[str, str] = field(
+        default_factory=lambda: {"fraudlake-readers": "Group", "fraudlake-local": "WorkspaceGroup"}
+    )
+    """Kind by name: those of the account, and those of this workspace alone."""
+    service_principals: dict[str, str] = field(default_factory=lambda: {APPLICATION_ID: "fraudlake prod"})
+    """Name by application id."""
+    principals: set[str] = field(default_factory=lambda: {ME, "analysts", "account users"})
+    """Whom Unity Catalog knows."""
     jobs: list[dict[str, Any]] = field(
         default_factory=lambda: [
             {"job_id": 7, "settings": {"name": "payroll", "tags": {}}},
@@ -71,6 +80,8 @@ class Workspace:
     """As ``runs/get`` shows them, the newest first."""
     outputs: dict[int, str] = field(default_factory=dict)
     """Error by the run id of a task."""
+    prints: str = ""
+    """What every task prints."""
     fails_with: str | None = None
     """The error that the next run's task ends with."""
     alerts: list[str] = field(default_factory=lambda: ["2", "4", "3"])
@@ -112,7 +123,30 @@ def _takes(query: dict[str, str], *names: str) -> None:
 
 def _me(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     _takes(query)
-    return 200, {"userName": ME, "groups": [{"display": "analysts"}]}
+    return 200, {"userName": ME, "groups": [{"display": "users"}, {"display": "analysts"}]}
+
+
+def _groups(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    name = _filtered(query, "displayName")
+    there = [{"id": "1", "displayName": name, "meta": {"resourceType": workspace.groups.get(name)}}]
+    return 200, {"Resources": there} if name in workspace.groups and query["startIndex"] == "1" else {}
+
+
+def _service_principals(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    number = _filtered(query, "applicationId")
+    named = [
+        {"id": "2", "applicationId": number, "displayName": name, "active": True}
+        for application, name in workspace.service_principals.items()
+        if application == number and query["startIndex"] == "1"
+    ]
+    return 200, {"Resources": named}
+
+
+def _filtered(query: dict[str, str], attribute: str) -> str:
+    _takes(query, "filter", "startIndex", "count")
+    match = re.fullmatch(f'{attribute} eq "([^"]*)"', query["filter"])
+    assert match
+    return match[1]
 
 
 def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
@@ -126,6 +160,9 @@ def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, s
 
 def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
     _takes(query, "principal")
+    if query["principal"] not in workspace.principals:
+        message = f"Could not find principal with name {query['principal']}"
+        return 404, {"error_code": "PRINCIPAL_DOES_NOT_EXIST", "message": message}
     privileges = workspace.grants[kind, name].get(query["principal"], [])
     held = [{"privilege": one} for one in privileges]
     return 200, {"privilege_assignments": [{"principal": query["principal"], "privileges": held}] if held else []}
@@ -205,7 +242,10 @@ def _run(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
 
 def _output(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     _takes(query, "run_id")
-    return 200, {"error": workspace.outputs[int(query["run_id"])], "metadata": {"run_id": int(query["run_id"])}}
+    number = int(query["run_id"])
+    assert number in {task["run_id"] for run in workspace.runs for task in run["tasks"]}
+    error = {"error": workspace.outputs[number]} if number in workspace.outputs else {}
+    return 200, {**error, "logs": workspace.prints, "metadata": {"run_id": number}}
 
 
 def _run_now(workspace: Workspace, *, query: dict[str, str], body: dict[str, Any]) -> Answer:
@@ -250,6 +290,8 @@ def _statement_result(workspace: Workspace, number: str, *, query: dict[str, str
 
 _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("GET", "/api/2.0/preview/scim/v2/Me"): _me,
+    ("GET", "/api/2.0/preview/scim/v2/Groups"): _groups,
+    ("GET", "/api/2.0/preview/scim/v2/ServicePrincipals"): _service_principals,
     ("GET", r"/api/2\.1/unity-catalog/(catalogs|schemas)/([^/]+)"): _securable,
     ("GET", r"/api/2\.1/unity-catalog/effective-permissions/(CATALOG|SCHEMA)/([^/]+)"): _effective,
     ("HEAD", r"/api/2\.0/fs/directories(/.+)"): _folder,

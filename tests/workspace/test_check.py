@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.workspace.conftest import Command
-from tests.workspace.server import Workspace
+from tests.workspace.server import APPLICATION_ID, Workspace
 
 
 def test_all_is_well_in_one_line_each(fraudlake: Command, workspace: Workspace) -> None:
@@ -45,3 +47,51 @@ def test_a_catalog_that_does_not_exist_is_told(fraudlake: Command, workspace: Wo
     assert code == 1
     assert "✗ catalog main: there is none (Catalog 'main' does not exist)" in out
     assert "✗ schema main.fraud: there is none" in out
+
+
+def test_groups_that_unity_catalog_does_not_know_hold_nothing_and_stop_nothing(
+    fraudlake: Command, workspace: Workspace
+) -> None:
+    workspace.principals = {"analysts"}
+    code, out, _ = fraudlake("check", json=True)
+    assert code == 1
+    checks = {one["what"]: one for one in json.loads(out)["checks"]}
+    assert checks["catalog main"]["seen"] == "may USE CATALOG"
+    assert checks["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY, SELECT, USE SCHEMA"
+    assert checks["warehouse"]["ok"]
+
+
+def test_another_failure_of_a_grant_is_told(fraudlake: Command, workspace: Workspace) -> None:
+    workspace.fail("effective-permissions/CATALOG", 403, {"error_code": "PERMISSION_DENIED", "message": "no MANAGE"})
+    code, out, _ = fraudlake("check")
+    assert code == 1
+    assert "✗ catalog main: permission denied (no MANAGE)" in out
+
+
+def test_only_groups_of_the_account_can_be_granted_rights(fraudlake: Command) -> None:
+    named = ("fraudlake-readers", "fraudlake-local", "fraudlake-nobody")
+    code, out, _ = fraudlake("check", *(part for group in named for part in ("--group", group)), json=True)
+    assert code == 1
+    assert {one["what"]: (one["ok"], one["seen"]) for one in json.loads(out)["checks"] if "group" in one["what"]} == {
+        "group fraudlake-readers": (True, "is a group of the account"),
+        "group fraudlake-local": (
+            False,
+            "belongs to this workspace alone: Unity Catalog grants rights to groups of the account only",
+        ),
+        "group fraudlake-nobody": (False, "there is none, or it is not assigned to this workspace"),
+    }
+
+
+def test_the_service_principal_must_be_one_of_the_workspaces(fraudlake: Command, workspace: Workspace) -> None:
+    code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
+    assert (code, f"✓ service principal {APPLICATION_ID}: fraudlake prod" in out) == (0, True)
+    workspace.service_principals = {}
+    code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
+    assert (code, f"✗ service principal {APPLICATION_ID}: there is none" in out) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["jane@example.com", "fraudlake prod", "11111111222233334444555555555555"])
+def test_a_service_principal_is_given_by_its_application_id(fraudlake: Command, name: str) -> None:
+    code, out, err = fraudlake("check", "--service-principal", name)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"--service-principal {name}: must be the application id of a service principal" in err

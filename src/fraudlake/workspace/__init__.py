@@ -1,1 +1,1 @@
-"""The workspace: commands that ask or tell a Databricks workspace through its API; none of them needs Spark."""
+"""The workspace: commands that ask a Databricks workspace or start its jobs; only the probe, inside it, needs Spark."""

@@ -6,6 +6,7 @@ import io
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from databricks.sdk.errors import NotFound
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
 
+_Look = tuple[str, Callable[[], str], str]
+"""What is looked at, how, and what to do where it is not as it must be."""
 _ON_CATALOG = ("USE_CATALOG",)
 _ON_SCHEMA = ("USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL")
 
@@ -64,7 +67,7 @@ def check(
 
     catalog, schema = str(settings.catalog), str(settings.schema_name)
     full = f"{catalog}.{schema}"
-    looks: list[tuple[str, Callable[[], str], str]] = [
+    looks: list[_Look] = [
         (
             f"catalog {catalog}",
             lambda: _granted(client, "CATALOG", catalog, client.catalogs.get(catalog).owner, _ON_CATALOG, principals),
@@ -96,29 +99,26 @@ def check(
                 f"databricks secrets put-secret {scope} {key}, or databricks secrets put-acl {scope} {name} READ",
             )
         )
-    if service_principal is not None:
-        looks.append(
-            (
-                f"service principal {service_principal}",
-                lambda: _service_principal(client, service_principal),
-                "give the application id of one that this workspace has: databricks service-principals list",
-            )
-        )
-    for group in groups:
-        looks.append(
-            (
-                f"group {group}",
-                lambda group=group: _account_group(client, group),  # type: ignore[misc]
-                "make it in the account's console and assign it to this workspace, or name another one: "
-                f"--var readers={group}, analysts=… or engineers=…",
-            )
-        )
+    looks += _of_the_bundle(client, service_principal, groups)
     for what, look, remedy in looks:
         try:
             with asking(client, what):
                 yield Check(what, True, look())
         except FraudlakeError as error:
             yield Check(what, False, str(error).removeprefix(f"{what}: "), remedy)
+
+
+def _of_the_bundle(client: WorkspaceClient, service_principal: str | None, groups: Sequence[str]) -> Iterator[_Look]:
+    if service_principal is not None:
+        remedy = "give the application id of one that this workspace has: databricks service-principals list"
+        look = partial(_service_principal, client, service_principal)
+        yield f"service principal {service_principal}", look, remedy
+    remedy = (
+        "make it in the account's console and assign it to this workspace, or name other groups with --var readers=…, "
+        "--var analysts=… and --var engineers=…"
+    )
+    for group in groups:
+        yield f"group {group}", partial(_account_group, client, group), remedy
 
 
 def _granted(

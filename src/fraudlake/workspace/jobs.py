@@ -122,6 +122,17 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
     return ended
 
 
+def output(client: WorkspaceClient, run: int) -> str:
+    """Return what the tasks of a run have printed on both streams, of each the last 5 MB (Jobs API, "Get run output").
+
+    Raises:
+        FraudlakeError: the workspace does not tell.
+    """
+    with asking(client, f"output of run {run}"):
+        tasks = client.jobs.get_run(run).tasks or []
+        return "\n".join(client.jobs.get_run_output(int(task.run_id or 0)).logs or "" for task in tasks)
+
+
 def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
     tag, value = PROJECT
     lake = {one for one in (settings.catalog, settings.schema_name) if one}

@@ -1,0 +1,156 @@
+"""Worker: what a Python process of Spark's own answers, beside the one that runs the command.
+
+What is sent there is made of nested functions, which travel as code: functions of a module travel by name, and would
+fail as a whole where the wheel cannot be imported, which is one of the questions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.errors import FraudlakeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from fraudlake.workspace.scratch import Scratch
+
+LIBRARIES = ("fraudlake", "numpy", "pandas", "pyarrow", "pydantic")
+_MARK = "fraudlake-probe-report:"
+Report = dict[str, tuple[bool, str]]
+"""By question: whether it could be answered, and what was seen, or the error's first line."""
+
+
+def in_a_task(scratch: Scratch) -> Report:
+    """Ask the Python process of a task (``mapInArrow``)."""
+    ask, asked = _ask(), _of_any_process(str(scratch.folder))
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({"report": [json.dumps(ask(asked))]})
+
+    answered = scratch.spark.range(1).mapInArrow(rows, "report STRING").collect()
+    return _parsed(answered[0]["report"])
+
+
+def in_a_micro_batch(scratch: Scratch) -> Report:
+    """Ask the process that runs the function of ``foreachBatch``, on one micro-batch of ten rows ``id BIGINT``.
+
+    The report comes back as a row of a table; where that cannot be written, in the message of an error.
+    """
+    source, merged, appended = scratch.filled("source"), scratch.filled("merged", 3), scratch.filled("appended", 0)
+    reports, view = scratch.table("reports"), scratch.bare_name("batch")
+    root = getattr(scratch.spark, "session_id", None)
+    model, application = scratch.settings.model_name, scratch.id
+    ask, of_any_process, mark = _ask(), _of_any_process(str(scratch.folder)), _MARK
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+
+        def session() -> str:
+            own = getattr(spark, "session_id", None)
+            current = spark.sql("SELECT current_catalog(), current_database()").collect()[0]
+            which = "the session of the command" if own == root else f"another session ({own}, not {root})"
+            return f"{which if own else 'a session without an id'}, whose current schema is {current[0]}.{current[1]}"
+
+        def names() -> str:
+            return f"{spark.table(source).count()} rows read"
+
+        def merge() -> str:
+            batch.createOrReplaceTempView(view)
+            on = f"MERGE INTO {merged} AS t USING {view} AS s ON t.id = s.id"
+            spark.sql(f"{on} WHEN NOT MATCHED THEN INSERT *").collect()
+            spark.catalog.dropTempView(view)
+            return f"{spark.table(merged).count()} rows after the MERGE"
+
+        def append() -> str:
+            for _ in range(2):
+                writer = batch.write.format("delta").mode("append").option("txnAppId", application)
+                writer.option("txnVersion", batch_id).option("userMetadata", application).saveAsTable(appended)
+            return f"{spark.table(appended).count()} rows after two appends of one micro-batch"
+
+        def metadata() -> str:
+            commits = spark.sql(f"DESCRIBE HISTORY {appended}").select("userMetadata").collect()
+            texts = [commit["userMetadata"] for commit in commits]
+            return "a text, as it was given" if texts == [application, None] else f"the commits' texts are {texts}"
+
+        def persist() -> str:
+            batch.persist()
+            batch.unpersist()
+            return "persisted"
+
+        def registry() -> str:
+            import mlflow
+
+            uris = f"tracking at {mlflow.get_tracking_uri()}, registry at {mlflow.get_registry_uri()}"
+            try:
+                client = mlflow.MlflowClient("databricks", registry_uri="databricks-uc")
+                client.get_registered_model(model)
+            except Exception as error:
+                raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
+            return f"{uris}; {model} is registered"
+
+        asked = {**of_any_process, "session": session, "names": names, "merge": merge, "append": append}
+        report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
+        try:
+            row = spark.createDataFrame([(report,)], "report STRING")
+            row.write.format("delta").mode("append").saveAsTable(reports)
+        except Exception as error:
+            raise RuntimeError(f"{mark}{report}{mark}") from error
+
+    try:
+        scratch.run("micro_batch", scratch.stream(source).writeStream.foreachBatch(write))
+    except Exception as error:
+        parts = str(error).split(_MARK)
+        if len(parts) < 3:
+            raise
+        return _parsed(parts[1])
+    return _parsed(scratch.spark.table(reports).collect()[0]["report"])
+
+
+def _ask() -> Callable[[dict[str, Callable[[], str]]], Report]:
+    def ask(asked: dict[str, Callable[[], str]]) -> Report:
+        report: Report = {}
+        for name, question in asked.items():
+            try:
+                report[name] = True, question()
+            except Exception as error:
+                lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+                report[name] = False, f"{type(error).__name__}: {(lines or [''])[0]}"[:300]
+        return report
+
+    return ask
+
+
+def _of_any_process(folder: str) -> dict[str, Callable[[], str]]:
+    libraries = LIBRARIES
+
+    def imports() -> str:
+        modules = [importlib.import_module(name) for name in libraries]
+        return ", ".join(f"{module.__name__} {getattr(module, '__version__', '')}".strip() for module in modules)
+
+    def volume() -> str:
+        import os
+        import uuid
+
+        file = Path(folder) / f"worker-{uuid.uuid4().hex}"
+        file.write_text("written in a worker\n")
+        text = file.read_text()
+        file.unlink()
+        return f"{len(text)} bytes written and read by process {os.getpid()}"
+
+    return {"imports": imports, "volume": volume}
+
+
+def _parsed(text: str) -> Report:
+    report: dict[str, Any] = json.loads(text)
+    if not report:
+        raise FraudlakeError("the worker gave no report")
+    return {name: (bool(is_answered), str(seen)) for name, (is_answered, seen) in report.items()}

@@ -1,0 +1,289 @@
+"""The probe: from outside through its job, and inside, where a local Spark Connect session stands for a workspace's."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark import cloudpickle
+
+from fraudlake.cli import main
+from fraudlake.lake import workspace as lake_workspace
+from fraudlake.settings import Settings
+from fraudlake.workspace import assumptions, probe, worker
+from fraudlake.workspace.probe import Answer
+from fraudlake.workspace.scratch import Scratch
+from tests.bundle.problems import known
+from tests.bundle.rendering import GIVEN, tasks
+from tests.standin.process import running
+from tests.standin.workspace import CATALOG, SCHEMA
+from tests.workspace.conftest import Command
+from tests.workspace.server import Workspace, a_task
+
+FINE = Answer("session", True, True, "Spark 4.0")
+NOTED = Answer("persist", False, False, "[NOT_SUPPORTED] no cache", "nothing: rows are computed twice")
+WRONG = Answer("Auto Loader", False, True, "0 of 2 rows [came]", "ingest cannot read files")
+REFUSED = {
+    "setting spark.sql.execution.arrow.maxRecordsPerBatch",
+    "setting spark.sql.execution.arrow.maxBytesPerBatch",
+    "setting spark.sql.streaming.stateStore.providerClass",
+    "persist",
+    "task: the volume of the checkpoints",
+    "foreachBatch: persist",
+    "foreachBatch: the volume of the checkpoints",
+    "foreachBatch: MLflow's registry",
+    "Auto Loader: _metadata.row_index",
+}
+"""What the stand-in refuses as serverless compute does, or does not have: the package does without."""
+
+
+@pytest.fixture
+def deployed(workspace: Workspace) -> Workspace:
+    """A workspace in which the bundle's job is deployed."""
+    settings = {"name": "[dev jane] fraudlake probe", "tags": {"project": "fraudlake", "target": "dev"}}
+    workspace.jobs.append({"job_id": 13, "settings": {**settings, "tasks": [a_task("main", "fraud")]}})
+    return workspace
+
+
+def printed(*answers: Answer) -> str:
+    return f"✓ session: Spark 4.0\n{json.dumps(probe.as_dict(answers))}\nWARN some other task's line\n"
+
+
+def test_outside_the_job_is_run_and_its_answers_are_shown(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints = printed(FINE, NOTED)
+
+    code, out, _ = fraudlake("probe")
+
+    assert code == 0
+    assert out.splitlines() == [
+        "✓ session: Spark 4.0",
+        "! persist: [NOT_SUPPORTED] no cache",
+        "  nothing: rows are computed twice",
+    ]
+    assert [run["job_id"] for run in deployed.runs] == [13]
+
+
+def test_an_assumption_that_does_not_hold_fails_and_says_what_to_do(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints, deployed.fails_with = printed(FINE, NOTED, WRONG), "fraudlake: probe: 1 of 3"
+
+    code, out, err = fraudlake("probe")
+
+    assert code == 1
+    assert out.splitlines()[-2:] == ["✗ Auto Loader: 0 of 2 rows [came]", "  ingest cannot read files"]
+    assert err.splitlines()[-1] == "fraudlake: probe: 1 of 3 assumptions do not hold here: Auto Loader"
+
+
+def test_the_answers_as_one_object(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints = printed(FINE, WRONG)
+
+    code, out, _ = fraudlake("probe", json=True)
+
+    assert code == 1
+    assert json.loads(out) == {
+        "ok": False,
+        "answers": [
+            {"question": "session", "ok": True, "matters": True, "seen": "Spark 4.0", "remedy": None},
+            {
+                "question": "Auto Loader",
+                "ok": False,
+                "matters": True,
+                "seen": "0 of 2 rows [came]",
+                "remedy": "ingest cannot read files",
+            },
+        ],
+    }
+
+
+def test_a_run_that_failed_before_it_asked_says_why(fraudlake: Command, deployed: Workspace) -> None:
+    deployed.prints, deployed.fails_with = '{"ok": is no answer\n', "ModuleNotFoundError: no fraudlake"
+
+    code, _, err = fraudlake("probe")
+
+    assert code == 1
+    assert "run 500 failed: ingest: ModuleNotFoundError: no fraudlake" in err.splitlines()[-1]
+
+
+def test_a_run_that_outputnothing_is_no_success(fraudlake: Command, deployed: Workspace) -> None:
+    code, _, err = fraudlake("probe")
+
+    assert code == 1
+    assert "run 500 has ended, but its output holds no answers" in err.splitlines()[-1]
+
+
+def test_without_its_job_the_probe_cannot_ask(fraudlake: Command, workspace: Workspace) -> None:
+    code, _, err = fraudlake("probe")
+
+    assert code == 2
+    assert "there is no deployed job 'probe'" in err
+
+
+@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
+def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
+    target: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Settings] = []
+
+    def ask(spark: Any, settings: Settings) -> list[Answer]:
+        asked.append(settings)
+        return [FINE]
+
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
+    monkeypatch.setattr(probe, "ask", ask)
+    monkeypatch.setattr(lake_workspace, "_session", object)
+    [(_, _, parameters)] = [task for task in tasks(target, **GIVEN) if task[0] == "probe"]
+    monkeypatch.setattr("sys.argv", ["fraudlake", *parameters])
+
+    main()
+
+    output = capfd.readouterr()
+    assert probe.as_dict([FINE]) == json.loads(output.out)
+    assert output.err == "✓ session: Spark 4.0\n"
+    [settings] = asked
+    schema = {"dev": "dev_someone_fraudlake", "staging": "staging_fraudlake", "prod": "fraudlake"}[target]
+    assert (settings.catalog, settings.schema_name) == ("main", schema)
+    assert settings.model_name.startswith(f"main.{schema}.") and settings.model_name.endswith("fraud_model")
+
+
+def test_every_question_is_asked_once_and_has_a_remedy() -> None:
+    questions = list(assumptions.assumptions())
+
+    assert len({one.question for one in questions}) == len(questions)
+    assert all(one.remedy for one in questions)
+
+
+def test_the_package_needs_no_setting_that_serverless_compute_refuses() -> None:
+    vital = [one.question for one in assumptions.assumptions() if one.question.startswith("setting ") and one.matters]
+
+    assert vital
+    assert {question.removeprefix("setting ") for question in vital} <= set(known("serverless_settings"))
+
+
+def test_what_a_process_cannot_answer_is_asked_once_and_fails_its_questions_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls = []
+
+    def broken(scratch: Scratch) -> worker.Report:
+        calls.append(scratch)
+        raise RuntimeError("no worker\n  at Frame")
+
+    monkeypatch.setitem(assumptions._PROCESSES, "micro_batch", broken)
+    settings = Settings(catalog="main", schema_name="fraud", checkpoints=str(tmp_path))
+    answers = list(probe.ask(cast(Any, None), settings))  # a session that can do nothing
+
+    of_micro_batch = [answer for answer in answers if answer.question.startswith("foreachBatch")]
+    assert {answer.seen for answer in of_micro_batch} == {"RuntimeError: no worker"}
+    assert len(calls) == 1
+    assert [answer.question for answer in answers] == [
+        *(one.question for one in assumptions.assumptions()),
+        "clean up",
+    ]
+    assert answers[-1].seen.startswith("left behind: `main`.`fraud`.`fraudlake_probe_")
+    assert {answer.question for answer in answers if answer.ok} == {"volume of the checkpoints"}
+    assert list(tmp_path.iterdir()) == []
+
+
+class Sent(Exception):  # noqa: N818 - no error
+    """Holds the function that would have been sent to a worker."""
+
+
+class Sending(Scratch):
+    """A scratch without a session: what is to run elsewhere comes back as an exception."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(cast(Any, self), Settings(catalog="main", schema_name="fraud", checkpoints=str(folder)))
+
+    def range(self, rows: int) -> Any:
+        return self
+
+    def mapInArrow(self, function: Any, schema: str) -> Any:  # noqa: N802 - Spark's name
+        raise Sent(function)
+
+    def filled(self, name: str, rows: int = 10) -> str:
+        return name
+
+    def stream(self, table: str) -> Any:
+        return self
+
+    @property
+    def writeStream(self) -> Any:  # noqa: N802 - Spark's name
+        return self
+
+    def foreachBatch(self, function: Any) -> Any:  # noqa: N802 - Spark's name
+        return function
+
+    def run(self, name: str, writer: Any, into: str | None = None) -> None:
+        raise Sent(writer)
+
+
+WITHOUT_THE_WHEEL = """
+import sys
+sys.modules["fraudlake"] = None
+import pyarrow
+from pyspark import cloudpickle
+function = cloudpickle.loads(open(sys.argv[1], "rb").read())
+if sys.argv[2] == "task":
+    print(next(function(iter([pyarrow.record_batch({"id": [0]})])))["report"][0])
+"""
+
+
+@pytest.mark.parametrize("process", ["task", "micro_batch"])
+def test_what_travels_to_a_worker_needs_no_wheel_there(process: str, tmp_path: Path) -> None:
+    with pytest.raises(Sent) as sent:
+        assumptions._PROCESSES[process](Sending(tmp_path))
+    (tmp_path / "function").write_bytes(cloudpickle.dumps(sent.value.args[0]))
+    scratch = next(iter(re.findall(rb"fraudlake_probe_[0-9a-f]{8}", (tmp_path / "function").read_bytes()))).decode()
+    (tmp_path / scratch).mkdir()
+
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_WHEEL, str(tmp_path / "function"), process],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    if process == "task":
+        report = json.loads(ended.stdout)
+        assert report["imports"][0] is False and "fraudlake" in report["imports"][1]
+        assert report["volume"][0] is True
+
+
+def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None:
+    class Stuck(Sending):
+        def run(self, name: str, writer: Any, into: str | None = None) -> None:
+            raise RuntimeError(f'STREAM_FAILED {worker._MARK}{{"names": [false, "no table"]}}{worker._MARK} at Frame')
+
+    assert worker.in_a_micro_batch(Stuck(tmp_path)) == {"names": (False, "no table")}
+
+
+@pytest.mark.stream
+def test_inside_all_holds_but_what_needs_databricks_itself(tmp_path: Path) -> None:
+    with running(tmp_path, SPARK_TESTING="yes") as compute:  # its server takes any free port
+        for _ in range(3):
+            ended = compute.task("--catalog", CATALOG, "--schema", SCHEMA, "--json", "workspace", "probe")
+            # Spark gives the process of a stream's micro-batches ten seconds to start: a busy machine needs more.
+            if "failed to connect back" not in ended["out"]:
+                break
+
+    answers = {answer["question"]: answer for answer in json.loads(ended["out"])["answers"]}
+    assert list(answers) == [one.question for one in assumptions.assumptions()]
+    failed = {question: answer["seen"] for question, answer in answers.items() if not answer["ok"]}
+    assert set(failed) == REFUSED | {"MLflow"}, failed
+    assert all(answers[question]["remedy"] for question in failed)
+    assert "CONFIG_NOT_AVAILABLE" in answers["setting spark.sql.execution.arrow.maxRecordsPerBatch"]["seen"]
+    assert answers["foreachBatch: its session"]["seen"].endswith("whose current schema is workspace.")
+    assert answers["foreachBatch: a view of the batch in MERGE"]["seen"] == "10 rows after the MERGE"
+    assert (ended["code"], ended["error"]) == (
+        1,
+        f"fraudlake: probe: 1 of {len(answers)} assumptions do not hold here: MLflow",
+    )
+    assert "✓ stateful stream: " in (tmp_path / "log").read_text()
+    assert [path.name for path in (tmp_path / "tables").glob("fraudlake_probe*")] == []
+    assert list((compute.landing.parent / "checkpoints").iterdir()) == []
