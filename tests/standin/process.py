@@ -81,7 +81,8 @@ def running(folder: Path, **environment: str) -> Iterator[Workspace]:
         subprocess.Popen(
             program,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(workspace.ROOT), **environment},
+            # Its server takes any free port.
+            env={**os.environ, "PYTHONPATH": str(workspace.ROOT), "SPARK_TESTING": "yes", **environment},
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

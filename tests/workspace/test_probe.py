@@ -265,7 +265,7 @@ def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None
 
 @pytest.mark.stream
 def test_inside_all_holds_but_what_needs_databricks_itself(tmp_path: Path) -> None:
-    with running(tmp_path, SPARK_TESTING="yes") as compute:  # its server takes any free port
+    with running(tmp_path) as compute:
         for _ in range(3):
             ended = compute.task("--catalog", CATALOG, "--schema", SCHEMA, "--json", "workspace", "probe")
             # Spark gives the process of a stream's micro-batches ten seconds to start: a busy machine needs more.
