@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from fraudlake import conflict
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
+from fraudlake.lake.lake import Compute
 from fraudlake.rows import counted, has_rows
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -98,6 +100,16 @@ class Appender:
         """
         chosen, transaction = rows.select(*table.column_names), (self.application, batch_id)
         conflict.retried(lambda: lake.append(chosen, table, transaction, count, metadata))
+
+    def append_computed(
+        self, lake: Lake, rows: DataFrame, compute: Compute, schema: pa.Schema, table: Table, batch_id: int
+    ) -> None:
+        """Append what ``compute`` makes of a micro-batch's rows in Spark's tasks, once.
+
+        Args are those of :meth:`Lake.append_computed`.
+        """
+        transaction = (self.application, batch_id)
+        conflict.retried(lambda: lake.append_computed(rows, compute, schema, table, transaction))
 
     def append_messages(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Append a micro-batch of Kafka's messages to ``bronze_transactions``, once."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fraudlake import tables
-from fraudlake.bronze import landing, messages
+from fraudlake.bronze import landing, messages, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import UsageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Transaction = tuple[str, int]
 """Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
+Compute = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class Lake:
@@ -105,11 +106,6 @@ class Lake:
         """Where MLflow keeps the models of a new experiment; None: where its store wants."""
         return None
 
-    @property
-    def scratch(self) -> str | None:
-        """Folder that all of Spark's machines see, for models on their way; None: there is only one machine."""
-        return None
-
     def read(self, table: tables.Table) -> DataFrame:
         """Return a table as it is now."""
         return self.spark.table(self.name_of(table))
@@ -155,6 +151,15 @@ class Lake:
             writer = writer.option("userMetadata", metadata)
         writer.saveAsTable(self.name_of(table))
 
+    def append_computed(
+        self, rows: DataFrame, compute: Compute, schema: pa.Schema, table: tables.Table, transaction: Transaction
+    ) -> None:
+        """Append what ``compute`` makes of rows, as :meth:`append` appends rows; ``schema`` is the table's in Arrow.
+
+        ``compute`` turns Arrow batches into Arrow batches, in Spark's tasks.
+        """
+        self.append(rows.mapInArrow(compute, table.columns), table, transaction)
+
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit."""
         raise NotImplementedError
@@ -177,7 +182,9 @@ class Lake:
 
     def append_messages(self, batch: DataFrame, transaction: Transaction) -> None:
         """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows."""
-        self.append(messages.from_messages(batch), tables.BRONZE_TRANSACTIONS, transaction)
+        self.append_computed(
+            batch.select(*messages.GIVEN), messages.read, transactions.SCHEMA, tables.BRONZE_TRANSACTIONS, transaction
+        )
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

@@ -20,12 +20,12 @@ from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
-from fraudlake.bronze import landing, messages, parquet, transactions
+from fraudlake.bronze import landing, parquet, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.commit import Commit
-from fraudlake.lake.lake import Lake, Transaction, layout
+from fraudlake.lake.lake import Compute, Lake, Transaction, layout
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
 
@@ -213,19 +213,19 @@ class LocalLake(Lake):
         rows = transactions.read(files, self.settings.landing_timezone)
         self.write(rows, tables.BRONZE_TRANSACTIONS, "append")
 
-    def append_messages(self, batch: DataFrame, transaction: Transaction) -> None:
-        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows.
+    def append_computed(
+        self, rows: DataFrame, compute: Compute, schema: pa.Schema, table: tables.Table, transaction: Transaction
+    ) -> None:
+        """Append what ``compute`` makes of rows, as :meth:`append` appends rows.
 
-        What was parsed goes past Spark: to write it takes Spark longer than to read and to parse it.
+        It goes past Spark: to write it takes Spark longer than to read and to compute it.
         """
-        table = tables.BRONZE_TRANSACTIONS
         delta = self._open(table)
         if not _is_plain(delta):
-            super().append_messages(batch, transaction)
+            super().append_computed(rows, compute, schema, table, transaction)
         elif not _holds(delta, transaction):
-            given, folder = batch.select(*messages.GIVEN), self.root / "spool" / transaction[0]
-            with spooled(given, messages.read, transactions.SCHEMA, folder) as rows:
-                self._commit(delta, rows, table, "append", transaction)
+            with spooled(rows, compute, schema, self.root / "spool" / transaction[0]) as computed:
+                self._commit(delta, computed, table, "append", transaction)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Read = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    from fraudlake.lake.lake import Compute
 
 
 @contextmanager
-def spooled(rows: DataFrame, read: Read, schema: pa.Schema, folder: Path) -> Iterator[pa.RecordBatchReader]:
+def spooled(rows: DataFrame, read: Compute, schema: pa.Schema, folder: Path) -> Iterator[pa.RecordBatchReader]:
     """Read rows in Spark's tasks, and give for the length of the block what became of them.
 
     Handed to this process through Spark they would all have to fit into memory at once, and be turned into Spark's rows

@@ -101,11 +101,6 @@ class WorkspaceLake(Lake):
         """Unity Catalog's registry of models."""
         return "databricks-uc"
 
-    @property
-    def scratch(self) -> str:
-        """A folder in the volume of the checkpoints."""
-        return str(self.checkpoints / "mlflow")
-
     def checkpoint(self, step: str) -> Checkpoint:
         """Return a stream's checkpoint.
 
