@@ -47,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="session")
 def empty_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with all its tables, to be copied: thirteen empty Delta tables take seconds to make."""
+    """A lake with all its tables, to be copied: so many empty Delta tables take seconds to make."""
     from fraudlake.lake import Lake
 
     return Lake(Settings(lake=tmp_path_factory.mktemp("empty"))).root

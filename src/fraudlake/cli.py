@@ -249,13 +249,15 @@ def aggregate(app: _App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@_options(*_MODEL, "threshold", "holdout", "labels", "algorithm", "promotion_margin", "auto_promote")
+@_options(
+    *_MODEL, "threshold", "holdout", "labels", "algorithm", "max_training_rows", "promotion_margin", "auto_promote"
+)
 @click.pass_obj
 def train(app: _App, /, **flags: str | None) -> None:
     """silver_transactions, silver_verdicts → a registered model.
 
-    Reads silver_transactions with Flink's label or analysts' verdicts; writes a Spark ML pipeline to MLflow, judged on
-    the latest part of the history. The first one scores from then on, another one where it beats the one that does.
+    Reads silver_transactions with Flink's label or analysts' verdicts; writes boosted trees to MLflow, tested on the
+    latest part of the history. The first one scores from then on, another one where it beats the one that does.
     Does nothing where the latest saw the same rows in the same way. Needs: refine.
     """
     lake = app.open(**flags)
@@ -370,7 +372,7 @@ def rollback(app: _App, /, **flags: str | None) -> None:
     """Let the version score again that the champion took over from. Needs: a promotion."""
     from fraudlake import training
 
-    back = training.registry_of(app.open(**flags)).rollback()
+    back = training.rollback(app.open(**flags))
     app.say({"champion": back.number}, f"version {back.number} is the champion again")
 
 

@@ -243,6 +243,9 @@ class Settings(BaseSettings):
     algorithm: Literal["trees", "logistic"] = Field(
         "trees", description="Gradient-boosted trees, or a logistic regression, which else is the baseline."
     )
+    max_training_rows: int = Field(
+        5_000_000, ge=1000, description="Of a history with more transactions a model learns all fraud and a sample."
+    )
     promotion_margin: float = Field(
         0.005, ge=0, lt=1, description="By how much a challenger's area under PR must be higher than the champion's."
     )

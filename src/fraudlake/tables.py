@@ -232,6 +232,17 @@ GOLD_FRAUD_PREDICTIONS = Table(
     partitioned_by=("date",),
     zorder=("account_id",),
 )
+# What micro-batches score with, published from MLflow's registry: the champion is the latest row. `model` is JSON, and
+# so is `profile`: the shapes of the data that it was trained on.
+GOLD_MODELS = Table(
+    "gold_models",
+    """
+    model_version STRING,
+    model BINARY,
+    profile STRING,
+    published_at TIMESTAMP
+    """,
+)
 GOLD_PREDICTION_QUALITY = Table(
     "gold_prediction_quality",
     """
@@ -271,6 +282,7 @@ ALL = (
     GOLD_ALERT_WINDOWS,
     GOLD_DETECTOR_AGREEMENT,
     GOLD_FRAUD_PREDICTIONS,
+    GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,
     GOLD_FEATURE_DRIFT,
 )

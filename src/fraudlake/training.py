@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+import pandas as pd
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.gold import drift, features, figures, model
-from fraudlake.gold.registry import CHAMPION, Registry, Trained, Version
-from fraudlake.rows import kept
+from fraudlake.gold import drift, features, figures, history, model, published
+from fraudlake.gold.registry import CHAMPION, OutdatedModelError, Registry, Trained, Version
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from fraudlake.gold.history import History, Rows
+    from fraudlake.gold.published import Model
     from fraudlake.lake import Lake
 
-_Keep = Callable[["DataFrame"], "DataFrame"]
 _DAY = timedelta(days=1)
 _RATE, _AREA = "true_prediction_rate", "area_under_pr"
 
@@ -58,15 +54,20 @@ def registry_of(lake: Lake) -> Registry:
         settings.model_name,
         experiment=settings.experiment or settings.model_name,
         artifacts=lake.artifacts,
-        scratch=lake.scratch,
     )
+
+
+def publish(lake: Lake, champion: Model) -> None:
+    """Let micro-batches score with a model, where they do not yet."""
+    if not published.is_champion(lake.rows(tables.GOLD_MODELS), champion):
+        lake.write(published.row(champion, datetime.now(UTC)), tables.GOLD_MODELS, "append")
 
 
 def train(lake: Lake, progress: model.Progress = lambda *_: None) -> Outcome:
     """``silver_transactions`` → a registered model; nothing, where the latest saw the same rows in the same way.
 
-    The first becomes the champion at once; another one where it is better by :func:`_compared`, and
-    ``settings.auto_promote`` allows it.
+    The first becomes the champion at once, and so does one that follows a champion of an earlier fraudlake; another
+    one where it is better by :func:`_compared`. ``settings.auto_promote`` must allow it, but for the first.
 
     Raises:
         FraudlakeError: there is too little to learn from, or the store cannot be reached.
@@ -76,7 +77,7 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> Outcome:
         trained_on: dict[str, Any] = {
             "silver_version": lake.data_version(tables.SILVER_TRANSACTIONS),
             "verdicts_version": lake.data_version(tables.SILVER_VERDICTS),
-            **{name: getattr(settings, name) for name in ("labels", "holdout", "algorithm")},
+            **{name: getattr(settings, name) for name in ("labels", "holdout", "algorithm", "max_training_rows")},
         }
         champion = registry.champion()
         for known in registry.versions()[:1] if champion else ():
@@ -85,47 +86,59 @@ def train(lake: Lake, progress: model.Progress = lambda *_: None) -> Outcome:
                 told = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
                 return Outcome(known, False, scores, told)
 
-        with _kept() as keep:
-            history = keep(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings))
-            labelled, by, cut = _labelled(lake, history, keep)
-            fitted = model.search(labelled, cut, settings.algorithm, progress)
-            held = keep(labelled.where(f"timestamp >= TIMESTAMP'{cut.judged_from}'"))
-            scored = keep(model.score(held, fitted.pipeline, settings.threshold))
-            metrics = model.judge(scored)
-            baseline = model.judge(model.score(held, fitted.baseline, settings.threshold))
-            shapes = drift.shapes(_settled(history), features.NAMES) | drift.shapes(scored, (drift.SCORE,))
-            until = cut.parts["judged"][3].date().isoformat()
-            version = registry.register(
-                Trained(
-                    fitted.pipeline,
-                    drift.Profile(shapes=shapes, until=until),
-                    history.select(*features.NAMES).limit(3).toPandas(),
-                    trained_on,
-                    str(cut.judged_from),
-                    metrics | {f"baseline_{name}": value for name, value in baseline.items()},
-                    {
-                        **trained_on,
-                        "labelled_by": by,
-                        "split": str(cut),
-                        "candidate": str(fitted.candidate),
-                        "threshold": settings.threshold,
-                        **{f"chosen by: {name}": round(area, 4) for name, area in fitted.areas.items()},
-                    },
-                    figures.figures(scored, fitted.pipeline),
-                )
+        past = _history(lake)
+        labelled, by, cut = _labelled(past, settings.labels, settings.holdout)
+        fitted = model.search(labelled, cut, settings.algorithm, progress)
+        test_rows = labelled.between(cut.tested_from, None)
+        metrics = model.metrics(fitted.classifier, test_rows, settings.threshold)
+        baseline = model.metrics(fitted.baseline, test_rows, settings.threshold)
+        version = registry.register(
+            Trained(
+                fitted.classifier,
+                _profile(past, fitted, test_rows, cut),
+                pd.DataFrame(labelled.features[:3].astype(float), columns=list(features.NAMES)),
+                trained_on,
+                str(cut.tested_from),
+                metrics | {f"baseline_{name}": value for name, value in baseline.items()},
+                {
+                    **trained_on,
+                    "labelled_by": by,
+                    "split": str(cut),
+                    "candidate": str(fitted.candidate),
+                    "threshold": settings.threshold,
+                    **{f"chosen by: {name}": round(area, 4) for name, area in fitted.areas.items()},
+                },
+                figures.figures(fitted.classifier, test_rows),
             )
-            teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
-            told = f"learned from {teacher}: {cut}"
-            if champion is None:
-                return Outcome(registry.promote(version.number), True, True, f"{told}; the first model: it scores now")
-            try:
-                old = model.judge(model.score(held, registry.load(champion.number).pipeline, settings.threshold))
-            except FraudlakeError as error:
-                return Outcome(version, True, False, f"{told}; not compared, the champion cannot be used: {error}")
-            is_better, why = _compared(champion.number, old, version.number, metrics, settings.promotion_margin)
-            if is_better and settings.auto_promote:
-                return Outcome(registry.promote(version.number), True, True, f"{told}; {why}: it scores now")
-            return Outcome(version, True, False, f"{told}; {why}: version {champion.number} goes on scoring")
+        )
+        teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
+        is_better, why = _takes_over(lake, registry, champion, version, metrics, test_rows)
+        told = f"learned from {teacher}: {cut}; {why}"
+        if is_better and (champion is None or settings.auto_promote):
+            return Outcome(_promoted(lake, registry, version.number), True, True, f"{told}: it scores now")
+        stays = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
+        return Outcome(version, True, False, f"{told}: {stays}")
+
+
+def _takes_over(
+    lake: Lake,
+    registry: Registry,
+    champion: Version | None,
+    version: Version,
+    metrics: dict[str, float],
+    test_rows: Rows,
+) -> tuple[bool, str]:
+    """Tell whether a new version may take over from the champion, and why."""
+    if champion is None:
+        return True, "the first model"
+    try:
+        loaded = registry.load(champion.number)
+    except OutdatedModelError as error:
+        return True, str(error).partition(": train again")[0]
+    except FraudlakeError as error:
+        return False, f"not compared, the champion cannot be used: {error}"
+    old = model.metrics(loaded.classifier, test_rows, lake.settings.threshold)
+    return _compared(champion.number, old, version.number, metrics, lake.settings.promotion_margin)
 
 
 def compare(lake: Lake, number: str | None = None) -> Comparison:
@@ -139,19 +152,15 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     other = registry.version(number) if number else registry.challenger()
     if other is None or other.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
-    with _kept() as keep:
-        history = keep(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), settings))
-        labelled, _, _ = _labelled(lake, history, keep)
-        begin = max(champion.judged_from, other.judged_from)
-        held = keep(labelled.where(f"timestamp >= TIMESTAMP'{begin}'"))
-        found = {
-            one.number: model.judge(model.score(held, registry.load(one.number).pipeline, settings.threshold))
-            for one in (champion, other)
-        }
+    loaded = [registry.load(one.number) for one in (champion, other)]
+    labelled, _, _ = _labelled(_history(lake), settings.labels, settings.holdout)
+    begin = max(champion.tested_from, other.tested_from)
+    test_rows = labelled.between(datetime.fromisoformat(begin), None)
+    metrics = {one.number: model.metrics(one.classifier, test_rows, settings.threshold) for one in loaded}
     is_better, why = _compared(
-        champion.number, found[champion.number], other.number, found[other.number], settings.promotion_margin
+        champion.number, metrics[champion.number], other.number, metrics[other.number], settings.promotion_margin
     )
-    return Comparison(champion.number, other.number, f"transactions since {begin} UTC", found, is_better, why)
+    return Comparison(champion.number, other.number, f"transactions since {begin} UTC", metrics, is_better, why)
 
 
 def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:
@@ -165,12 +174,32 @@ def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple
     if chosen is None:
         raise FraudlakeError("there is no challenger to promote: train first, or name a version")
     if force or registry.champion() is None:
-        registry.load(chosen.number)
-        return registry.promote(chosen.number), "promoted without a comparison"
+        return _promoted(lake, registry, chosen.number), "promoted without a comparison"
     compared = compare(lake, chosen.number)
     if not compared.is_better:
         raise FraudlakeError(f"{compared.told}: not promoted; --force promotes it all the same")
-    return registry.promote(chosen.number), compared.told
+    return _promoted(lake, registry, chosen.number), compared.told
+
+
+def rollback(lake: Lake) -> Version:
+    """Make the version the champion again that the champion took over from.
+
+    Raises:
+        FraudlakeError: it took over from none, or that one cannot be used.
+    """
+    registry = registry_of(lake)
+    loaded = registry.load(registry.replaced().number)
+    version = registry.rollback()
+    publish(lake, loaded)
+    return version
+
+
+def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
+    """Make a version the champion that micro-batches score with; one that cannot be loaded is refused first."""
+    loaded = registry.load(number)
+    version = registry.promote(number)
+    publish(lake, loaded)
+    return version
 
 
 def _compared(
@@ -186,31 +215,37 @@ def _compared(
     )
 
 
-@contextmanager
-def _kept() -> Iterator[_Keep]:
-    """Keep what is read more than once, until the end."""
-    with ExitStack() as end:
-        yield lambda rows: end.enter_context(kept(rows))
+def _history(lake: Lake) -> History:
+    """Bring the history into this process, or of a long one all fraud and a share of the rest."""
+    transactions = lake.read(tables.SILVER_TRANSACTIONS)
+    share = min(1.0, lake.settings.max_training_rows / max(transactions.count(), 1))
+    computed = features.unpacked(features.of_history(transactions, lake.settings))
+    return history.of(computed, verdicts.latest(lake.read(tables.SILVER_VERDICTS)), share)
 
 
-def _settled(history: DataFrame) -> DataFrame:
-    """Leave out the first day of a longer history, in which what the last day held is still filling up."""
-    first, last = history.agg(F.min("timestamp"), F.max("timestamp")).collect()[0]
-    return history.where(F.col("timestamp") >= first + _DAY) if last - first >= 2 * _DAY else history
+def _profile(past: History, fitted: model.Fitted, test_rows: Rows, cut: model.Split) -> drift.Profile:
+    """Measure the shapes of the features, and of the scores on the test rows.
+
+    The first day of a longer history is left out: what its rows say of the day before is still filling up.
+    """
+    first, last = past.span
+    columns = past.columns(first + _DAY if last - first >= 2 * _DAY else None)
+    shapes = {name: drift.shape(columns[name], columns["weight"]) for name in features.NAMES}
+    scores = drift.shape(fitted.classifier.probabilities(test_rows.features), test_rows.weights)
+    return drift.Profile(shapes=shapes | {drift.SCORE: scores}, until=cut.parts["tested"].last.date().isoformat())
 
 
-def _labelled(lake: Lake, history: DataFrame, keep: _Keep) -> tuple[DataFrame, str, model.Split]:
-    """Label a history as ``settings.labels`` says, and cut it.
+def _labelled(past: History, labels: str, holdout: float) -> tuple[Rows, history.Labels, model.Split]:
+    """Label a history as the setting ``labels`` says, and split it.
 
     ``auto`` takes the verdicts where there are enough of them for every part, and else Flink's label.
     """
-    settings = lake.settings
-    if settings.labels != "flink":
-        by_verdict = keep(model.labelled(history, verdicts.latest(lake.read(tables.SILVER_VERDICTS))))
+    if labels != "flink":
+        by_verdict = past.labelled("verdicts")
         try:
-            return by_verdict, "verdicts", model.split(by_verdict, settings.holdout)
+            return by_verdict, "verdicts", model.split(by_verdict, holdout)
         except model.TooLittleError:
-            if settings.labels == "verdicts":
+            if labels == "verdicts":
                 raise
-    by_flink = model.labelled(history, None)
-    return by_flink, "flink", model.split(by_flink, settings.holdout)
+    by_flink = past.labelled("flink")
+    return by_flink, "flink", model.split(by_flink, holdout)

@@ -77,8 +77,8 @@ def computed(*micro_batches: list[Row]) -> dict[str, dict[str, float]]:
     """Each transaction's features by its id."""
     memory, found = features.MEMORY.empty_table(), {}
     for batch in micro_batches:
-        frame, memory = features.compute(memory, table(batch))
-        found |= {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in frame.to_dict("records")}
+        rows, memory = features.compute(memory, table(batch))
+        found |= {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in rows.to_pylist()}
     return found
 
 

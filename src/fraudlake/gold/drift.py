@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from fraudlake.gold import features
+from fraudlake.gold import features, model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ LEAST = 1_000
 
 _LEAST_SHARE = 1e-4
 """What an empty bin counts as: the index takes a logarithm."""
-_EDGES = [step / 10 for step in range(1, 10)]
+_SHARES = tuple(step / 10 for step in range(1, 10))
 _KEYS = ("date", "model_version", "feature")
 _COUNTED = "date DATE, model_version STRING, feature STRING, bins ARRAY<BIGINT>"
 
@@ -43,20 +43,16 @@ class Profile(TypedDict):
     until: str
 
 
-def shapes(rows: DataFrame, names: tuple[str, ...]) -> dict[str, Shape]:
-    """Measure the shapes of columns."""
-    quantiles = rows.select(*(F.percentile_approx(name, _EDGES, 1000).alias(name) for name in names)).collect()[0]
-    edges = {name: sorted(set(quantiles[name])) for name in names}
-    keyed = rows.select(F.lit(None).cast("date").alias("date"), F.lit("").alias("model_version"), *names)
-    bins = {row["feature"]: np.array(row["bins"]) for row in _counted(keyed, {"": edges}).collect()}
-    return {
-        name: Shape(
-            edges=edges[name],
-            shares=(bins[name] / bins[name].sum()).tolist(),
-            median=quantiles[name][len(_EDGES) // 2],
-        )
-        for name in names
-    }
+def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
+    """Measure how a feature is distributed; a value counts as often as its weight says."""
+    deciles = model.quantiles(values, weights, _SHARES)
+    edges = np.unique(deciles)
+    counts = np.bincount(np.searchsorted(edges, values), weights=weights, minlength=len(edges) + 1)
+    return Shape(
+        edges=edges.tolist(),
+        shares=(counts / counts.sum()).tolist(),
+        median=float(deciles[len(_SHARES) // 2]),
+    )
 
 
 def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pd.DataFrame:

@@ -1,22 +1,21 @@
 """Explanations: a prediction of fraud gets its top reasons in words.
 
-What a feature did for a score is found by asking the model again with that feature at its usual value, the median of
-the training data: the more the odds of fraud fall, the more it did. All of it is asked at once, and only for the few
-rows that are predicted fraud. Features are tried one at a time, so two that say the same thing hide each other.
+What a feature did for a score is its Shapley value: the parts of all features add up to the log-odds of fraud. Only
+what raises them counts as a reason.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
-from fraudlake.gold import features, model
+import numpy as np
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Mapping
 
-    from fraudlake.gold.drift import Profile
+    from numpy.typing import NDArray
+
+    from fraudlake.gold.classifier import Classifier
 
 TOP = 3
 
@@ -36,52 +35,26 @@ WORDS = {
 }
 
 
-def explained(scored: DataFrame, pipeline: Any, profile: Profile) -> DataFrame:
-    """Add ``reasons``: of rows predicted fraud up to three sentences, the strongest first; of others null.
+def reasons(classifier: Classifier, features: NDArray[Any], medians: Mapping[str, float]) -> list[list[str]]:
+    """Say of each row why it looks like fraud: up to three sentences, the strongest first.
 
     A reason names the feature's value and, in brackets, the usual one.
 
     Args:
-        scored: rows with ``transaction_id``, :data:`features.NAMES`, ``probability`` and ``prediction``.
-        pipeline: the model that scored them.
-        profile: the shapes of its training data.
+        classifier: what scored the rows.
+        features: the rows, in the classifier's order of features.
+        medians: the usual value of each feature.
     """
-    quiet = scored.where(~F.col("prediction")).withColumn("reasons", F.lit(None).cast("array<string>"))
-    flagged = scored.where("prediction").withColumn("row", F.struct("*"))
-    medians = {name: F.lit(float(profile["shapes"][name]["median"])) for name in features.NAMES}
-    asked = flagged.select("row", F.explode(F.array(*map(F.lit, features.NAMES))).alias("feature")).select(
-        "row",
-        "feature",
-        *(
-            F.when(F.col("feature") == name, medians[name]).otherwise(F.col(f"row.{name}")).alias(name)
-            for name in medians
-        ),
-    )
-    answered = model.score(asked, pipeline, 0.5)
-    fall = _log_odds(F.col("row.probability")) - _log_odds(F.col("probability"))
-    reason = F.struct((-fall).alias("rise"), _words(medians).alias("words"))
-    by_row = (
-        answered.withColumn("reason", F.when(fall > 0, reason))
-        .groupBy("row.transaction_id")
-        .agg(F.any_value("row").alias("row"), F.array_sort(F.collect_list("reason")).alias("found"))
-    )
-    told = by_row.select("row.*", F.slice(F.col("found.words"), 1, TOP).alias("reasons"))
-    return quiet.unionByName(told)
-
-
-def _log_odds(probability: Column) -> Column:
-    bounded = F.greatest(F.least(probability, F.lit(1 - 1e-12)), F.lit(1e-12))
-    return F.log(bounded / (1 - bounded))
-
-
-def _words(medians: dict[str, Column]) -> Column:
-    sentences = [
-        F.when(
-            F.col("feature") == name,
-            F.format_string(
-                f"{words} (usually {words[words.index('%') :].split()[0].rstrip(',')})", f"row.{name}", medians[name]
-            ),
-        )
-        for name, words in WORDS.items()
+    parts = classifier.contributions(features)[:, :-1]
+    strongest = np.argsort(-parts, axis=1, kind="stable")[:, :TOP]
+    names = classifier.features
+    return [
+        [_sentence(names[at], features[row, at], medians[names[at]]) for at in columns if parts[row, at] > 0]
+        for row, columns in enumerate(strongest)
     ]
-    return F.coalesce(*sentences)
+
+
+def _sentence(name: str, value: float, median: float) -> str:
+    words = WORDS[name]
+    number = words[words.index("%") :].split()[0]
+    return f"{words % value} (usually {number % median})"

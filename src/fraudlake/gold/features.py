@@ -10,6 +10,7 @@ last day by the hour, and all before that as one sum; an account that pays nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,15 +69,31 @@ MEMORY = pa.schema(
     [("account", pa.int64()), ("time", pa.int64()), ("amount", pa.float64()), *((name, pa.int64()) for name in _SUMS)]
 )
 """Transactions of an account as tiles: time (microseconds) and amount of the last one in it, and the sums of all."""
-_OUT = ", ".join(
+COMPUTED = pa.schema(
     [
-        "transaction_id STRING, account_id STRING, time BIGINT, label BOOLEAN, source STRING, position BIGINT",
-        *(f"{name} DOUBLE" for name in NAMES),
+        ("transaction_id", pa.string()),
+        ("account_id", pa.string()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("label", pa.bool_()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        *((name, pa.float64()) for name in NAMES),
+        ("date", pa.date32()),
     ]
 )
+"""What :func:`unpacked` gives: a transaction, where it came from, and :data:`NAMES`."""
+_COLUMNS = ", ".join(
+    [
+        "transaction_id STRING, account_id STRING, timestamp TIMESTAMP, label BOOLEAN, source STRING, position BIGINT",
+        *(f"{name} DOUBLE" for name in NAMES),
+        "date DATE",
+    ]
+)
+_PAYLOAD = "payload BINARY"
+_PAYLOAD_ROWS = 100_000
 
 
-def compute(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
+def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Compute the features of a bucket's rows; each sees only what comes before it.
 
     Before it is what has an earlier time, or the same time and an earlier place (``source``, ``position``).
@@ -86,8 +103,7 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
         rows: the bucket's new transactions, in any order.
 
     Returns:
-        ``transaction_id, account_id, time, label, source, position`` and :data:`NAMES` in the order of account and
-        time, and the memory for the next rows.
+        :data:`COMPUTED` in the order of account and time, and the memory for the next rows.
     """
     order = ordering.behind(memory, rows, by_time=True)
     known = {name: memory[name].to_numpy() for name in MEMORY.names}
@@ -96,16 +112,15 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
     table = {name: np.concatenate([known[name], fresh[name]])[order] for name in MEMORY.names}
     is_new = order >= len(memory)
 
-    names = rows.select(["transaction_id", "account_id", "label", "source", "position"])
-    frame = names.take(pa.array(order[is_new] - len(memory))).to_pandas()
-    frame["source"] = frame["source"].astype(object)
-    frame["time"] = table["time"][is_new]
     begins = _begins(table, is_new)
-    found = _features(table, begins)
-    for name in NAMES:
-        frame[name] = found[name][is_new].astype(float)
+    columns: dict[str, Any] = {name: values[is_new] for name, values in _features(table, begins).items()}
+    given = rows.take(pa.array(order[is_new] - len(memory)))
+    columns |= {name: given[name] for name in ("transaction_id", "account_id", "label", "source", "position")}
+    columns["timestamp"] = pa.array(table["time"][is_new]).cast(COMPUTED.field("timestamp").type)
+    columns["date"] = columns["timestamp"].cast(pa.date32())
+    computed = pa.table({name: columns[name] for name in COMPUTED.names}).cast(COMPUTED)
     oldest = ordering.clock(rows) - detector.microseconds(FORGET_DAYS * _DAY) if len(rows) else None
-    return frame, _remembered(table, begins, oldest)
+    return computed, _remembered(table, begins, oldest)
 
 
 def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
@@ -199,24 +214,46 @@ def of_history(silver: DataFrame, settings: Settings) -> DataFrame:
     """Compute the features of a whole table, in event-time order.
 
     Returns:
-        ``transaction_id, account_id, timestamp (UTC), label, source, position, date`` and :data:`NAMES`.
+        ``payload``: rows of :data:`COMPUTED`, packed.
     """
 
     def whole(frame: pd.DataFrame) -> pd.DataFrame:
-        return compute(MEMORY.empty_table(), buckets.unpack(frame["payload"], _ROWS))[0]
+        return _payloads(MEMORY.empty_table(), buckets.unpack(frame["payload"], _ROWS))[0]
 
-    return _named(_packed(silver, settings).groupBy("bucket").applyInPandas(whole, _OUT))
+    return _packed(silver, settings).groupBy("bucket").applyInPandas(whole, _PAYLOAD)
 
 
 def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
-    """Compute the features of a stream, micro-batch by micro-batch; columns as :func:`of_history`.
+    """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
     A row that comes after a later one of its account sees what comes before it, as far as the tiles tell; the later
     one is not computed anew.
     """
-    processor = buckets.BucketProcessor(MEMORY, _ROWS, compute)
+    processor = buckets.BucketProcessor(MEMORY, _ROWS, _payloads)
     packed = _packed(silver, settings).groupBy("bucket")
-    return _named(packed.transformWithStateInPandas(processor, _OUT, "Append", "None"))
+    return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
+
+
+def unpacked(payloads: DataFrame) -> DataFrame:
+    """Return the rows of payloads, :data:`COMPUTED`."""
+    return payloads.mapInArrow(opened, _COLUMNS)
+
+
+def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Open Arrow batches of payloads: each payload gives a batch of :data:`COMPUTED`; such batches are passed on."""
+    for batch in batches:
+        if batch.schema.names == COMPUTED.names:
+            yield batch
+            continue
+        for payload in batch.column("payload"):
+            yield from pa.ipc.open_stream(payload.as_buffer())
+
+
+def _payloads(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
+    """Compute features as :func:`compute` does, packed: Spark would make rows of them that become arrays again."""
+    computed, remembered = compute(memory, rows)
+    parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
+    return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]}), remembered
 
 
 def _packed(silver: DataFrame, settings: Settings) -> DataFrame:
@@ -231,17 +268,3 @@ def _packed(silver: DataFrame, settings: Settings) -> DataFrame:
         "label",
     )
     return buckets.pack(rows, _ROWS, settings.buckets)
-
-
-def _named(found: DataFrame) -> DataFrame:
-    timestamp = F.timestamp_micros("time")
-    return found.select(
-        "transaction_id",
-        "account_id",
-        timestamp.alias("timestamp"),
-        "label",
-        "source",
-        "position",
-        *NAMES,
-        F.to_date(timestamp).alias("date"),
-    )

@@ -6,33 +6,43 @@ import contextlib
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.gold import features
+from fraudlake.gold import classifier, features
+from fraudlake.gold.published import Model
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-    from pyspark.ml import PipelineModel
 
+    from fraudlake.gold.classifier import Classifier
     from fraudlake.gold.drift import Profile
 
 CHAMPION, CHALLENGER = "champion", "challenger"
-_TRAINED_ON, _JUDGED_FROM, _REPLACED = "trained_on", "judged_from", "replaced"
+_TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
+_PROFILE = "profile"
+_LOADER = Path(classifier.__file__).stem
 _ABSENT = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
+
+
+class OutdatedModelError(FraudlakeError):
+    """A version that this fraudlake cannot score with, and that no restored file would help."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A registered model: what it was trained on, from when on it was judged, its figures and its aliases."""
+    """A registered model: what it was trained on, from when on (UTC) it was tested, its figures and its aliases."""
 
     number: str
     trained_on: dict[str, Any]
-    judged_from: str
+    tested_from: str
     metrics: dict[str, float]
     aliases: tuple[str, ...]
     replaced: str | None
@@ -40,23 +50,14 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A version, loaded: its pipeline and the shapes of the data that it was trained on."""
-
-    number: str
-    pipeline: Any
-    profile: Profile
-
-
-@dataclass(frozen=True)
 class Trained:
-    """What training leaves, to be kept. ``trained_on`` tells whether a training would only repeat it."""
+    """What training leaves, to be registered. ``trained_on`` tells whether a training would only repeat it."""
 
-    pipeline: PipelineModel
+    classifier: Classifier
     profile: Profile
     example: pd.DataFrame
     trained_on: dict[str, Any]
-    judged_from: str
+    tested_from: str
     metrics: dict[str, float]
     params: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
@@ -73,7 +74,6 @@ class Registry:
         *,
         experiment: str,
         artifacts: str | None,
-        scratch: str | None,
     ) -> None:
         """Open the stores of runs and of registered models.
 
@@ -83,25 +83,17 @@ class Registry:
             name: of the model; in a Unity Catalog it has three levels.
             experiment: that its runs belong to.
             artifacts: where the models of a new experiment go; None: where the store wants.
-            scratch: a folder that all of Spark's machines see, for a model on its way; None: there is only one machine.
         """
         import mlflow
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.ERROR)
-        self._again = partial(
-            Registry, tracking_uri, registry_uri, name, experiment=experiment, artifacts=artifacts, scratch=scratch
-        )
         mlflow.set_tracking_uri(tracking_uri)
         mlflow.set_registry_uri(registry_uri)
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
         self._uri, self._name, self._experiment = tracking_uri, name, experiment
-        self._artifacts, self._scratch = artifacts, scratch
+        self._artifacts = artifacts
         self._files = artifacts or tracking_uri
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Open the stores anew in another process: that of foreachBatch under Spark Connect knows no MLflow store."""
-        return self._again, ()
 
     def champion(self) -> Version | None:
         """Return the version that scores, if there is one."""
@@ -142,37 +134,47 @@ class Registry:
 
     def register(self, trained: Trained) -> Version:
         """Log a model with its figures and register it, as the challenger."""
-        import mlflow.spark
-        from mlflow.models import infer_signature
-
-        signature = infer_signature(trained.example, trained.example[[]].assign(prediction=0.0))
         # MLflow writes what it does to standard error, whatever the log level.
         with self._store(), contextlib.redirect_stderr(io.StringIO()):
             if self._client.get_experiment_by_name(self._experiment) is None:
                 self._client.create_experiment(self._experiment, artifact_location=self._artifacts)
             self._mlflow.set_experiment(self._experiment)
-            with self._mlflow.start_run():
+            with self._mlflow.start_run() as run:
                 self._mlflow.log_params(trained.params)
                 self._mlflow.log_metrics(trained.metrics)
                 for name, figure in trained.figures.items():
                     self._mlflow.log_figure(figure, name)
-                # Named requirements spare MLflow loading the model in another process to infer them.
-                logged = mlflow.spark.log_model(
-                    trained.pipeline,
-                    artifact_path="model",
-                    registered_model_name=self._name,
-                    signature=signature,
-                    input_example=trained.example,
-                    metadata={"profile": json.dumps(trained.profile)},
-                    pip_requirements=["pyspark"],
-                    dfs_tmpdir=self._scratch,
-                )
-            number = str(logged.registered_model_version)
-            tags = {_TRAINED_ON: json.dumps(trained.trained_on), _JUDGED_FROM: trained.judged_from}
-            for name, value in tags.items():
-                self._client.set_model_version_tag(self._name, number, name, value)
-            self._client.set_registered_model_alias(self._name, CHALLENGER, number)
-        return self.version(number)
+                logged = self._log(trained)
+            # In a workspace the bundle makes the registered model, and who trains may not be allowed to make one.
+            if self._present(lambda: self._client.get_registered_model(self._name)) is None:
+                self._client.create_registered_model(self._name)
+            tags = {_TRAINED_ON: json.dumps(trained.trained_on), _TESTED_FROM: trained.tested_from}
+            # MLflow 2 has no ids of models.
+            by_id = {"model_id": logged.model_id} if getattr(logged, "model_id", None) else {}
+            made = self._client.create_model_version(
+                self._name, logged.model_uri, run_id=run.info.run_id, tags=tags, **by_id
+            )
+            self._client.set_registered_model_alias(self._name, CHALLENGER, made.version)
+        return self.version(str(made.version))
+
+    def _log(self, trained: Trained) -> Any:
+        """Log a model so that ``mlflow.pyfunc`` loads it, without fraudlake and without unpickling anything."""
+        import mlflow.pyfunc
+        from mlflow.models import infer_signature
+
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "classifier.json"
+            file.write_bytes(trained.classifier.to_bytes())
+            return mlflow.pyfunc.log_model(
+                artifact_path="model",
+                loader_module=_LOADER,
+                code_paths=[classifier.__file__],
+                data_path=str(file),
+                signature=infer_signature(trained.example, trained.classifier.predict(trained.example)),
+                input_example=trained.example,
+                metadata={_PROFILE: json.dumps(trained.profile)},
+                pip_requirements=_requirements(),
+            )
 
     def promote(self, number: str) -> Version:
         """Make a version the champion, and note which one it replaced."""
@@ -185,56 +187,59 @@ class Registry:
                 self._client.delete_registered_model_alias(self._name, CHALLENGER)
         return self.version(number)
 
-    def rollback(self) -> Version:
-        """Make the version the champion that the champion replaced.
+    def replaced(self) -> Version:
+        """Return the version that the champion took over from.
 
         Raises:
-            FraudlakeError: it replaced none.
+            FraudlakeError: it took over from none.
         """
         champion = self.required_champion()
         if champion.replaced is None:
             raise FraudlakeError(
                 f"version {champion.number} of model '{self._name}' replaced none: nothing to go back to"
             )
-        with self._store():
-            self._client.set_registered_model_alias(self._name, CHAMPION, champion.replaced)
         return self.version(champion.replaced)
+
+    def rollback(self) -> Version:
+        """Make the version the champion that the champion replaced.
+
+        Raises:
+            FraudlakeError: it replaced none.
+        """
+        replaced = self.replaced()
+        with self._store():
+            self._client.set_registered_model_alias(self._name, CHAMPION, replaced.number)
+        return self.version(replaced.number)
 
     def load(self, number: str) -> Model:
         """Load a version.
 
         Raises:
-            FraudlakeError: its files cannot be read, or it wants other features than there are.
+            OutdatedModelError: an earlier fraudlake registered it, or it wants other features than there are.
+            FraudlakeError: its files cannot be read.
         """
-        import mlflow.spark
-        from mlflow.models import get_model_info
-
-        uri = f"models:/{self._name}/{number}"
-        what = f"version {number} of model '{self._name}'"
-        otherwise = "or go back with 'fraudlake model rollback'"
+        uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
         self.version(number)
         try:
-            info = get_model_info(uri)
+            with contextlib.redirect_stderr(io.StringIO()):
+                model = _downloaded(uri, number)
         except Exception as error:  # whatever MLflow, a file system or a YAML parser raises
             raise FraudlakeError(
-                f"{what} cannot be read ({_line(error)}): restore its files in {self._files}, {otherwise}"
+                f"{what} cannot be read ({_line(error)}): restore its files in {self._files}, or go back with "
+                "'fraudlake model rollback'"
             ) from None
-        wanted = info.signature.inputs.input_names() if info.signature and info.signature.inputs else []
-        if set(wanted) != set(features.NAMES):
-            strange = sorted(set(wanted) ^ set(features.NAMES))
-            raise FraudlakeError(
-                f"{what} does not fit the features of this fraudlake (they differ in {', '.join(strange)}): "
-                f"train a new one and promote it with 'fraudlake model promote --force', {otherwise}"
+        if model is None:
+            raise OutdatedModelError(
+                f"{what} was trained by an earlier fraudlake, as a Spark ML model, which this one cannot score with: "
+                "train again with 'fraudlake train'"
             )
-        try:
-            with contextlib.redirect_stderr(io.StringIO()):
-                pipeline = mlflow.spark.load_model(uri, dfs_tmpdir=self._scratch)
-            profile = json.loads((info.metadata or {})["profile"])
-        except Exception as error:
-            raise FraudlakeError(
-                f"{what} cannot be loaded ({_line(error)}): restore its files in {self._files}, {otherwise}"
-            ) from None
-        return Model(number, pipeline, profile)
+        strange = sorted(set(model.classifier.features) ^ set(features.NAMES))
+        if strange:
+            raise OutdatedModelError(
+                f"{what} does not fit the features of this fraudlake (they differ in {', '.join(strange)}): "
+                "train again with 'fraudlake train'"
+            )
+        return model
 
     def _by_alias(self, alias: str) -> Version | None:
         with self._store():
@@ -247,7 +252,7 @@ class Registry:
         return Version(
             str(found.version),
             json.loads(found.tags.get(_TRAINED_ON, "{}")),
-            found.tags.get(_JUDGED_FROM, ""),
+            found.tags.get(_TESTED_FROM, ""),
             dict(run.data.metrics),
             tuple(sorted(found.aliases)),
             found.tags.get(_REPLACED),
@@ -276,6 +281,28 @@ class Registry:
                 f"the model store {self._uri} does not do what it is asked ({_line(error)}): check that it is there "
                 "and may be read and written"
             ) from error
+
+
+def _downloaded(uri: str, number: str) -> Model | None:
+    """Return the model that lies at a place of MLflow's; None: it is of another kind."""
+    from mlflow.artifacts import download_artifacts
+    from mlflow.models import Model as Logged
+
+    with TemporaryDirectory() as folder:
+        path = Path(download_artifacts(uri, dst_path=folder))
+        logged = Logged.load(str(path))
+        flavour = logged.flavors["python_function"]
+        if flavour["loader_module"] != _LOADER:
+            return None
+        model = Model(number, (path / flavour["data"]).read_bytes(), json.loads((logged.metadata or {})[_PROFILE]))
+    _ = model.classifier  # fails here, where it is no classifier
+    return model
+
+
+def _requirements() -> list[str]:
+    """Return what a stranger installs to load a model."""
+    package = "xgboost" if sys.platform == "darwin" else "xgboost-cpu"
+    return ["numpy", "pandas", f"{package}=={metadata.version(package)}"]
 
 
 def _line(error: Exception) -> str:
