@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fraudlake import scoring, simulator, stream, tables, training, verdicts
-from fraudlake.gold import features, model
+from fraudlake.gold import features
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
 
@@ -100,12 +100,13 @@ def timed(report: dict, name: str, run):
 def judged(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
     """Every model, the rule and a constant guess on the held-out rows, against the truth."""
     registry = training.registry_of(lake)
-    begin = max(outcome.version.judged_from for outcome in outcomes.values())
-    history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
-    held = history.where(f"timestamp >= TIMESTAMP'{begin}'").persist()
-    places = np.array([row[0] for row in held.select("position").collect()])
+    begin = max(outcome.version.tested_from for outcome in outcomes.values())
+    history = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
+    held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()
+    places = held_out["position"].to_numpy()
     fraud = np.array([kind is not None for kind in kinds[places]])
-    rule = np.array([row[0] for row in held.select("label").collect()])
+    rule = held_out["label"].to_numpy()
+    matrix = np.column_stack([held_out[name].to_numpy() for name in features.NAMES])
     precision = (fraud & rule).sum() / rule.sum()
     found = {
         "rows": len(places),
@@ -114,11 +115,8 @@ def judged(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
         "constant guess": line(np.zeros(len(fraud)), fraud, precision),
     }
     for name, outcome in outcomes.items():
-        pipeline = registry.load(outcome.version.number).pipeline
-        rows = model.score(held, pipeline, 0.5).select("position", "probability").collect()
-        by_place = dict(map(tuple, rows))
-        found[name] = line(np.array([by_place[place] for place in places]), fraud, precision)
-    held.unpersist()
+        classifier = registry.load(outcome.version.number).classifier
+        found[name] = line(classifier.probabilities(matrix), fraud, precision)
     return found
 
 
@@ -144,6 +142,7 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     lake.spark.sql(f"DELETE FROM {tables.GOLD_FRAUD_PREDICTIONS.name}")
     batches: dict[int, tuple[int, float]] = {}
     one = scoring.streams(lake)[0]
+    one.before()
     source = lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch).table(tables.SILVER_TRANSACTIONS.name)
     query = (
         features.of_stream(source, lake.settings)
