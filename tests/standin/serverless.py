@@ -54,7 +54,7 @@ def _unsupported(what: str) -> Callable[..., NoReturn]:
 def _known(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, key: str, *arguments: Any) -> Any:
         # The client itself reads settings of its own release.
-        is_clients = sys._getframe(1).f_globals["__name__"].startswith("pyspark.")
+        is_clients = sys._getframe(1).f_globals.get("__name__", "").startswith("pyspark.")
         if key not in SETTINGS and not is_clients:
             refuse("CONFIG_NOT_AVAILABLE", f"Configuration {key} is not available.", "42K0I")
         return method(self, key, *arguments)
