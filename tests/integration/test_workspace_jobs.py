@@ -101,7 +101,7 @@ def _jobs(both: Both, **variables: str) -> Iterator[rendering.Task]:
 def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     folder = tmp_path_factory.mktemp("both")
     first, second = folder / "first", folder / "second"
-    simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.05, rate=1.0, bad=0.01), rows=4000, file_rows=900)
+    simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.08, rate=1.0, bad=0.01), rows=4000, file_rows=900)
     simulator.simulate(second / "more", simulator.Traffic(seed=2, start=simulator.Traffic.start), rows=900)
     shutil.copytree(FLINK / "tutorial" / "int96", first / "tutorial")
     for name in ("part-damaged-page", "part-truncated", "part-zero-bytes", "part-good"):
