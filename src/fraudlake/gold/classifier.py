@@ -130,7 +130,8 @@ class Trees:
 
 
 def _shares(sizes: Floats) -> Floats:
-    shares: Floats = sizes / max(sizes.sum(), 1e-300)
+    total = float(sizes.sum())
+    shares: Floats = sizes / max(total, 1e-300)
     return shares
 
 
