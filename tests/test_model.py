@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -276,13 +277,21 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
         training.promote(lake, "7", force=True)
 
 
-def test_a_micro_batch_that_is_repeated_adds_nothing(life: dict[str, Any]) -> None:
+def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(life: dict[str, Any], tmp_path: Path) -> None:
     lake = life["lake"]
-    micro_batch = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+
+    def noticed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (tmp_path / "ran").touch()
+        yield from batches
+
+    history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+    micro_batch = history.mapInArrow(noticed, "payload BINARY")
     last = max(int(path.name) for path in (lake.checkpoint("score").folder / "commits").glob("[0-9]*"))
     before = lake.version(tables.GOLD_FRAUD_PREDICTIONS)
     steps.score(lake)[0].write(lake, micro_batch, last)
     assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
+    # Or the state of its features would not be there for the next one.
+    assert (tmp_path / "ran").exists()
 
 
 def test_what_scores_goes_to_another_process_without_session_lake_or_registry(life: dict[str, Any]) -> None:
