@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import scoring, simulator, steps, stream, tables, training, verdicts
+from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import drift, explanations, features, history, model, prediction_quality, predictions, published
 from fraudlake.gold.classifier import Classifier, Logistic
@@ -277,7 +278,9 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
         training.promote(lake, "7", force=True)
 
 
-def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(life: dict[str, Any], tmp_path: Path) -> None:
+def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
+    life: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake = life["lake"]
 
     def noticed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -288,7 +291,8 @@ def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(life: dict[str, An
     micro_batch = history.mapInArrow(noticed, "payload BINARY")
     last = max(int(path.name) for path in (lake.checkpoint("score").folder / "commits").glob("[0-9]*"))
     before = lake.version(tables.GOLD_FRAUD_PREDICTIONS)
-    steps.score(lake)[0].write(lake, micro_batch, last)
+    monkeypatch.setattr(Checkpoint, "pending_batch", lambda checkpoint: last)
+    stream.micro_batch(lake, steps.score(lake)[0])(micro_batch, last)
     assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
     # Or the state of its features would not be there for the next one.
     assert (tmp_path / "ran").exists()

@@ -178,12 +178,17 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
 def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
     """Return what Spark calls with each micro-batch: the stream's writing, in the session of the micro-batch.
 
-    Whatever is raised becomes an ``Exception``: of anything else, as a panic, Spark never hears, and waits on.
+    A micro-batch that is repeated after a crash may have been written: its rows are computed all the same, since Spark
+    refuses one whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2). Whatever is raised
+    becomes an ``Exception``: of anything else, as a panic, Spark never hears, and waits on.
     """
     step_write = stream.write if stream.once else _persisted(stream.write)
+    repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:
+            if batch_id == repeated:
+                batch.count()
             step_write(lake.within(batch.sparkSession), batch, batch_id)
         except Exception:
             raise

@@ -156,13 +156,9 @@ class Lake:
     ) -> None:
         """Append what ``compute`` makes of rows, as :meth:`append` appends rows; ``schema`` is the table's in Arrow.
 
-        ``compute`` turns Arrow batches into Arrow batches, in Spark's tasks. The rows are computed even where there is
-        nothing to append: Spark refuses a micro-batch whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION).
+        ``compute`` turns Arrow batches into Arrow batches, in Spark's tasks.
         """
-        before = self.version(table)
         self.append(rows.mapInArrow(compute, table.columns), table, transaction)
-        if self.version(table) == before:
-            rows.count()
 
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
         """Append rows to a table, or put them in the place of its rows; in one commit."""

@@ -223,9 +223,7 @@ class LocalLake(Lake):
         delta = self._open(table)
         if not _is_plain(delta):
             super().append_computed(rows, compute, schema, table, transaction)
-        elif _holds(delta, transaction):
-            rows.count()
-        else:
+        elif not _holds(delta, transaction):
             with spooled(rows, compute, schema, self.root / "spool" / transaction[0]) as computed:
                 self._commit(delta, computed, table, "append", transaction)
 
