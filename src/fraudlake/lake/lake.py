@@ -242,11 +242,7 @@ class Lake:
         return [landing.seen(file.path, self.landing) or landing.gone(file.path, self.landing) for file in files]
 
     def list_files(self) -> Iterator[File]:
-        """List the landing folder: the finished files as they are now.
-
-        Raises:
-            UsageError: there is no such folder.
-        """
+        """List the landing folder: the finished files as they are now; none where there is no such folder."""
         raise NotImplementedError
 
     def files_listed_by(self, step: str) -> Iterator[str]:

@@ -198,15 +198,13 @@ class WorkspaceLake(Lake):
         return []
 
     def list_files(self) -> Iterator[File]:
-        """List the landing folder: the finished files that are not empty, as they are now.
-
-        Raises:
-            UsageError: there is no such folder.
-        """
-        self.require_landing()
+        """List the landing folder: the finished files that are not empty, as they are now."""
+        if not Path(self.landing).is_dir():
+            return
         reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        files = self._files(reader.load(landing.literal(self.landing)))
-        return (file for file in files if landing.is_finished(file.source))
+        for file in self._files(reader.load(landing.literal(self.landing))):
+            if landing.is_finished(file.source):
+                yield file
 
     def _files(self, rows: DataFrame) -> Iterator[File]:
         """Turn rows of Spark's format for files of any kind into files."""
