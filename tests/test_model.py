@@ -88,7 +88,6 @@ def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     is_old = pc.less(pc.day_of_year(rows["dt"]), 5)
     old, new = rows.filter(is_old), rows.filter(pc.invert(is_old))
     lake = Lake(Settings(lake=root / "lake", shuffle_partitions=2, buckets=2, algorithm="logistic"))
-    (lake.root / "landing").mkdir()
     with pytest.raises(FraudlakeError) as nothing:
         training.train(lake)
 
