@@ -144,6 +144,7 @@ def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kin
         assert found.gaps == []
 
 
+@only_on_a_laptop
 def test_bucket_folders_and_both_timestamp_types_give_the_same_rows(lake: Open, landing: Path) -> None:
     names = ("twodays", "bucketed/hourly_int64_micros", "bucketed/hive_int96")
     for name in names[:2]:

@@ -1,8 +1,8 @@
 """Every task of every job, called as the bundle deploys it, on compute that refuses what serverless compute refuses.
 
 The same files and messages go through a lake on this machine; its tables are the truth for those of the workspace. In
-the first round a task is ended behind its first commit, the next run behind its second one, and so on; the second
-round begins with the second commit.
+the first round a task is ended behind its first commit, the next run behind its second one, and so on. Then come verdicts
+and a replay, and a second round with more files and a Kafka topic.
 """
 
 from __future__ import annotations
@@ -128,19 +128,17 @@ def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -
         taken.land(first)
         for job, task, parameters in _jobs(taken):
             taken.take(job, task, parameters, ended_behind=1)
-        taken.land(second)
-        for job, task, parameters in _jobs(taken):
-            taken.take(job, task, parameters, ended_behind=2)
         decided = stored(taken.lake / "tables" / "silver_transactions").sort_by("transaction_id").slice(0, 60)
         lines = [f"{row['transaction_id']},{str(row['label']).lower()}" for row in decided.to_pylist()]
         (folder / "decided.csv").write_text("\n".join(["transaction_id,verdict", *lines]) + "\n")
         schema = ["--catalog", CATALOG, "--schema", SCHEMA]
         taken.take(BY_HAND, "verdicts", [*schema, "verdicts", str(folder / "decided.csv")])
         taken.take(BY_HAND, "replay", [*schema, "quarantine", "--replay", "--set", "amount=abs(amount)"])
+        taken.land(second)
+        taken.take(*next(_jobs(taken)), ended_behind=2)
         kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}
         for job, task, parameters in _jobs(taken, **kafka):
-            if job in ("ingest_and_detect", "gold"):
-                taken.take(job, task, parameters)
+            taken.take(job, task, parameters, ended_behind=2 if task == "refine" else 0)
         yield taken
 
 
