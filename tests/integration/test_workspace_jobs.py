@@ -1,8 +1,8 @@
 """Every task of every job, called as the bundle deploys it, on compute that refuses what serverless compute refuses.
 
 The same files and messages go through a lake on this machine; its tables are the truth for those of the workspace. In
-the first round a task is ended behind its first commit, the next run behind its second one, and so on. Then come verdicts
-and a replay, and a second round with more files and a Kafka topic.
+the first round a task is ended behind its first commit, the next run behind its second one, and so on. Then come
+verdicts and a replay, and a second round with more files and a Kafka topic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.workspace import server
 
 from .broker import Broker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.timeout(2400)]  # the jobs, twice, over Spark Connect
 
 BAD = FLINK.parent / "bad" / "files"
 DAY = "2026-01-01"
