@@ -50,8 +50,10 @@ OWN = {
     "published_at",
     "modified_at",  # to the millisecond in a workspace
     "model",
+    "profile",
 }
-"""Columns that differ from lake to lake: when something was done, and the bytes of a model."""
+"""Columns that differ from lake to lake: when something was done, and a model's numbers, whose last digits depend on the
+order in which rows come; its scores and what they make of drift are compared."""
 
 
 @dataclass
