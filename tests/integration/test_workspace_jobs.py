@@ -52,8 +52,8 @@ OWN = {
     "model",
     "profile",
 }
-"""Columns that differ from lake to lake: when something was done, and a model's numbers, whose last digits depend on the
-order in which rows come; its scores and what they make of drift are compared."""
+"""Columns that differ from lake to lake: when something was done, and a model's numbers, whose last digits depend on
+the order in which rows come; its scores and what they make of drift are compared."""
 
 
 @dataclass
