@@ -48,7 +48,7 @@ def main() -> None:
     simulator = subprocess.Popen([FRAUDLAKE, "--lake", str(options.work), *SIMULATE], stdout=subprocess.DEVNULL)
     threading.Timer(options.seconds, simulator.send_signal, [signal.SIGINT]).start()
     threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGTERM]).start()
-    while not lake.has_landed():
+    while not any(True for _ in lake.list_files()):
         time.sleep(0.1)
     streams = [one for step in (steps.ingest, steps.refine, steps.detect) for one in step(lake)]
     stream.run(lake, streams, lake.settings.trigger)

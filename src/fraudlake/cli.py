@@ -619,10 +619,10 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
 
     wanted = given.settings(**flags)
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:
-        from fraudlake.lake.workspace import _session
+        from fraudlake.lake.workspace import compute_session
 
         answers = []
-        for answer in probe.ask(_session(), wanted):
+        for answer in probe.ask(compute_session(), wanted):
             answers.append(answer)
             # With --json the lines are the progress that the page of the job's run shows.
             _show(_progress if given.app.json else _output, answer)

@@ -138,7 +138,7 @@ class _Source:
         """Take what the stream listed and did not hand over."""
         # The micro-batches may have run in another process.
         self.entries = _latest(lake)
-        self._take(lake, [file for file in self._passed_over(lake) if not self._is_known(file)])
+        self._take_passed_over(lake)
 
     def _sweep_if_due(self, lake: Lake) -> None:
         if time.time() > self.swept + lake.sweep_seconds:
@@ -157,9 +157,12 @@ class _Source:
             elif known is not None and known.status != REJECTED and known.file.size and not _same(known.file, file):
                 entries.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
         self._enter(lake, entries)
-        self._take(lake, [file for file in self._passed_over(lake) if not self._is_known(file)])
+        self._take_passed_over(lake)
         self.swept = time.time()
         _sweep_mark(lake).touch()
+
+    def _take_passed_over(self, lake: Lake) -> None:
+        self._take(lake, [file for file in self._passed_over(lake) if not self._is_known(file)])
 
     def _passed_over(self, lake: Lake) -> Iterator[File]:
         """Return what Spark has listed and not handed over: files gone before they were read, and empty ones.

@@ -134,7 +134,7 @@ def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
 
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
     monkeypatch.setattr(probe, "ask", ask)
-    monkeypatch.setattr(lake_workspace, "_session", object)
+    monkeypatch.setattr(lake_workspace, "compute_session", object)
     [(_, _, parameters)] = [task for task in tasks(target, **GIVEN) if task[0] == "probe"]
     monkeypatch.setattr("sys.argv", ["fraudlake", *parameters])
 

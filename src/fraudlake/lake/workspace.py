@@ -55,7 +55,7 @@ class WorkspaceLake(Lake):
         self.name = f"{settings.catalog}.{settings.schema_name}"
         self.log = "the log of this compute"
         self.replays = settings.checkpoints_path / "replays"
-        self.spark = spark or _session()
+        self.spark = spark or compute_session()
         self._use()
         for table in tables.ALL:
             # Who only reads may not create, not even what is there.
@@ -245,7 +245,7 @@ def _unreadable(file: File) -> str | None:
     return None
 
 
-def _session() -> SparkSession:
+def compute_session() -> SparkSession:
     """Return Databricks Connect's session where it is installed, otherwise the runtime's."""
     try:
         from databricks.connect import DatabricksSession
