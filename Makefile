@@ -29,6 +29,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(FRAUDLAKE) setup
 	@touch $@
 
 demo: $(READY) ## run the main job on transactions that a real Flink wrote, into ./lake

@@ -113,6 +113,17 @@ def cli(
 
 
 @cli.command()
+@click.pass_obj
+def setup(app: _App, /) -> None:
+    """Fetch the jars and archive Java's classes, once: each later start of Spark then takes half the time."""
+    from fraudlake.lake import spark_home
+
+    is_new = spark_home.archive_classes()
+    folder = str(spark_home.folder())
+    app.say({"folder": folder, "is_new": is_new}, f"setup: {'made' if is_new else 'found'} in {folder}")
+
+
+@cli.command()
 @_options("landing")
 @click.option("--rows", type=int, help="Stop after so many rows.  [default: no limit]")
 @click.option("--seconds", type=float, help="Stop after so many seconds.  [default: no limit]")

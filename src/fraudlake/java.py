@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from fraudlake.errors import FraudlakeError
@@ -21,15 +22,26 @@ def require() -> Path:
         FraudlakeError: there is none, or its version is not one that Spark 4.2 runs on.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if found is None:
+    program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if program is None:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         raise FraudlakeError(f"no Java {where}: {_HINT}")
+    major = version(Path(program)).removeprefix("1.").partition(".")[0]
+    if int(major) not in SUPPORTED:
+        raise FraudlakeError(f"{program} is Java {major}: {_HINT}")
+    return Path(program)
+
+
+@cache
+def version(program: Path) -> str:
+    """Return the version of a ``java`` program, such as ``17.0.15``.
+
+    Raises:
+        FraudlakeError: it does not tell one.
+    """
     # Both standard streams are pipes here: a Java that cannot even start says why on one of them.
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    match = re.search(r'version "([\d.]*\d)', answer.stderr + answer.stdout)
     if match is None:
-        raise FraudlakeError(f"{found} does not tell its version: {_HINT}")
-    if int(match[1]) not in SUPPORTED:
-        raise FraudlakeError(f"{found} is Java {match[1]}: {_HINT}")
-    return Path(found)
+        raise FraudlakeError(f"{program} does not tell its version: {_HINT}")
+    return match[1]

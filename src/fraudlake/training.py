@@ -219,8 +219,7 @@ def _history(lake: Lake) -> History:
     """Bring the history into this process, or of a long one all fraud and a share of the rest."""
     transactions = lake.read(tables.SILVER_TRANSACTIONS)
     share = min(1.0, lake.settings.max_training_rows / max(transactions.count(), 1))
-    computed = features.unpacked(features.of_history(transactions, lake.settings))
-    return history.of(computed, verdicts.latest(lake.read(tables.SILVER_VERDICTS)), share)
+    return history.of(transactions, verdicts.latest(lake.read(tables.SILVER_VERDICTS)), share, lake.settings)
 
 
 def _profile(past: History, fitted: model.Fitted, test_rows: Rows, cut: model.Split) -> drift.Profile:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fraudlake.lake import session
+from fraudlake.lake import session, spark_home
 from fraudlake.lake.workspace import WorkspaceLake
 from fraudlake.settings import Settings
 from tests.standin import serverless
@@ -31,6 +31,7 @@ def start(folder: Path) -> Any:
     """Start the server and return the client's session; what a job's wheel task finds is then in place."""
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(spark_home.folder()),
         "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "standin" / "worker"), str(ROOT), str(ROOT / "src")]),
         "STANDIN_VOLUMES": str(folder / "Volumes"),
         serverless.CRASH: str(folder / "crash"),
@@ -68,7 +69,6 @@ def start(folder: Path) -> Any:
 
 _JDBC = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 _SERVER = (
-    "spark.jars",
     "spark.sql.extensions",
     "spark.sql.catalog.spark_catalog",
     "spark.driver.memory",

@@ -10,7 +10,7 @@ last day by the hour, and all before that as one sum; an account that pays nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,7 +103,8 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         rows: the bucket's new transactions, in any order.
 
     Returns:
-        :data:`COMPUTED` in the order of account and time, and the memory for the next rows.
+        :data:`COMPUTED` in the order of account and time, with the columns that ``rows`` has beyond those of a stream;
+        and the memory for the next rows.
     """
     order = ordering.behind(memory, rows, by_time=True)
     known = {name: memory[name].to_numpy() for name in MEMORY.names}
@@ -119,6 +120,9 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     columns["timestamp"] = pa.array(table["time"][is_new]).cast(COMPUTED.field("timestamp").type)
     columns["date"] = columns["timestamp"].cast(pa.date32())
     computed = pa.table({name: columns[name] for name in COMPUTED.names}).cast(COMPUTED)
+    for name in given.column_names:
+        if name not in _ROWS.names:
+            computed = computed.append_column(name, given[name])
     oldest = ordering.clock(rows) - detector.microseconds(FORGET_DAYS * _DAY) if len(rows) else None
     return computed, _remembered(table, begins, oldest)
 
@@ -210,17 +214,30 @@ def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldes
     return pa.table([kept[name] for name in MEMORY.names], schema=MEMORY)
 
 
-def of_history(silver: DataFrame, settings: Settings) -> DataFrame:
+def of_history(
+    silver: DataFrame,
+    settings: Settings,
+    beside: Sequence[pa.Field] = (),
+    select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
+) -> DataFrame:
     """Compute the features of a whole table, in event-time order.
 
+    Args:
+        silver: the transactions.
+        settings: those of the lake.
+        beside: further columns of ``silver`` to have with the features.
+        select: takes a bucket's computed rows, and returns what is wanted of them.
+
     Returns:
-        ``payload``: rows of :data:`COMPUTED`, packed.
+        ``payload``: what ``select`` returned, by default rows of :data:`COMPUTED`; packed.
     """
+    schema = pa.schema([*_ROWS, *beside])
 
     def whole(frame: pd.DataFrame) -> pd.DataFrame:
-        return _payloads(MEMORY.empty_table(), buckets.unpack(frame["payload"], _ROWS))[0]
+        computed, _ = compute(MEMORY.empty_table(), buckets.unpack(frame["payload"], schema))
+        return _payloads(select(computed))
 
-    return _packed(silver, settings).groupBy("bucket").applyInPandas(whole, _PAYLOAD)
+    return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(whole, _PAYLOAD)
 
 
 def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
@@ -229,8 +246,13 @@ def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
     A row that comes after a later one of its account sees what comes before it, as far as the tiles tell; the later
     one is not computed anew.
     """
-    processor = buckets.BucketProcessor(MEMORY, _ROWS, _payloads)
-    packed = _packed(silver, settings).groupBy("bucket")
+
+    def step(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
+        computed, remembered = compute(memory, rows)
+        return _payloads(computed), remembered
+
+    processor = buckets.BucketProcessor(MEMORY, _ROWS, step)
+    packed = _packed(silver, settings, _ROWS).groupBy("bucket")
     return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
 
 
@@ -249,22 +271,13 @@ def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(payload.as_buffer())
 
 
-def _payloads(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
-    """Compute features as :func:`compute` does, packed: Spark would make rows of them that become arrays again."""
-    computed, remembered = compute(memory, rows)
+def _payloads(computed: pa.Table) -> pd.DataFrame:
+    """Pack computed rows: Spark would make rows of them that become arrays again."""
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
-    return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]}), remembered
+    return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]})
 
 
-def _packed(silver: DataFrame, settings: Settings) -> DataFrame:
-    rows = silver.select(
-        F.xxhash64("account_id").alias("account"),
-        F.unix_micros("timestamp").alias("time"),
-        "amount",
-        "source",
-        "position",
-        "account_id",
-        "transaction_id",
-        "label",
-    )
-    return buckets.pack(rows, _ROWS, settings.buckets)
+def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema) -> DataFrame:
+    """Pack transactions by bucket; ``schema`` names columns of ``silver``, and these two beside them."""
+    computed = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
+    return buckets.pack(silver.withColumns(computed), schema, settings.buckets)

@@ -7,18 +7,30 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake.gold import features
+from fraudlake.silver import buckets
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
+
+    from fraudlake.settings import Settings
 
 Labels = Literal["flink", "verdicts"]
 _LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict"}
 _HASHES = 1_000_000
+_SCHEMA = pa.schema(
+    [
+        ("time", pa.int64()),
+        *((name, pa.float64()) for name in features.NAMES),
+        ("label", pa.bool_()),
+        ("verdict", pa.bool_()),
+        ("weight", pa.float64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -70,24 +82,32 @@ class History:
         return from_micros(time.min()), from_micros(time.max())
 
 
-def of(computed: DataFrame, verdicts: DataFrame, share: float) -> History:
-    """Bring a history into this process.
+def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
+    """Compute the features of a history, and bring it into this process.
 
     Args:
-        computed: transactions with their features (:func:`features.unpacked`).
+        silver: the transactions.
         verdicts: ``transaction_id, verdict``, one a transaction.
         share: of the transactions that nobody calls fraud those that are brought. Which of them is decided by a hash
             of the transaction's id, so it is the same ones each time; each stands for ``1 / share`` transactions. All
             of the fraud is brought.
+        settings: those of the lake.
     """
     decided = verdicts.select("transaction_id", "verdict")
-    known = computed.join(decided, on="transaction_id", how="left")
+    known = silver.join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
-    weight = F.when(is_fraud, 1.0).otherwise(1.0 / share)
-    chosen = known.where(is_fraud | is_chosen)
-    time = F.unix_micros("timestamp").alias("time")
-    return History(chosen.select(time, *features.NAMES, "label", "verdict", weight.alias("weight")).toArrow())
+    weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
+    # As arrays up to here: to make Spark's rows of them, and arrays again, takes as long as to compute them.
+    payloads = features.of_history(weighed, settings, (_SCHEMA.field("verdict"), _SCHEMA.field("weight")), _chosen)
+    return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), _SCHEMA))
+
+
+def _chosen(computed: pa.Table) -> pa.Table:
+    """Keep the rows that have a weight, and :data:`_SCHEMA` of them."""
+    chosen = computed.filter(computed["weight"].is_valid())
+    time = chosen["timestamp"].cast(pa.int64())
+    return chosen.append_column("time", time).select(_SCHEMA.names).cast(_SCHEMA)
 
 
 def micros(at: datetime) -> int:

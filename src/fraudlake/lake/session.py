@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import jars, java
+from fraudlake import java
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import spark_home
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ EVERYWHERE = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 """What a session is set to, here and in a workspace."""
+
+JAVA_OPTIONS = (
+    # The parallel collector takes a seventh of G1's time here: a micro-batch's rows are few, large arrays.
+    "-XX:+UseParallelGC",
+    # Java 17 and later log where Arrow reaches into java.nio without the opening.
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "-Duser.timezone=UTC",
+)
+"""What Java is started with."""
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
@@ -44,6 +54,7 @@ def start(settings: Settings, log: Path) -> SparkSession:
     except ImportError:
         raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
 
+    os.environ["SPARK_HOME"] = str(spark_home.folder())
     # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -68,7 +79,6 @@ def configuration(settings: Settings) -> dict[str, str]:
     """Return what a local Spark session is started with."""
     partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
     return {
-        "spark.jars": ",".join(str(path) for path in sorted(jars.folder().glob("*.jar"))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": settings.driver_memory,
@@ -101,11 +111,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
-        # The parallel collector takes a seventh of G1's time here: a micro-batch's rows are few, large arrays. Java 17
-        # and later log where Arrow reaches into java.nio without the opening.
-        "spark.driver.extraJavaOptions": (
-            "-XX:+UseParallelGC --add-opens=java.base/java.nio=ALL-UNNAMED -Duser.timezone=UTC"
-        ),
+        "spark.driver.extraJavaOptions": " ".join([*JAVA_OPTIONS, *spark_home.java_options()]),
     }
 
 
