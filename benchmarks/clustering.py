@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from fraudlake import maintenance, tables
+from fraudlake import tables
 from fraudlake.lake import Lake
+from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 
 ACCOUNTS, LOADS_A_DAY = 50_000, 24

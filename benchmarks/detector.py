@@ -14,10 +14,11 @@ import shutil
 import time
 from pathlib import Path
 
-from fraudlake import simulator, stream, tables
+from fraudlake import simulator, tables
+from fraudlake.detection import alerts as silver_alerts
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
-from fraudlake.silver import alerts as silver_alerts
+from fraudlake.streaming import stream
 
 FILE_ROWS = 1_000_000
 

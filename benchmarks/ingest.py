@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fraudlake import simulator, steps, stream, tables
+from fraudlake import simulator, steps, tables
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
+from fraudlake.streaming import stream
 
 
 def ingest(lake: Lake) -> float:

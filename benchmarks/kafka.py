@@ -12,9 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.integration.broker import Broker
 
-from fraudlake import kafka, steps, stream, tables
+from fraudlake import steps, tables
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
+from fraudlake.sources import kafka
+from fraudlake.streaming import stream
 
 FLINK = Path(__file__).parents[1] / "fixtures" / "flink" / "json" / "twodays_first1000.sql.jsonl"
 

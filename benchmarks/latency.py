@@ -24,9 +24,10 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from fraudlake import steps, stream, tables
+from fraudlake import steps, tables
 from fraudlake.lake import Lake
 from fraudlake.settings import Settings
+from fraudlake.streaming import stream
 
 FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 SIMULATE = ("simulate", "--rate", "1000", "--real-time", "--accounts", "500", "--start", "now")

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from model import FILES, add_to_silver, lake_of, line, traffic
 
 from fraudlake import tables
-from fraudlake.gold import features
+from fraudlake.model import features
+from model import FILES, add_to_silver, lake_of, line, traffic
 
 # As fraudlake has it: waiting threads would take the cores from working ones.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

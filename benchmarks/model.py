@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake import scoring, simulator, stream, tables, training, verdicts
-from fraudlake.gold import features
+from fraudlake import simulator, tables
 from fraudlake.lake import Lake
+from fraudlake.model import features, scoring, training, verdicts
 from fraudlake.settings import Settings
+from fraudlake.streaming import stream
 
 FILES = 10
 

@@ -10,9 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from fraudlake import maintenance, simulator, steps, stream, tables
+from fraudlake import simulator, steps, tables
 from fraudlake.lake import Lake
+from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
+from fraudlake.streaming import stream
 
 
 def show(lake: Lake, when: str) -> None:

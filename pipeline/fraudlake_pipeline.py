@@ -11,8 +11,9 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake import settings
+from fraudlake.detection import alerts
 from fraudlake.gold import account_daily, detector_agreement
-from fraudlake.silver import alerts, transactions
+from fraudlake.silver import transactions
 
 spark = SparkSession.active()
 BRONZE = spark.conf.get("fraudlake.bronze")

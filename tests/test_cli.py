@@ -198,7 +198,7 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
         raise UnforeseenError("a wheel came off\nand rolled away")
 
     monkeypatch.setattr("fraudlake.lake.Lake", lambda settings: None)
-    monkeypatch.setattr("fraudlake.status.status", status)
+    monkeypatch.setattr("fraudlake.operations.status.status", status)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr("sys.argv", ["fraudlake", *flags, "status"])
     with pytest.raises(SystemExit) as end:

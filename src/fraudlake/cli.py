@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
     from fraudlake.lake import Lake
-    from fraudlake.stream import Done, Stream
+    from fraudlake.streaming.stream import Done, Stream
     from fraudlake.workspace.jobs import Run
     from fraudlake.workspace.probe import Answer
 
@@ -216,8 +216,9 @@ def quarantine(
     mended (--set "amount=abs(amount)"), and moves those that are valid to silver_transactions, exactly once; the steps
     behind then take them as new. Late rows are in silver already and stay. Needs: refine, which must not be running.
     """
-    from fraudlake import quarantine as quarantined
-    from fraudlake import replay, summary
+    from fraudlake import summary
+    from fraudlake.quarantine import replay
+    from fraudlake.quarantine import show as quarantined
 
     wrong = next((one for one in mended if not one.partition("=")[2].strip()), None)
     if wrong is not None:
@@ -285,7 +286,7 @@ def verdicts(app: _App, /, file: Path) -> None:
     Reads a CSV (with a header) or parquet file with transaction_id and verdict (true: fraud), and where there are any
     analyst, reason and decided_at; the same file again adds nothing. Needs: refine.
     """
-    from fraudlake import verdicts as decided
+    from fraudlake.model import verdicts as decided
 
     done = decided.load(app.open(), file)
     app.say(
@@ -316,7 +317,7 @@ def score(
         # Only where it is asked for here: in a settings file the source is that of 'ingest'.
         _run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
         return
-    from fraudlake import scoring
+    from fraudlake.model import scoring
 
     lake = app.open(**flags)
     with _timed("backfill") as told:
@@ -335,7 +336,8 @@ def model() -> None:
 @click.pass_obj
 def list_models(app: _App, /, **flags: str | None) -> None:
     """Show all versions with their aliases and figures. Needs: train."""
-    from fraudlake import summary, training
+    from fraudlake import summary
+    from fraudlake.model import training
 
     versions = training.registry_of(app.open(**flags)).versions()
     if app.json:
@@ -350,7 +352,8 @@ def list_models(app: _App, /, **flags: str | None) -> None:
 @click.pass_obj
 def compare(app: _App, /, version: str | None, **flags: str | None) -> None:
     """Judge VERSION (default: the challenger) against the champion on rows that neither learned from. Needs: train."""
-    from fraudlake import summary, training
+    from fraudlake import summary
+    from fraudlake.model import training
 
     lake = app.open(**flags)
     with _timed("compare"):
@@ -368,7 +371,7 @@ def compare(app: _App, /, version: str | None, **flags: str | None) -> None:
 @click.pass_obj
 def promote(app: _App, /, version: str | None, force: bool, **flags: str | None) -> None:
     """Let VERSION, by default the challenger, score from now on, where it beats the champion. Needs: train."""
-    from fraudlake import training
+    from fraudlake.model import training
 
     lake = app.open(**flags)
     with _timed("promote"):
@@ -381,7 +384,7 @@ def promote(app: _App, /, version: str | None, force: bool, **flags: str | None)
 @click.pass_obj
 def rollback(app: _App, /, **flags: str | None) -> None:
     """Let the version score again that the champion took over from. Needs: a promotion."""
-    from fraudlake import training
+    from fraudlake.model import training
 
     back = training.rollback(app.open(**flags))
     app.say({"champion": back.number}, f"version {back.number} is the champion again")
@@ -398,7 +401,7 @@ def optimize(app: _App, /, allow_short_retention: bool, **flags: str | None) -> 
     on. Files that left a table longer ago than --retention are removed (VACUUM), unless a step that reads the table is
     further behind than that. Needs: nothing.
     """
-    from fraudlake import maintenance
+    from fraudlake.operations import maintenance
 
     maintenance.require_safe(app.settings(**flags).retention, allow_short_retention)
     lake = app.open(**flags)
@@ -433,7 +436,7 @@ def status(app: _App, /, **flags: str | None) -> None:
     up, or where the model's latest day has drifted or its predictions are too often wrong.
     """
     from fraudlake import summary
-    from fraudlake.status import status as status_of
+    from fraudlake.operations.status import status as status_of
 
     lake = app.open(**flags)
     found = status_of(lake)
@@ -453,7 +456,7 @@ def state(app: _App, /) -> None:
     Reads the checkpoint of the detect step, whether the stream runs or not; writes nothing. Needs: detect.
     """
     from fraudlake import summary
-    from fraudlake.state import state as state_of
+    from fraudlake.detection.state import state as state_of
 
     found = state_of(app.open())
     if app.json:
@@ -471,8 +474,10 @@ def run(app: _App, /, **flags: str | None) -> None:
     With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
     a Kafka topic (--source kafka).
     """
-    from fraudlake import maintenance, steps, summary, training
-    from fraudlake.status import status as status_of
+    from fraudlake import steps, summary
+    from fraudlake.model import training
+    from fraudlake.operations import maintenance
+    from fraudlake.operations.status import status as status_of
 
     begun = time.monotonic()
     lake = app.open(**flags)
@@ -685,7 +690,7 @@ def _run_step(app: _App, step: str, flags: dict[str, str | None], **arguments: A
 
 
 def _run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
-    from fraudlake import stream
+    from fraudlake.streaming import stream
 
     done = []
     # Over what is there, a stream starts when the one that feeds it is done; continuous streams go on together.
@@ -723,7 +728,7 @@ def _train(lake: Lake) -> dict[str, Any]:
 
 def _train_or_tell(lake: Lake) -> dict[str, Any] | None:
     """Train; a lake that holds too little to learn from is told so and goes on."""
-    from fraudlake.gold.model import TooLittleError
+    from fraudlake.model.search import TooLittleError
 
     try:
         return _train(lake)

@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import file_source, kafka, scoring, tables, training
-from fraudlake.batch_inputs import BatchInputs
-from fraudlake.gold import account_daily, alert_windows, detector_agreement, refresh
-from fraudlake.rows import counted, kept
-from fraudlake.silver import alerts as silver_alerts
+from fraudlake import tables
+from fraudlake.detection import alerts as silver_alerts
+from fraudlake.gold import account_daily, alert_windows, detector_agreement
+from fraudlake.model import scoring, training
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.stream import Appender, Stream
+from fraudlake.sources import file_source, kafka
+from fraudlake.streaming import refresh
+from fraudlake.streaming.batch_inputs import BatchInputs
+from fraudlake.streaming.rows import counted, kept
+from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
     from datetime import date
 
     from pyspark.sql import Column, DataFrame
 
-    from fraudlake.gold import model
     from fraudlake.lake import Lake
+    from fraudlake.model import search
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ def refine(lake: Lake) -> list[Stream]:
     """``bronze_transactions`` → ``silver_transactions`` and ``silver_quarantine``.
 
     A micro-batch makes two commits, and may be repeated when only the first is there: see
-    :class:`~fraudlake.batch_inputs.BatchInputs`.
+    :class:`~fraudlake.streaming.batch_inputs.BatchInputs`.
     """
     checkpoint = lake.checkpoint("refine")
     appender = Appender.of(lake, "refine")
@@ -222,7 +225,7 @@ def _instants(row: DataFrame) -> list[Column]:
     return [F.timestamp_micros(F.lit(value)) for value in micros]
 
 
-def train(lake: Lake, progress: model.Progress = lambda *_: None) -> training.Outcome:
+def train(lake: Lake, progress: search.Progress = lambda *_: None) -> training.Outcome:
     """``silver_transactions`` and ``silver_verdicts`` → a registered model."""
     return training.train(lake, progress)
 

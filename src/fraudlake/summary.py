@@ -13,13 +13,13 @@ from fraudlake import tables
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fraudlake.gold.registry import Version
+    from fraudlake.detection.state import State
     from fraudlake.lake import Lake
-    from fraudlake.quarantine import Quarantine
-    from fraudlake.replay import Replayed
-    from fraudlake.state import State
-    from fraudlake.status import Status
-    from fraudlake.training import Comparison
+    from fraudlake.model.registry import Version
+    from fraudlake.model.training import Comparison
+    from fraudlake.operations.status import Status
+    from fraudlake.quarantine.replay import Replayed
+    from fraudlake.quarantine.show import Quarantine
 
 SHOWN_ALERTS = 5
 _NOT_RAW = ("source", "position", "reasons", "quarantined_at")

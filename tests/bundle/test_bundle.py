@@ -235,6 +235,7 @@ def test_roles_may_do_what_they_need_and_no_more() -> None:
         ("fraudlake", "readers"): {"USE_SCHEMA", "SELECT"},
         ("fraudlake", "analysts"): {"USE_SCHEMA", "SELECT"},
         ("fraudlake", "engineers"): {"USE_SCHEMA", "SELECT", "MODIFY"},
+        **{("pipeline", role): {"USE_SCHEMA", "SELECT"} for role in ("readers", "analysts", "engineers")},
         ("landing", "analysts"): {"READ_VOLUME"},
         ("landing", "engineers"): {"READ_VOLUME", "WRITE_VOLUME"},
         ("checkpoints", "engineers"): {"READ_VOLUME"},

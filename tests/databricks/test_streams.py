@@ -23,10 +23,11 @@ from pyspark.sql.connect import proto
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from fraudlake import steps, stream
-from fraudlake.gold.registry import Registry
+from fraudlake import steps
 from fraudlake.lake import Lake
+from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
+from fraudlake.streaming import stream
 from tests.databricks.empty_workspace import Workspace, empty_workspace
 from tests.databricks.package import ROOT
 

@@ -7,7 +7,7 @@ import pytest
 
 from fraudlake.gold.account_daily import account_daily
 from fraudlake.gold.detector_agreement import detector_agreement
-from fraudlake.gold.prediction_quality import prediction_quality
+from fraudlake.model.prediction_quality import prediction_quality
 from fraudlake.settings import Settings
 
 pytestmark = pytest.mark.stream

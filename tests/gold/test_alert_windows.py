@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from fraudlake import steps, tables
 from fraudlake.gold import alert_windows
 from tests.oracle import Row, in_event_time
-from tests.silver.test_alerts import MARCH_7, SECOND, land
+from tests.transactions import MARCH_7, SECOND, land
 
 pytestmark = pytest.mark.stream
 

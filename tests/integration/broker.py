@@ -27,7 +27,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-from fraudlake import jars, java
+from fraudlake.lake import jars, java
 
 HOST = "127.0.0.1"
 LOGGING = ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from fraudlake.detection import alerts
 from fraudlake.lake import session
 from fraudlake.settings import Settings
-from fraudlake.silver import alerts
 
 folder = Path(sys.argv[1])
 settings = Settings(lake=folder, ordering="event_time", max_out_of_orderness="10 seconds")

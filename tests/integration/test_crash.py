@@ -20,8 +20,8 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.lake import Lake
+from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from fraudlake.status import status
 from tests.conftest import FLINK, SHORT_LIVED, run
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]

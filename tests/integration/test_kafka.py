@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from fraudlake import kafka, steps, stream, tables
+from fraudlake import steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.status import status
+from fraudlake.operations.status import status
+from fraudlake.sources import kafka
+from fraudlake.streaming import stream
 from tests.conftest import FLINK, land_flink, run
 from tests.test_cli import fraudlake, refused
 

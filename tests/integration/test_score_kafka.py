@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, stream, tables, training
+from fraudlake import steps, tables
 from fraudlake.errors import FraudlakeError
-from tests.test_model import add_to_silver, traffic
+from fraudlake.model import training
+from fraudlake.streaming import stream
+from tests.traffic import add_to_silver, traffic
 
 from .broker import Broker
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from fraudlake import steps, stream, tables
+from fraudlake import steps, tables
 from fraudlake.lake import Lake
 from fraudlake.silver import duplicates
-from fraudlake.stream import Appender
+from fraudlake.streaming import stream
+from fraudlake.streaming.stream import Appender
 from fraudlake.tables import Table
 
 pytestmark = pytest.mark.stream

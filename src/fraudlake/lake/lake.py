@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from fraudlake import tables
 from fraudlake.bronze import landing, messages, transactions
 from fraudlake.bronze.landing import File
-from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import UsageError
+from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import Commit
 from fraudlake.settings import Settings
 

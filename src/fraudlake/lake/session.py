@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import java
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import spark_home
+from fraudlake.lake import java, spark_home
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from fraudlake import jars, java
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import jars, java
 
 
 def folder() -> Path:

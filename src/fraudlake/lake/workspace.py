@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from fraudlake import secret, tables
 from fraudlake.bronze import autoloader, landing, transactions
 from fraudlake.bronze.landing import File
-from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
+from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings
 

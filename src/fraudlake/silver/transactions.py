@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import clock
-from fraudlake.silver import rules
+from fraudlake.silver import clock, rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import __version__
 from fraudlake.bronze import autoloader, landing
-from fraudlake.checkpoint import Checkpoint
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import session
+from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.workspace import worker
 
 if TYPE_CHECKING:

@@ -1,0 +1,85 @@
+"""State: what the detector holds between micro-batches, read from its checkpoint while the stream goes on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fraudlake.detection import buckets, detector
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+AGES = (10, 60, 600, 3600)
+"""Upper bounds, in seconds, of the ages by which open flags are counted."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What the detector's stream held after its newest micro-batch."""
+
+    ordering: str
+    watermark: datetime | None
+    newest: datetime | None
+    """Event time of the newest flag or waiting row: ages are counted back from it."""
+    open_flags: int
+    flags_by_age: dict[str, int]
+    waiting_rows: int
+    bytes_on_disk: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for ``--json``."""
+        return asdict(self)
+
+
+def state(lake: Lake) -> State:
+    """Read the detector's state with Spark's state data source; nothing is locked or changed."""
+    checkpoint = lake.checkpoint("detect")
+    ordering = str(checkpoint.fixed.get("ordering", lake.settings.ordering))
+    watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
+    flags = detector.FLAGS.empty_table()
+    waiting = detector.ROWS.empty_table()
+    if not checkpoint.is_new:
+        # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
+        _ = lake.spark.streams.active
+        flags = _read(lake, "kept", detector.FLAGS)
+        if ordering == "event_time":
+            waiting = _read(lake, "waiting", detector.ROWS)
+    times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
+    newest = int(times.max()) if len(times) else None
+    return State(
+        ordering=ordering,
+        watermark=_time(watermark * 1000) if watermark else None,
+        newest=None if newest is None else _time(newest),
+        open_flags=len(flags),
+        flags_by_age=_by_age(flags["time"].to_numpy(), newest or 0),
+        waiting_rows=len(waiting),
+        bytes_on_disk=sum(file.stat().st_size for file in checkpoint.state.rglob("*") if file.is_file()),
+    )
+
+
+def _read(lake: Lake, name: str, schema: pa.Schema) -> pa.Table:
+    """Read one state variable of every bucket."""
+    values = (
+        lake.spark.read.format("statestore")
+        .option("stateVarName", name)
+        .load(str(lake.checkpoint("detect").folder))
+        .select("value.payload")
+    )
+    return buckets.unpack((bytes(row["payload"]) for row in values.toLocalIterator()), schema)
+
+
+def _by_age(times: Any, newest: int) -> dict[str, int]:
+    ages = (newest - times) / 1_000_000
+    edges = [0.0, *AGES, np.inf]
+    counts = np.histogram(ages, bins=edges)[0]
+    names = [f"up to {bound} s" for bound in AGES] + ["older"]
+    return {name: int(count) for name, count in zip(names, counts, strict=True)}
+
+
+def _time(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)

@@ -1,0 +1,84 @@
+"""Jars: what pyspark does not ship (Delta, the Kafka source, a test broker), resolved once with pyspark's own Ivy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from filelock import FileLock
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import java
+
+
+def folder(configuration: str = "spark") -> Path:
+    """Return the folder that holds the jars of an ``ivy.xml`` configuration, resolving them on first use.
+
+    The folder is named for the content of ``ivy.xml``, so that a new version never meets old jars.
+
+    Raises:
+        FraudlakeError: Java is missing, or the jars cannot be had.
+    """
+    pinned = resources.files("fraudlake").joinpath("ivy.xml").read_bytes()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fraudlake"
+    target = cache / f"{configuration}-{hashlib.sha256(pinned).hexdigest()[:12]}"
+    if target.is_dir():
+        return target
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / f"{configuration}.lock"):
+        if not target.is_dir():
+            _resolve(configuration, pinned, cache, target)
+    return target
+
+
+def _resolve(configuration: str, pinned: bytes, cache: Path, target: Path) -> None:
+    program = java.require()
+    with tempfile.TemporaryDirectory(dir=cache) as work:
+        description = Path(work) / "ivy.xml"
+        description.write_bytes(pinned)
+        jars = Path(work) / "jars"
+        command = [str(program), "-jar", str(_ivy()), "-ivy", str(description), "-confs", configuration]
+        command += [
+            "-cache",
+            str(cache / "ivy"),
+            "-types",
+            "jar",
+            "bundle",
+            "-retrieve",
+            f"{jars}/[artifact]-[revision].[ext]",
+        ]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if told.returncode != 0 or "UNRESOLVED" in told.stdout or not jars.is_dir():
+            lines = [line.strip() for line in told.stdout.splitlines() + told.stderr.splitlines()]
+            reason = next((line for line in lines if "not found" in line or "Exception" in line), "no answer")
+            raise FraudlakeError(
+                f"cannot resolve the jars for {configuration} ({reason}): check the network, then try again"
+            )
+        shipped = {_artifact(path) for path in _pyspark_jars().glob("*.jar")} if configuration == "spark" else set()
+        for path in jars.glob("*.jar"):
+            if _artifact(path) in shipped:
+                path.unlink()
+        shutil.move(jars, target)
+
+
+def _pyspark_jars() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def _ivy() -> Path:
+    return next(_pyspark_jars().glob("ivy-*.jar"))
+
+
+def _artifact(path: Path) -> str:
+    """Strip the version: ``jackson-core-2.18.2.jar`` → ``jackson-core``."""
+    name, _, rest = path.stem.rpartition("-")
+    while rest and not rest[0].isdigit():
+        name, _, rest = name.rpartition("-")
+    return name or path.stem

@@ -1,0 +1,1 @@
+"""The model's life: features, training, registry, scoring, quality and drift."""

@@ -1,0 +1,283 @@
+"""Features: each transaction, with what its account did before it, for training and for scoring alike.
+
+There is one computation, :func:`compute`. A history goes through it in one call, a stream in one call a micro-batch,
+with what must be remembered in between. Whole numbers are summed (cents, millionths), so the sums are exact and do not
+depend on where a history is cut.
+
+What is remembered of an account is bounded. Its last minute is kept by the second, its last hour by the minute, its
+last day by the hour, and all before that as one sum; an account that pays nothing for :data:`FORGET_DAYS` is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake.detection import buckets, detector, ordering
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from fraudlake.settings import Settings
+
+NAMES = (
+    "amount",
+    "hour_of_day",
+    "previous_amount",
+    "seconds_since_previous",
+    "count_minute",
+    "sum_minute",
+    "count_hour",
+    "sum_hour",
+    "count_day",
+    "sum_day",
+    "amount_to_usual",
+    "hours_from_usual",
+)
+"""What a model sees of a transaction; docs/model.md says what each is."""
+
+FORGET_DAYS = 30
+"""An account without a transaction for so long is as good as new."""
+
+_DAY = 86_400
+_WINDOWS = {"minute": (60, 1), "hour": (60, 60), "day": (24, 3600)}
+"""Of each window the number of its tiles and their length in seconds: it begins where a tile does."""
+_MOST_AMOUNT = 1e9
+"""In sums an amount counts up to this, in account currency: so that no sum overflows."""
+
+_ROWS = pa.schema(
+    [
+        ("account", pa.int64()),
+        ("time", pa.int64()),
+        ("amount", pa.float64()),
+        ("source", pa.dictionary(pa.int32(), pa.string())),
+        ("position", pa.int64()),
+        ("account_id", pa.string()),
+        ("transaction_id", pa.string()),
+        ("label", pa.bool_()),
+    ]
+)
+_SUMS = ("count", "cents", "logs", "east", "north")
+"""What is summed: transactions, cents, logarithms of the amount, and the time of day as a point on a circle."""
+MEMORY = pa.schema(
+    [("account", pa.int64()), ("time", pa.int64()), ("amount", pa.float64()), *((name, pa.int64()) for name in _SUMS)]
+)
+"""Transactions of an account as tiles: time (microseconds) and amount of the last one in it, and the sums of all."""
+COMPUTED = pa.schema(
+    [
+        ("transaction_id", pa.string()),
+        ("account_id", pa.string()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("label", pa.bool_()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        *((name, pa.float64()) for name in NAMES),
+        ("date", pa.date32()),
+    ]
+)
+"""What :func:`unpacked` gives: a transaction, where it came from, and :data:`NAMES`."""
+_COLUMNS = ", ".join(
+    [
+        "transaction_id STRING, account_id STRING, timestamp TIMESTAMP, label BOOLEAN, source STRING, position BIGINT",
+        *(f"{name} DOUBLE" for name in NAMES),
+        "date DATE",
+    ]
+)
+_PAYLOAD = "payload BINARY"
+_PAYLOAD_ROWS = 100_000
+
+
+def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Compute the features of a bucket's rows; each sees only what comes before it.
+
+    Before it is what has an earlier time, or the same time and an earlier place (``source``, ``position``).
+
+    Args:
+        memory: what is remembered, :data:`MEMORY`.
+        rows: the bucket's new transactions, in any order.
+
+    Returns:
+        :data:`COMPUTED` in the order of account and time, with the columns that ``rows`` has beyond those of a stream;
+        and the memory for the next rows.
+    """
+    order = ordering.behind(memory, rows, by_time=True)
+    known = {name: memory[name].to_numpy() for name in MEMORY.names}
+    fresh = {name: rows[name].to_numpy() for name in ("account", "time", "amount")}
+    fresh |= _summands(fresh["time"], fresh["amount"])
+    table = {name: np.concatenate([known[name], fresh[name]])[order] for name in MEMORY.names}
+    is_new = order >= len(memory)
+
+    begins = _begins(table, is_new)
+    columns: dict[str, Any] = {name: values[is_new] for name, values in _features(table, begins).items()}
+    given = rows.take(pa.array(order[is_new] - len(memory)))
+    columns |= {name: given[name] for name in ("transaction_id", "account_id", "label", "source", "position")}
+    columns["timestamp"] = pa.array(table["time"][is_new]).cast(COMPUTED.field("timestamp").type)
+    columns["date"] = columns["timestamp"].cast(pa.date32())
+    computed = pa.table({name: columns[name] for name in COMPUTED.names}).cast(COMPUTED)
+    for name in given.column_names:
+        if name not in _ROWS.names:
+            computed = computed.append_column(name, given[name])
+    oldest = ordering.clock(rows) - detector.microseconds(FORGET_DAYS * _DAY) if len(rows) else None
+    return computed, _remembered(table, begins, oldest)
+
+
+def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    """Give what one transaction adds to each of the sums."""
+    cents = np.clip(amount, -_MOST_AMOUNT, _MOST_AMOUNT) * 100
+    angle = time % detector.microseconds(_DAY) / detector.microseconds(_DAY) * 2 * np.pi
+    return {
+        "count": np.ones(len(time), np.int64),
+        "cents": np.rint(cents).astype(np.int64),
+        "logs": np.rint(np.log(np.maximum(cents, 1) / 100) * 1e6).astype(np.int64),
+        "east": np.rint(np.cos(angle) * 1e6).astype(np.int64),
+        "north": np.rint(np.sin(angle) * 1e6).astype(np.int64),
+    }
+
+
+def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tell where an account begins, or comes back after it was forgotten."""
+    is_other = np.diff(table["account"], prepend=0) != 0
+    is_other[:1] = True
+    away = np.diff(table["time"], prepend=0) > detector.microseconds(FORGET_DAYS * _DAY)
+    begins: NDArray[np.bool_] = is_other | (away & is_new)
+    return begins
+
+
+def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    """Compute :data:`NAMES` of transactions that are sorted by account and time."""
+    time, amount = table["time"], table["amount"]
+    gap = np.diff(time, prepend=0) / 1e6
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
+    before = {name: np.append(0, np.cumsum(table[name])) for name in _SUMS}
+
+    def since(start: NDArray[np.int64], name: str) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = before[name][:-1] - before[name][start]
+        return found
+
+    follows = ~begins & (gap <= _DAY)
+    found = {
+        "amount": amount,
+        "hour_of_day": time // detector.microseconds(3600) % 24,
+        "previous_amount": np.where(follows, np.roll(amount, 1), 0.0),
+        "seconds_since_previous": np.where(follows, gap, _DAY),
+    }
+    second = time // 1_000_000
+    # One rising number for (run of an account, second).
+    run, low = np.cumsum(begins), second.min(initial=0)
+    span = second.max(initial=0) - low + 1
+    place = run * span + second - low
+    for name, (tiles, length) in _WINDOWS.items():
+        opens = np.maximum((second // length - tiles + 1) * length, low)
+        start = np.maximum(np.searchsorted(place, run * span + opens - low), first)
+        found |= {f"count_{name}": since(start, "count"), f"sum_{name}": since(start, "cents") / 100}
+    # Usual is the mean of all before and the transaction itself, which makes an account's first one usual.
+    own = _summands(time, amount)
+    count = since(first, "count") + 1
+    logs, east, north = (since(first, name) + own[name] for name in ("logs", "east", "north"))
+    found["amount_to_usual"] = np.exp((own["logs"] - logs / count) / 1e6)
+    turn = np.arctan2(own["north"], own["east"]) - np.arctan2(north, east)
+    found["hours_from_usual"] = np.abs((turn + np.pi) % (2 * np.pi) - np.pi) * 12 / np.pi
+    return found
+
+
+def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldest: int | None) -> pa.Table:
+    """Sum up tiles as coarsely as an account's next transaction allows; forget accounts since ``oldest``."""
+    account = table["account"]
+    is_last = np.diff(account, append=0) != 0
+    is_last[-1:] = True
+    lasts = np.flatnonzero(is_last)
+    last = lasts[np.cumsum(is_last) - is_last]
+    begun = np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
+    is_kept = begun == begun[last]
+    if oldest is not None:
+        is_kept &= table["time"][last] >= oldest
+
+    second = table["time"] // 1_000_000
+    length = np.zeros(len(account), np.int64)  # of the tile that a row goes into; 0: all before the day
+    for tiles, size in reversed(_WINDOWS.values()):
+        length[second >= (second[last] // size - tiles + 1) * size] = size
+    tile = second // np.maximum(length, 1) * (length > 0)
+    at = np.flatnonzero(is_kept)
+    if not len(at):
+        return MEMORY.empty_table()
+    opens = np.any([np.diff(key[at], prepend=key[at[0]] - 1) != 0 for key in (account, length, tile)], axis=0)
+    start = np.flatnonzero(opens)
+    end = at[np.append(start[1:], len(at)) - 1]
+    kept = {name: table[name][end] for name in ("account", "time", "amount")}
+    kept |= {name: np.add.reduceat(table[name][at], start) for name in _SUMS}
+    return pa.table([kept[name] for name in MEMORY.names], schema=MEMORY)
+
+
+def of_history(
+    silver: DataFrame,
+    settings: Settings,
+    beside: Sequence[pa.Field] = (),
+    select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
+) -> DataFrame:
+    """Compute the features of a whole table, in event-time order.
+
+    Args:
+        silver: the transactions.
+        settings: those of the lake.
+        beside: further columns of ``silver`` to have with the features.
+        select: takes a bucket's computed rows, and returns what is wanted of them.
+
+    Returns:
+        ``payload``: what ``select`` returned, by default rows of :data:`COMPUTED`; packed.
+    """
+    schema = pa.schema([*_ROWS, *beside])
+
+    def whole(frame: pd.DataFrame) -> pd.DataFrame:
+        computed, _ = compute(MEMORY.empty_table(), buckets.unpack(frame["payload"], schema))
+        return _payloads(select(computed))
+
+    return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(whole, _PAYLOAD)
+
+
+def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
+    """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
+
+    A row that comes after a later one of its account sees what comes before it, as far as the tiles tell; the later
+    one is not computed anew.
+    """
+
+    def step(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
+        computed, remembered = compute(memory, rows)
+        return _payloads(computed), remembered
+
+    processor = buckets.BucketProcessor(MEMORY, _ROWS, step)
+    packed = _packed(silver, settings, _ROWS).groupBy("bucket")
+    return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
+
+
+def unpacked(payloads: DataFrame) -> DataFrame:
+    """Return the rows of payloads, :data:`COMPUTED`."""
+    return payloads.mapInArrow(opened, _COLUMNS)
+
+
+def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Open Arrow batches of payloads: each payload gives a batch of :data:`COMPUTED`; such batches are passed on."""
+    for batch in batches:
+        if batch.schema.names == COMPUTED.names:
+            yield batch
+            continue
+        for payload in batch.column("payload"):
+            yield from pa.ipc.open_stream(payload.as_buffer())
+
+
+def _payloads(computed: pa.Table) -> pd.DataFrame:
+    """Pack computed rows: Spark would make rows of them that become arrays again."""
+    parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
+    return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]})
+
+
+def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema) -> DataFrame:
+    """Pack transactions by bucket; ``schema`` names columns of ``silver``, and these two beside them."""
+    computed = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
+    return buckets.pack(silver.withColumns(computed), schema, settings.buckets)

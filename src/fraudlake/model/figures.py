@@ -1,0 +1,67 @@
+"""Figures: a tested model's scores become the plots that are logged with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fraudlake.model import features
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fraudlake.model.classifier import Classifier
+    from fraudlake.model.history import Rows
+
+
+def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
+    """Draw the precision-recall curve and the calibration on test rows, and the importance of the features.
+
+    Returns:
+        Figures by file name.
+    """
+    probability = classifier.probabilities(rows.features)
+    step = np.floor(probability * 1000).astype(int)
+    weights = (rows.weights, rows.weights * rows.fraud, rows.weights * probability)
+    counts, fraud, expected = (np.bincount(step, weights=one, minlength=1001) for one in weights)
+    some = np.flatnonzero(counts)[::-1]
+    return {
+        "pr_curve.png": _curve(counts[some], fraud[some]),
+        "calibration.png": _calibration(some, counts[some], fraud[some], expected[some]),
+        "feature_importance.png": _importance(classifier.learned.importance),
+    }
+
+
+def _axes(title: str, across: str, up: str) -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    # A figure of its own: pyplot would keep it, and look for a screen.
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.set(title=title, xlabel=across, ylabel=up)
+    return figure, axes
+
+
+def _curve(rows: Any, fraud: Any) -> Figure:
+    figure, axes = _axes("Precision and recall, test rows", "recall", "precision")
+    axes.step(np.cumsum(fraud) / fraud.sum(), np.cumsum(fraud) / np.cumsum(rows), where="post")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    return figure
+
+
+def _calibration(step: Any, rows: Any, fraud: Any, expected: Any) -> Figure:
+    figure, axes = _axes("Calibration, test rows", "mean probability", "share of fraud")
+    tenth = np.minimum(step // 100, 9).astype(int)
+    counts, frauds, sums = (np.bincount(tenth, weights=one, minlength=10) for one in (rows, fraud, expected))
+    some = counts > 0
+    axes.plot([0, 1], [0, 1], linestyle=":", color="grey")
+    axes.plot(sums[some] / counts[some], frauds[some] / counts[some], marker="o")
+    return figure
+
+
+def _importance(importance: Any) -> Figure:
+    figure, axes = _axes("Importance of the features", "share", "")
+    order = np.argsort(importance)
+    axes.barh([features.NAMES[at] for at in order], importance[order])
+    return figure

@@ -1,0 +1,120 @@
+"""The history: features and labels of transactions become arrays in this process, where a model learns from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake.detection import buckets
+from fraudlake.model import features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from fraudlake.settings import Settings
+
+Labels = Literal["flink", "verdicts"]
+_LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict"}
+_HASHES = 1_000_000
+_SCHEMA = pa.schema(
+    [
+        ("time", pa.int64()),
+        *((name, pa.float64()) for name in features.NAMES),
+        ("label", pa.bool_()),
+        ("verdict", pa.bool_()),
+        ("weight", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labelled transactions, one entry each: ``time`` in microseconds since 1970 UTC, a matrix of ``features``, whether
+    it is ``fraud`` (0 or 1), and how many transactions it stands for (``weights``)."""
+
+    time: NDArray[np.int64]
+    features: NDArray[np.float32]
+    fraud: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def between(self, begin: datetime | None, end: datetime | None) -> Rows:
+        """Return the rows from ``begin`` on and before ``end``."""
+        chosen = np.ones(len(self.time), bool)
+        if begin is not None:
+            chosen &= self.time >= micros(begin)
+        if end is not None:
+            chosen &= self.time < micros(end)
+        return Rows(self.time[chosen], self.features[chosen], self.fraud[chosen], self.weights[chosen])
+
+
+@dataclass(frozen=True)
+class History:
+    """``time`` (microseconds since 1970 UTC), :data:`features.NAMES`, ``label``, ``verdict`` and ``weight`` of
+    transactions."""
+
+    table: pa.Table
+
+    def labelled(self, by: Labels) -> Rows:
+        """Return the rows that have Flink's label, or an analyst's verdict."""
+        label = _LABEL_COLUMNS[by]
+        rows = self.table.filter(self.table[label].is_valid())
+        # XGBoost compares 32 bits; half the memory.
+        matrix = np.empty((len(rows), len(features.NAMES)), np.float32)
+        for at, name in enumerate(features.NAMES):
+            matrix[:, at] = rows[name].to_numpy()
+        return Rows(rows["time"].to_numpy(), matrix, rows[label].to_numpy().astype(float), rows["weight"].to_numpy())
+
+    def columns(self, since: datetime | None) -> dict[str, NDArray[Any]]:
+        """Return ``weight`` and :data:`features.NAMES` of all rows since a time."""
+        table = self.table if since is None else self.table.filter(self.table["time"].to_numpy() >= micros(since))
+        return {name: table[name].to_numpy() for name in ("weight", *features.NAMES)}
+
+    @property
+    def span(self) -> tuple[datetime, datetime]:
+        """The times (UTC) of its first and its last transaction."""
+        time = self.table["time"].to_numpy()
+        return from_micros(time.min()), from_micros(time.max())
+
+
+def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
+    """Compute the features of a history, and bring it into this process.
+
+    Args:
+        silver: the transactions.
+        verdicts: ``transaction_id, verdict``, one a transaction.
+        share: of the transactions that nobody calls fraud those that are brought. Which of them is decided by a hash
+            of the transaction's id, so it is the same ones each time; each stands for ``1 / share`` transactions. All
+            of the fraud is brought.
+        settings: those of the lake.
+    """
+    decided = verdicts.select("transaction_id", "verdict")
+    known = silver.join(decided, on="transaction_id", how="left")
+    is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
+    is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
+    weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
+    # As arrays up to here: to make Spark's rows of them, and arrays again, takes as long as to compute them.
+    payloads = features.of_history(weighed, settings, (_SCHEMA.field("verdict"), _SCHEMA.field("weight")), _chosen)
+    return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), _SCHEMA))
+
+
+def _chosen(computed: pa.Table) -> pa.Table:
+    """Keep the rows that have a weight, and :data:`_SCHEMA` of them."""
+    chosen = computed.filter(computed["weight"].is_valid())
+    time = chosen["timestamp"].cast(pa.int64())
+    return chosen.append_column("time", time).select(_SCHEMA.names).cast(_SCHEMA)
+
+
+def micros(at: datetime) -> int:
+    """Return a UTC time without a zone as microseconds since 1970."""
+    return int(np.datetime64(at, "us").astype(np.int64))
+
+
+def from_micros(value: int) -> datetime:
+    """Return microseconds since 1970 as a UTC time without a zone."""
+    return datetime.fromtimestamp(value / 1e6, UTC).replace(tzinfo=None)

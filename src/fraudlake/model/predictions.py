@@ -1,0 +1,85 @@
+"""Predictions: transactions with their features become rows of ``gold_fraud_predictions``, in one pass of arrays.
+
+The model travels to Spark's tasks as bytes, and each Arrow batch is scored and explained there: this needs no session
+that knows the model, and works in whichever session a micro-batch comes with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from fraudlake.model import explanations, features
+from fraudlake.model.classifier import Classifier
+
+if TYPE_CHECKING:
+    from fraudlake.model.published import Model
+
+_Batches = Iterator[pa.RecordBatch]
+SCHEMA = pa.schema(
+    [
+        ("transaction_id", pa.string()),
+        ("account_id", pa.string()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        *((name, pa.float64()) for name in features.NAMES),
+        ("probability", pa.float64()),
+        ("prediction", pa.bool_()),
+        ("reasons", pa.list_(pa.field("element", pa.string()))),
+        ("label", pa.bool_()),
+        ("model_version", pa.string()),
+        ("scored_from", pa.string()),
+        ("scored_at", pa.timestamp("us", "UTC")),
+        ("date", pa.date32()),
+    ]
+)
+"""The columns of ``gold_fraud_predictions``."""
+
+
+def scorer(model: Model, threshold: float, scored_from: str, scored_at: datetime) -> Callable[[_Batches], _Batches]:
+    """Return what turns Arrow batches of :data:`features.COMPUTED`, packed or not, into batches of :data:`SCHEMA`.
+
+    ``prediction`` is whether the probability reaches the threshold; predictions of fraud have :mod:`explanations` as
+    ``reasons``.
+    """
+    stored = model.stored
+    medians = {name: float(shape["median"]) for name, shape in model.profile["shapes"].items()}
+    same = {"model_version": model.number, "scored_from": scored_from, "scored_at": scored_at}
+
+    def score(batches: _Batches) -> _Batches:
+        classifier = Classifier.from_bytes(stored)
+        for batch in features.opened(batches):
+            scored = _scored(batch, classifier, medians, threshold)
+            repeated = {
+                name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), batch.num_rows)
+                for name, value in same.items()
+            }
+            columns = {name: batch.column(name) for name in batch.schema.names} | scored | repeated
+            yield pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    return score
+
+
+def _scored(
+    batch: pa.RecordBatch, classifier: Classifier, medians: dict[str, float], threshold: float
+) -> dict[str, pa.Array]:
+    """Return ``probability``, ``prediction`` and ``reasons`` of a batch's rows."""
+    matrix = np.empty((batch.num_rows, len(classifier.features)), np.float32)
+    for at, name in enumerate(classifier.features):
+        matrix[:, at] = batch.column(name).to_numpy()
+    probability = classifier.probabilities(matrix)
+    predicted = probability >= threshold
+    reasons: list[list[str] | None] = [None] * batch.num_rows
+    flagged = np.flatnonzero(predicted)
+    if len(flagged):
+        exact = np.column_stack([batch.column(name).to_numpy()[flagged] for name in classifier.features])
+        for row, sentences in zip(flagged, explanations.reasons(classifier, exact, medians), strict=True):
+            reasons[row] = sentences
+    return {
+        "probability": pa.array(probability),
+        "prediction": pa.array(predicted),
+        "reasons": pa.array(reasons, SCHEMA.field("reasons").type),
+    }

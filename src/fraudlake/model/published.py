@@ -1,0 +1,122 @@
+"""Published models: rows of ``gold_models``, from which micro-batches take the model that scores.
+
+MLflow's registry decides which version is the champion. A micro-batch may run where there is no access to MLflow (the
+worker of foreachBatch in a workspace), so the champion's bytes are published in a table, which any session can read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.errors import FraudlakeError
+from fraudlake.model.classifier import Classifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.model.drift import Profile
+
+_SCHEMA = pa.schema(
+    [
+        ("model_version", pa.string()),
+        ("model", pa.binary()),
+        ("profile", pa.string()),
+        ("published_at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A version that can score: its classifier as bytes, and the shapes of the data that it was trained on."""
+
+    number: str
+    stored: bytes
+    profile: Profile
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The classifier.
+
+        Raises:
+            ValueError: the bytes are not one.
+        """
+        return Classifier.from_bytes(self.stored)
+
+
+def row(model: Model, published_at: datetime) -> pa.Table:
+    """Return the row of ``gold_models`` that publishes a model; ``published_at`` is in UTC."""
+    values = (model.number, model.stored, json.dumps(model.profile), published_at)
+    return pa.table({field.name: pa.array([value], field.type) for field, value in zip(_SCHEMA, values, strict=True)})
+
+
+def is_champion(published: pa.Table, model: Model) -> bool:
+    """Tell whether micro-batches score with a model already, in just this form."""
+    latest = published.sort_by([("published_at", "descending")]).slice(0, 1)
+    expected = row(model, datetime.now(UTC))
+    return bool(latest.drop_columns("published_at").to_pylist() == expected.drop_columns("published_at").to_pylist())
+
+
+def champion_number(published: DataFrame) -> str | None:
+    """Return the version that scores; None: nothing was published yet."""
+    (number,) = published.select(F.max_by("model_version", "published_at")).collect()[0]
+    return None if number is None else str(number)
+
+
+def load(published: DataFrame, number: str) -> Model:
+    """Return a version as it was last published.
+
+    Raises:
+        FraudlakeError: it cannot be read.
+    """
+    rows = published.where(F.col("model_version") == number).orderBy(F.desc("published_at")).take(1)
+    try:
+        model = Model(number, bytes(rows[0]["model"]), json.loads(rows[0]["profile"]))
+        _ = model.classifier
+    except (TypeError, ValueError) as error:
+        raise FraudlakeError(
+            f"version {number} in gold_models cannot be read ({error}): "
+            "start 'fraudlake score' again, which publishes it"
+        ) from None
+    return model
+
+
+def profiles(published: DataFrame, numbers: list[str]) -> dict[str, Profile]:
+    """Return the profiles of those versions that were published."""
+    rows = published.where(F.col("model_version").isin(numbers)).select("model_version", "profile").distinct().collect()
+    return {row["model_version"]: json.loads(row["profile"]) for row in rows}
+
+
+class Champion:
+    """The model that scores now. It is asked for at each micro-batch, so a new champion scores from the next one on.
+
+    A micro-batch is one commit: repeated after a crash it is passed over where it was committed, under the version that
+    scored it then, and scored as a whole by the champion of now where it was not.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is loaded yet."""
+        self._model: Model | None = None
+
+    def now(self, lake: Lake) -> Model:
+        """Return the champion; it is loaded where it is another than at the last call.
+
+        Raises:
+            FraudlakeError: nothing was published, or it cannot be read.
+        """
+        published = lake.read(tables.GOLD_MODELS)
+        number = champion_number(published)
+        if number is None:
+            raise FraudlakeError("gold_models holds no model: start 'fraudlake score' again, which publishes it")
+        if self._model is None or self._model.number != number:
+            self._model = load(published, number)
+        return self._model

@@ -1,0 +1,309 @@
+"""The registry: versions of a model in an MLflow store, which of them scores, and which may take over."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.model import classifier, features
+from fraudlake.model.published import Model
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from fraudlake.model.classifier import Classifier
+    from fraudlake.model.drift import Profile
+
+CHAMPION, CHALLENGER = "champion", "challenger"
+_TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
+_PROFILE = "profile"
+_LOADER = Path(classifier.__file__).stem
+_ABSENT = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
+
+
+class OutdatedModelError(FraudlakeError):
+    """A version that this fraudlake cannot score with, and that no restored file would help."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered model: what it was trained on, from when on (UTC) it was tested, its figures and its aliases."""
+
+    number: str
+    trained_on: dict[str, Any]
+    tested_from: str
+    metrics: dict[str, float]
+    aliases: tuple[str, ...]
+    replaced: str | None
+    """The champion that it took over from."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves, to be registered. ``trained_on`` tells whether a training would only repeat it."""
+
+    classifier: Classifier
+    profile: Profile
+    example: pd.DataFrame
+    trained_on: dict[str, Any]
+    tested_from: str
+    metrics: dict[str, float]
+    params: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+
+
+class Registry:
+    """Versions of a model in an MLflow store, and the aliases that say which of them scores."""
+
+    def __init__(
+        self,
+        tracking_uri: str,
+        registry_uri: str,
+        name: str,
+        *,
+        experiment: str,
+        artifacts: str | None,
+    ) -> None:
+        """Open the stores of runs and of registered models.
+
+        Args:
+            tracking_uri: of the store of runs.
+            registry_uri: of the store of registered models.
+            name: of the model; in a Unity Catalog it has three levels.
+            experiment: that its runs belong to.
+            artifacts: where the models of a new experiment go; None: where the store wants.
+        """
+        import mlflow
+
+        for noisy in ("mlflow", "alembic"):
+            logging.getLogger(noisy).setLevel(logging.ERROR)
+        mlflow.set_tracking_uri(tracking_uri)
+        mlflow.set_registry_uri(registry_uri)
+        self._mlflow, self._client = mlflow, mlflow.MlflowClient()
+        self._uri, self._name, self._experiment = tracking_uri, name, experiment
+        self._artifacts = artifacts
+        self._files = artifacts or tracking_uri
+
+    def champion(self) -> Version | None:
+        """Return the version that scores, if there is one."""
+        return self._by_alias(CHAMPION)
+
+    def challenger(self) -> Version | None:
+        """Return the version that may take over, if there is one."""
+        return self._by_alias(CHALLENGER)
+
+    def required_champion(self) -> Version:
+        """Return the version that scores.
+
+        Raises:
+            FraudlakeError: there is none yet.
+        """
+        champion = self.champion()
+        if champion is None:
+            raise FraudlakeError(f"there is no model '{self._name}' to score with: run 'fraudlake train' first")
+        return champion
+
+    def version(self, number: str) -> Version:
+        """Return a version by its number.
+
+        Raises:
+            FraudlakeError: there is no such version.
+        """
+        with self._store():
+            found = self._present(lambda: self._client.get_model_version(self._name, number))
+        if found is None:
+            raise FraudlakeError(f"model '{self._name}' has no version {number}: 'fraudlake model list' shows them")
+        return self._version(found)
+
+    def versions(self) -> list[Version]:
+        """Return all versions, the newest first."""
+        with self._store():
+            found = self._client.search_model_versions(f"name = '{self._name}'")
+        return [self.version(number) for number in sorted((str(one.version) for one in found), key=int, reverse=True)]
+
+    def register(self, trained: Trained) -> Version:
+        """Log a model with its figures and register it, as the challenger."""
+        # MLflow writes what it does to standard error, whatever the log level.
+        with self._store(), contextlib.redirect_stderr(io.StringIO()):
+            if self._client.get_experiment_by_name(self._experiment) is None:
+                self._client.create_experiment(self._experiment, artifact_location=self._artifacts)
+            self._mlflow.set_experiment(self._experiment)
+            with self._mlflow.start_run() as run:
+                self._mlflow.log_params(trained.params)
+                self._mlflow.log_metrics(trained.metrics)
+                for name, figure in trained.figures.items():
+                    self._mlflow.log_figure(figure, name)
+                logged = self._log(trained)
+            # In a workspace the bundle makes the registered model, and who trains may not be allowed to make one.
+            if self._present(lambda: self._client.get_registered_model(self._name)) is None:
+                self._client.create_registered_model(self._name)
+            tags = {_TRAINED_ON: json.dumps(trained.trained_on), _TESTED_FROM: trained.tested_from}
+            # MLflow 2 has no ids of models.
+            by_id = {"model_id": logged.model_id} if getattr(logged, "model_id", None) else {}
+            made = self._client.create_model_version(
+                self._name, logged.model_uri, run_id=run.info.run_id, tags=tags, **by_id
+            )
+            self._client.set_registered_model_alias(self._name, CHALLENGER, made.version)
+        return self.version(str(made.version))
+
+    def _log(self, trained: Trained) -> Any:
+        """Log a model so that ``mlflow.pyfunc`` loads it, without fraudlake and without unpickling anything."""
+        import mlflow.pyfunc
+        from mlflow.models import infer_signature
+
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "classifier.json"
+            file.write_bytes(trained.classifier.to_bytes())
+            return mlflow.pyfunc.log_model(
+                artifact_path="model",
+                loader_module=_LOADER,
+                code_paths=[classifier.__file__],
+                data_path=str(file),
+                signature=infer_signature(trained.example, trained.classifier.predict(trained.example)),
+                input_example=trained.example,
+                metadata={_PROFILE: json.dumps(trained.profile)},
+                pip_requirements=_requirements(),
+            )
+
+    def promote(self, number: str) -> Version:
+        """Make a version the champion, and note which one it replaced."""
+        before, promoted = self.champion(), self.version(number)
+        with self._store():
+            if before is not None and before.number != number:
+                self._client.set_model_version_tag(self._name, number, _REPLACED, before.number)
+            self._client.set_registered_model_alias(self._name, CHAMPION, number)
+            if CHALLENGER in promoted.aliases:
+                self._client.delete_registered_model_alias(self._name, CHALLENGER)
+        return self.version(number)
+
+    def replaced(self) -> Version:
+        """Return the version that the champion took over from.
+
+        Raises:
+            FraudlakeError: it took over from none.
+        """
+        champion = self.required_champion()
+        if champion.replaced is None:
+            raise FraudlakeError(
+                f"version {champion.number} of model '{self._name}' replaced none: nothing to go back to"
+            )
+        return self.version(champion.replaced)
+
+    def rollback(self) -> Version:
+        """Make the version the champion that the champion replaced.
+
+        Raises:
+            FraudlakeError: it replaced none.
+        """
+        replaced = self.replaced()
+        with self._store():
+            self._client.set_registered_model_alias(self._name, CHAMPION, replaced.number)
+        return self.version(replaced.number)
+
+    def load(self, number: str) -> Model:
+        """Load a version.
+
+        Raises:
+            OutdatedModelError: an earlier fraudlake registered it, or it wants other features than there are.
+            FraudlakeError: its files cannot be read.
+        """
+        uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
+        self.version(number)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                model = _downloaded(uri, number)
+        except Exception as error:  # whatever MLflow, a file system or a YAML parser raises
+            raise FraudlakeError(
+                f"{what} cannot be read ({_line(error)}): restore its files in {self._files}, or go back with "
+                "'fraudlake model rollback'"
+            ) from None
+        if model is None:
+            raise OutdatedModelError(
+                f"{what} was trained by an earlier fraudlake, as a Spark ML model, which this one cannot score with: "
+                "train again with 'fraudlake train'"
+            )
+        strange = sorted(set(model.classifier.features) ^ set(features.NAMES))
+        if strange:
+            raise OutdatedModelError(
+                f"{what} does not fit the features of this fraudlake (they differ in {', '.join(strange)}): "
+                "train again with 'fraudlake train'"
+            )
+        return model
+
+    def _by_alias(self, alias: str) -> Version | None:
+        with self._store():
+            found = self._present(lambda: self._client.get_model_version_by_alias(self._name, alias))
+        return None if found is None else self.version(str(found.version))
+
+    def _version(self, found: Any) -> Version:
+        with self._store():
+            run = self._client.get_run(str(found.run_id))
+        return Version(
+            str(found.version),
+            json.loads(found.tags.get(_TRAINED_ON, "{}")),
+            found.tags.get(_TESTED_FROM, ""),
+            dict(run.data.metrics),
+            tuple(sorted(found.aliases)),
+            found.tags.get(_REPLACED),
+        )
+
+    def _present(self, ask: Any) -> Any:
+        """Ask the store for something that may not be there."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return ask()
+        except MlflowException as error:
+            if error.error_code in _ABSENT:
+                return None
+            raise
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[None]:
+        """Say in one line that the store does not answer, or refuses."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield
+        except (MlflowException, OSError) as error:
+            raise FraudlakeError(
+                f"the model store {self._uri} does not do what it is asked ({_line(error)}): check that it is there "
+                "and may be read and written"
+            ) from error
+
+
+def _downloaded(uri: str, number: str) -> Model | None:
+    """Return the model that lies at a place of MLflow's; None: it is of another kind."""
+    from mlflow.artifacts import download_artifacts
+    from mlflow.models import Model as Logged
+
+    with TemporaryDirectory() as folder:
+        path = Path(download_artifacts(uri, dst_path=folder))
+        logged = Logged.load(str(path))
+        flavour = logged.flavors["python_function"]
+        if flavour["loader_module"] != _LOADER:
+            return None
+        model = Model(number, (path / flavour["data"]).read_bytes(), json.loads((logged.metadata or {})[_PROFILE]))
+    _ = model.classifier  # fails here, where it is no classifier
+    return model
+
+
+def _requirements() -> list[str]:
+    """Return what a stranger installs to load a model."""
+    package = "xgboost" if sys.platform == "darwin" else "xgboost-cpu"
+    return ["numpy", "pandas", f"{package}=={metadata.version(package)}"]
+
+
+def _line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -1,0 +1,184 @@
+"""The model: a labelled history is split by time, and a small search learns a classifier from it.
+
+A history is never split at random: on its first part the candidates are fitted, the next one chooses the best of them
+and calibrates it, on the latest what was chosen is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.model import features, history
+from fraudlake.model.classifier import Classifier, Logistic, Trees
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fraudlake.model.history import Rows
+
+    Floats = NDArray[np.floating[Any]]
+
+PARTS = ("fitted", "validated", "tested")
+LEAST = 10
+"""Transactions of each kind, fraud or not, that each part of a history must hold."""
+
+_VALIDATION = 0.2
+"""Share of the rows before the test part that choose and calibrate."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with the candidates fitted so far, all of them, and what is next."""
+
+
+class TooLittleError(FraudlakeError):
+    """There is too little to learn from."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to learn: gradient-boosted trees of a size and number, or a logistic regression."""
+
+    algorithm: Literal["trees", "logistic"]
+    leaves: int = 0
+    trees: int = 0
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        return f"{self.trees} trees of {self.leaves} leaves" if self.trees else "logistic regression"
+
+    def fit(self, rows: Rows, weights: Floats) -> Trees | Logistic:
+        """Learn from rows."""
+        if self.algorithm == "logistic":
+            return Logistic.fit(rows.features, rows.fraud, weights, penalty=1e-4)
+        return Trees.fit(rows.features, rows.fraud, weights, self.leaves, self.trees)
+
+
+BASELINE = Candidate("logistic")
+SEARCH = {"trees": (Candidate("trees", 8, 40), Candidate("trees", 31, 60)), "logistic": ()}
+"""What is tried beside the baseline, by the setting ``algorithm``."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The outcome of a search: the best classifier, the baseline's, and the area under PR of each candidate."""
+
+    classifier: Classifier
+    candidate: Candidate
+    baseline: Classifier
+    areas: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part of a history holds: rows, frauds, and its first and last time (UTC)."""
+
+    rows: int
+    fraud: int
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where a history is split (UTC), and what its :data:`PARTS` hold."""
+
+    validated_from: datetime
+    tested_from: datetime
+    parts: dict[str, Part]
+
+    def __str__(self) -> str:
+        """Tell people which rows did what."""
+        return ", ".join(
+            f"{name} on {part.rows:,} rows ({part.fraud:,} fraud) of {part.first:%Y-%m-%d %H:%M} to "
+            f"{part.last:%Y-%m-%d %H:%M}"
+            for name, part in self.parts.items()
+        )
+
+
+def split(labelled: Rows, holdout: float) -> Split:
+    """Split a labelled history by time: the latest ``holdout`` of its rows test.
+
+    Raises:
+        TooLittleError: a part holds too little fraud, or too little else.
+    """
+    if not len(labelled.time):
+        raise TooLittleError("cannot train: no transaction has a label; run 'ingest' and 'refine' first")
+    shares = ((1 - holdout) * (1 - _VALIDATION), 1 - holdout)
+    times = [history.from_micros(int(at)) for at in quantiles(labelled.time, labelled.weights, shares)]
+    parts = {}
+    for name, begin, end in zip(PARTS, (None, *times), (*times, None), strict=True):
+        rows = labelled.between(begin, end)
+        fraud = int(rows.fraud.sum())
+        if not LEAST <= fraud <= len(rows.fraud) - LEAST:
+            raise TooLittleError(
+                f"cannot train: of the {len(rows.fraud):,} labelled transactions that a model is {name} on {fraud:,} "
+                f"are fraud, and {LEAST} of both kinds are needed: land more transactions, or change --holdout or "
+                "--labels"
+            )
+        first, last = (history.from_micros(int(at)) for at in (rows.time.min(), rows.time.max()))
+        parts[name] = Part(len(rows.fraud), fraud, first, last)
+    return Split(times[0], times[1], parts)
+
+
+def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) -> NDArray[Any]:
+    """Return for each share the smallest value that so much of the weight does not exceed."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    at = np.searchsorted(total, np.array(shares) * total[-1])
+    chosen: NDArray[Any] = values[order[np.minimum(at, len(order) - 1)]]
+    return chosen
+
+
+def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lambda *_: None) -> Fitted:
+    """Fit the candidates on the first part of a history, choose the best and calibrate it on the second.
+
+    Fraud is rare, so it weighs more: by the square root of how rare it is, which lets trees find it without drowning
+    in false alarms. That bends the probabilities; the calibration bends them back.
+    """
+    first, second = labelled.between(None, cut.validated_from), labelled.between(cut.validated_from, cut.tested_from)
+    rarity = first.weights.sum() / (first.weights @ first.fraud)
+    weights = first.weights * np.where(first.fraud == 1, rarity**0.5, 1.0)
+    candidates = (BASELINE, *SEARCH[algorithm])
+    tried: list[tuple[float, Candidate, Classifier]] = []
+    for number, candidate in enumerate(candidates):
+        progress(number, len(candidates), str(candidate))
+        learned = candidate.fit(first, weights)
+        classifier = Classifier.calibrated(features.NAMES, learned, second.features, second.fraud, second.weights)
+        area = area_under_pr(classifier.log_odds(second.features), second)
+        tried.append((area, candidate, classifier))
+    progress(len(candidates), len(candidates), "testing")
+    # Of equals the first, which is the simplest.
+    _, candidate, classifier = max(tried[1:] or tried, key=lambda one: one[0])
+    return Fitted(classifier, candidate, tried[0][2], {str(one): area for area, one, _ in tried})
+
+
+def metrics(classifier: Classifier, rows: Rows, threshold: float) -> dict[str, float]:
+    """Measure a classifier on rows: the figures of :mod:`prediction_quality`; undefined ones are left out."""
+    probability = classifier.probabilities(rows.features)
+    fraud, predicted = rows.fraud == 1, probability >= threshold
+    both, of_fraud, of_predicted = (float(rows.weights @ mask) for mask in (fraud & predicted, fraud, predicted))
+    total = float(rows.weights.sum())
+    figures = {
+        "transactions": (total, 1.0),
+        "fraud": (of_fraud, 1.0),
+        "true_prediction_rate": (float(rows.weights @ (fraud == predicted)), total),
+        "precision": (both, of_predicted),
+        "recall": (both, of_fraud),
+        "f1": (2 * both, of_predicted + of_fraud),
+        "area_under_pr": (area_under_pr(probability, rows) if of_fraud else 0.0, float(bool(of_fraud))),
+    }
+    return {name: value / of for name, (value, of) in figures.items() if of}
+
+
+def area_under_pr(scores: Floats, rows: Rows) -> float:
+    """Return the average precision: precision summed over the steps of recall, equal scores in one step."""
+    order = np.argsort(-scores, kind="stable")
+    is_last = np.append(np.diff(scores[order]) != 0, True)
+    seen = np.cumsum(rows.weights[order])[is_last]
+    hits = np.cumsum((rows.weights * rows.fraud)[order])[is_last]
+    return float(np.sum(hits / seen * np.diff(hits, prepend=0)) / hits[-1])

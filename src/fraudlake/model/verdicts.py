@@ -1,0 +1,59 @@
+"""Verdicts from a file: analysts' decisions are taken into ``silver_verdicts``, each once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.errors import UsageError
+from fraudlake.silver import verdicts
+from fraudlake.streaming.rows import kept
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What became of a file's rows: taken, there already, or about transactions that silver does not hold."""
+
+    taken: int
+    known: int
+    strange: int
+
+
+def load(lake: Lake, file: Path) -> Loaded:
+    """Take a CSV (with a header) or parquet file's verdicts; the same file again adds nothing.
+
+    Raises:
+        UsageError: the file is not there, lacks a column, or holds a verdict that is none.
+    """
+    if not file.exists():
+        raise UsageError(f"{file}: no such file")
+    path = str(file.absolute())
+    is_parquet = file.suffix == ".parquet" or file.is_dir()
+    rows = lake.spark.read.parquet(path) if is_parquet else lake.spark.read.option("header", "true").csv(path)
+    lacking = [name for name in verdicts.REQUIRED if name not in rows.columns]
+    if lacking:
+        raise UsageError(f"{file}: has no column {' and no '.join(lacking)}; needed are transaction_id and verdict")
+    written = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
+    with kept(verdicts.from_file(rows, lake.read(tables.SILVER_TRANSACTIONS), written)) as given:
+        unclear = given.where("verdict IS NULL").first()
+        if unclear is not None:
+            raise UsageError(f"{file}: the verdict on {unclear['transaction_id']} must be true or false")
+        counted = given.agg(F.count("*"), F.count_if(F.col("date").isNull())).collect()[0]
+        given.where("date IS NOT NULL").createOrReplaceTempView("given_verdicts")
+        same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("transaction_id", "verdict", "analyst", "decided_at"))
+        with lake.exclusive("verdicts"):
+            # Inserts only: the streams behind see appended rows.
+            merged = lake.spark.sql(
+                f"MERGE INTO {lake.name_of(tables.SILVER_VERDICTS)} t USING given_verdicts s ON {same} "
+                "WHEN NOT MATCHED THEN INSERT *"
+            )
+            taken = int(merged.collect()[0]["num_inserted_rows"])
+    return Loaded(taken, counted[0] - counted[1] - taken, counted[1])

@@ -1,0 +1,1 @@
+"""Operations: the state of a lake, and its maintenance."""

@@ -1,0 +1,124 @@
+"""Maintenance: tables that changed become fewer, clustered files, and files that nobody needs any more are removed.
+
+It may run while the streams run. OPTIMIZE changes no row, so a stream passes over what it wrote, and where it and a
+write meet, one of them is done again (``conflict.retried``). VACUUM removes a file ``retention`` after it left its
+table; where a stream is further behind than that, it might have that file still to read, and nothing is removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fraudlake import tables
+from fraudlake.errors import UsageError
+from fraudlake.streaming import conflict
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.lake.commit import Commit
+
+SAFE_RETENTION = timedelta(days=7)
+"""What Delta holds safe: until a commit names it, a file that is being written counts as removable, too."""
+
+_LARGE = 128 << 20
+_RETENTION = "delta.deletedFileRetentionDuration"
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """Names of the tables that were cleaned, and by those that were not, the steps that are too far behind."""
+
+    tables: list[str]
+    held_back: dict[str, list[str]]
+
+
+def optimize(lake: Lake) -> list[str]:
+    """Compact each table that changed since it was last optimized, and cluster it.
+
+    Tables that are read by account get files of about ``target_file_size``, with each column's minimum and maximum,
+    by which queries skip files: ``ZORDER`` brings an account's rows together within a partition, and where a table is
+    liquid, Delta does so by the columns that the table was made with.
+
+    Returns:
+        The names of the tables that were rewritten.
+    """
+    return [table.name for table in tables.ALL if conflict.retried(partial(_optimize, lake, table))]
+
+
+def _optimize(lake: Lake, table: tables.Table) -> bool:
+    history = lake.history(table)
+    own = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.on_the_way]
+    last = max(own, key=lambda commit: commit.version, default=None)
+    if not _changes(history, 0 if last is None else last.version + 1):
+        return False
+    name = lake.name_of(table)
+    detail = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+    is_sorted = bool(table.zorder) and not detail["clusteringColumns"]
+    by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
+    # ZORDER rewrites all that it is given: only days with new files, where the table was optimized before.
+    days = ""
+    if is_sorted and last is not None and "date" in detail["partitionColumns"]:
+        new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_millis({last.millis})")
+        days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
+    where = f" WHERE date IN ({days})" if days else ""
+    lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
+    metrics = lake.spark.sql(f"OPTIMIZE {name}{where}{by}").select("metrics.numFilesAdded").collect()
+    return any(row["numFilesAdded"] for row in metrics)
+
+
+def require_safe(retention: timedelta, allow_short: bool) -> None:
+    """Check that removed files are kept long enough.
+
+    Raises:
+        UsageError: they are not, and a short retention was not allowed.
+    """
+    if retention < SAFE_RETENTION and not allow_short:
+        raise UsageError(
+            f"--retention {retention}: shorter than {SAFE_RETENTION.days} days, whoever reads or writes a table for "
+            "longer loses files: where nothing does, add --allow-short-retention"
+        )
+
+
+def vacuum(lake: Lake) -> Vacuumed:
+    """Remove files that left their table more than ``retention`` ago, and files that no commit ever named."""
+    oldest = datetime.now(UTC) - lake.settings.retention
+    cleaned, held_back = [], {}
+    for table in tables.ALL:
+        behind = [step for step, since in _unread_since(lake, table).items() if since < oldest]
+        if behind:
+            held_back[table.name] = behind
+        else:
+            conflict.retried(partial(_vacuum, lake, table))
+            cleaned.append(table.name)
+    return Vacuumed(cleaned, held_back)
+
+
+def _unread_since(lake: Lake, table: tables.Table) -> dict[str, datetime]:
+    """Tell when the oldest commit was made that a step has still to read, for the steps that read the table."""
+    identity, history = lake.identity(table), lake.history(table)
+    unread = {}
+    for folder in sorted(lake.checkpoints.glob("*")):
+        version = lake.checkpoint(folder.name).unread_versions().get(identity)
+        changes = [] if version is None else _changes(history, version)
+        if changes:
+            unread[folder.name] = min(commit.at for commit in changes)
+    return unread
+
+
+def _changes(history: list[Commit], version: int) -> list[Commit]:
+    """Return the commits from a version on that changed rows."""
+    return [one for one in history if one.version >= version and one.changes_rows and one.operation != "CREATE TABLE"]
+
+
+def _vacuum(lake: Lake, table: tables.Table) -> None:
+    # `VACUUM ... RETAIN` is passed over in silence by some versions of Delta (seen in 4.4), the property by none.
+    wanted = f"interval {int(lake.settings.retention.total_seconds())} seconds"
+    default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
+    name = lake.name_of(table)
+    properties = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["properties"]
+    if properties.get(_RETENTION, default) != wanted:
+        lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")
+    lake.spark.sql(f"VACUUM {name}")

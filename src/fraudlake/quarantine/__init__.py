@@ -1,0 +1,1 @@
+"""Quarantine: what is in it, and how mended rows leave it."""

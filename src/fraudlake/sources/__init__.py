@@ -1,0 +1,1 @@
+"""Sources: landed files and Kafka topics, read once each."""

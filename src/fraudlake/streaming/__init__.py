@@ -1,0 +1,1 @@
+"""Streaming: micro-batches that are written exactly once."""

@@ -1,0 +1,255 @@
+"""Streams: runs streaming queries to their end or until stopped, each alone on its checkpoint, and reports progress."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import Lake
+from fraudlake.lake.lake import Compute
+from fraudlake.streaming import conflict
+from fraudlake.streaming.rows import counted, has_rows
+from fraudlake.tables import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Write = Callable[[Lake, "DataFrame", int], None]
+"""Called with the lake in the micro-batch's session, the micro-batch's rows and its number."""
+Hook = Callable[[], None]
+Progress = Callable[[str, int, int], None]
+"""Called with a step's name, the rows read so far and the micro-batches done so far."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One arrow of the lake: ``rows``, a streaming DataFrame, are handed to ``write`` micro-batch by micro-batch.
+
+    ``explain`` turns what Spark says of a failure into one line for the user, where the source knows a better one.
+    ``before`` is called when the step is this process's and before the first micro-batch, ``after`` behind the last.
+    """
+
+    step: str
+    rows: DataFrame
+    write: Write
+    reads: tuple[Table, ...] = ()
+    """Tables that the stream reads: replaced by others of the same name, they would be read wrongly."""
+    writes: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Rows that only this stream can have written, by table: where there are any, it cannot begin anew."""
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    """Settings that a stateful stream cannot change once it has begun."""
+    once: bool = False
+    """Whether ``write`` takes its rows in one go, or keeps them itself: then they are not kept for it."""
+    explain: Callable[[str], str | None] = lambda failure: None
+    before: Hook = lambda: None
+    after: Hook = lambda: None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a stream did: rows read from its source, and micro-batches that had any."""
+
+    step: str
+    rows: int
+    batches: int
+
+
+@dataclass(frozen=True)
+class Appender:
+    """Appends micro-batches to tables exactly once.
+
+    Delta notes an application and a version with each commit (``txnAppId``, ``txnVersion``), so a micro-batch that is
+    repeated after a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The
+    application belongs to the checkpoint: one begun anew counts its micro-batches from 0 again, under a new id.
+    """
+
+    application: str
+
+    @classmethod
+    def of(cls, lake: Lake, step: str) -> Appender:
+        """Return the appender of a step's stream."""
+        return cls(lake.checkpoint(step).id)
+
+    def append(
+        self,
+        lake: Lake,
+        rows: DataFrame,
+        table: Table,
+        batch_id: int,
+        count: int | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append a micro-batch's rows to a table, once.
+
+        Args:
+            lake: the lake, in the session of the rows.
+            rows: the rows; where there are none, the commit still wakes the streams that read the table.
+            table: the table that takes them.
+            batch_id: the micro-batch.
+            count: how many rows there are, where that is known: a few are written faster.
+            metadata: a text that the commit carries.
+        """
+        chosen, transaction = rows.select(*table.column_names), (self.application, batch_id)
+        conflict.retried(lambda: lake.append(chosen, table, transaction, count, metadata))
+
+    def append_computed(
+        self, lake: Lake, rows: DataFrame, compute: Compute, schema: pa.Schema, table: Table, batch_id: int
+    ) -> None:
+        """Append what ``compute`` makes of a micro-batch's rows in Spark's tasks, once.
+
+        Args are those of :meth:`Lake.append_computed`.
+        """
+        transaction = (self.application, batch_id)
+        conflict.retried(lambda: lake.append_computed(rows, compute, schema, table, transaction))
+
+    def append_messages(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, once."""
+        conflict.retried(lambda: lake.append_messages(batch, (self.application, batch_id)))
+
+
+def run(
+    lake: Lake, streams: list[Stream], trigger: str, progress: Progress = lambda step, rows, batches: None
+) -> list[Done]:
+    """Run streams together: over what is there (``available-now``), or until stopped (``continuous``).
+
+    An interrupt or a termination signal ends them; a micro-batch under way is taken up again by the next run.
+
+    Raises:
+        FraudlakeError: a stream failed, or another process runs it already.
+    """
+    with contextlib.ExitStack() as held, _stop_signal() as stop:
+        for stream in streams:
+            held.enter_context(lake.exclusive(stream.step))
+        for stream in streams:
+            _require_checkpoint(lake, stream)
+            stream.before()
+        queries = {stream.step: _start(lake, stream, trigger) for stream in streams}
+        counts = {stream.step: _Count() for stream in streams}
+        try:
+            while not stop.wait(0.2):
+                for step, query in queries.items():
+                    if counts[step].take(query):
+                        progress(step, counts[step].rows, counts[step].batches)
+                ended = [query for query in queries.values() if not query.isActive]
+                if len(ended) == len(queries) or any(query.exception() for query in ended):
+                    break
+        finally:
+            for query in queries.values():
+                query.stop()
+        for step, query in queries.items():
+            counts[step].take(query)
+            failure = query.exception()
+            if failure is not None:
+                explain = next(stream.explain for stream in streams if stream.step == step)
+                cause = explain(str(failure)) or _cause(str(failure))
+                raise FraudlakeError(f"{step} failed: {cause}; details are in {lake.log}") from failure
+        for stream in streams:
+            stream.after()
+    return [Done(step, count.rows, count.batches) for step, count in counts.items()]
+
+
+def _require_checkpoint(lake: Lake, stream: Stream) -> None:
+    checkpoint = lake.checkpoint(stream.step)
+    filled = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
+    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, filled)
+
+
+def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
+    writer = (
+        stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
+        .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
+        .foreachBatch(micro_batch(lake, stream))
+    )
+    if trigger == "continuous":
+        interval = lake.settings.interval.total_seconds()
+        return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
+    """Return what Spark calls with each micro-batch: the stream's writing, in the session of the micro-batch.
+
+    A micro-batch that is repeated after a crash may have been written: its rows are computed all the same, since Spark
+    refuses one whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2). Whatever is raised
+    becomes an ``Exception``: of anything else, as a panic, Spark never hears, and waits on.
+    """
+    step_write = stream.write if stream.once else _persisted(stream.write)
+    repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        try:
+            if batch_id == repeated:
+                batch.count()
+            step_write(lake.within(batch.sparkSession), batch, batch_id)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+    return write
+
+
+def _persisted(step_write: Write) -> Write:
+    """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        with counted(batch) as count:
+            if count or (count is None and has_rows(batch)):
+                step_write(lake, batch, batch_id)
+
+    return write
+
+
+class _Count:
+    """Counts a query's rows and micro-batches from its recent progress."""
+
+    def __init__(self) -> None:
+        self.rows = self.batches = 0
+        self._seen = -1
+
+    def take(self, query: StreamingQuery) -> bool:
+        before = self.batches
+        for report in query.recentProgress:
+            # Over Spark Connect the item of this name is None, and the attribute is not (seen in PySpark 4.2).
+            if report.batchId > self._seen and report.numInputRows > 0:
+                self._seen = report.batchId
+                self.rows += report.numInputRows
+                self.batches += 1
+        return self.batches > before
+
+
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, where this is the main thread."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def set_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    kept = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _cause(message: str) -> str:
+    """Find the line that tells: the innermost cause, without class names and stack frames."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
+    causes = [line for line in told if "Error: " in line or "Exception: " in line]
+    line = (causes or told or ["no reason given"])[-1]
+    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500]

@@ -1,0 +1,104 @@
+"""What a stream refuses to go on from; each test breaks something that a person could break."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.errors import FraudlakeError
+from fraudlake.streaming import stream
+from tests.oracle import Row
+from tests.transactions import MARCH_7, SECOND, detect, land
+
+pytestmark = pytest.mark.stream
+
+PAIR = [Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)]
+NEXT = [Row("1", MARCH_7 + 2 * SECOND, 0.7, position=2), Row("1", MARCH_7 + 3 * SECOND, 700.0, position=3)]
+
+
+@pytest.fixture(scope="module")
+def begun(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake whose detector has taken a micro-batch and has another one to take."""
+    from fraudlake.lake import Lake
+    from fraudlake.settings import Settings
+
+    root = tmp_path_factory.mktemp("begun") / "lake"
+    lake = Lake(Settings(lake=root))
+    detect(lake, PAIR)
+    land(lake, NEXT)
+    return root
+
+
+@pytest.fixture
+def copy(begun: Path, lake: Any, tmp_path: Path) -> Any:
+    shutil.copytree(begun, tmp_path / "lake")
+    return lake
+
+
+def refused(lake: Any) -> str:
+    """The line with which the detector is refused; it must have written nothing."""
+    before = lake.read(tables.SILVER_ALERTS).count()
+    with pytest.raises(FraudlakeError) as error:
+        stream.run(lake, steps.detect(lake), "available-now")
+    assert lake.read(tables.SILVER_ALERTS).count() == before
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_thresholds_may_change_freely(copy: Any) -> None:
+    opened = copy(large_above=650.0)
+    stream.run(opened, steps.detect(opened), "available-now")
+    assert sorted(row["amount"] for row in opened.read(tables.SILVER_ALERTS).collect()) == [600.0, 700.0]
+
+
+def test_another_number_of_buckets_is_refused(copy: Any) -> None:
+    line = refused(copy(buckets=5))
+    assert "detect: its state was begun with buckets = 16 and cannot follow to 5: set buckets = 16, or" in line
+
+
+def test_another_order_is_refused(copy: Any) -> None:
+    assert "was begun with ordering = arrival and cannot follow to event_time" in refused(copy(ordering="event_time"))
+
+
+@pytest.mark.parametrize("file", ["offsets/0", "commits/0", "metadata", "fraudlake.json"])
+def test_a_damaged_file_of_the_checkpoint_is_named(copy: Any, file: str) -> None:
+    opened = copy()
+    damaged = opened.checkpoint("detect").folder / file
+    damaged.write_bytes(damaged.read_bytes()[:9] + b"\0{")
+    assert f"{damaged} is damaged" in refused(opened)
+
+
+def test_a_missing_state_directory_is_named(copy: Any) -> None:
+    opened = copy()
+    shutil.rmtree(opened.checkpoint("detect").state)
+    assert f"{opened.checkpoint('detect').state}/0/0 is damaged or missing" in refused(opened)
+
+
+def test_how_many_partitions_the_state_has_is_not_asked_of_the_settings(copy: Any) -> None:
+    checkpoint = copy().checkpoint("detect")
+    offsets = checkpoint.folder / "offsets" / "0"
+    number = f'"spark.sql.shuffle.partitions":"{len(list((checkpoint.state / "0").glob("[0-9]*")))}"'
+    assert number in offsets.read_text()
+    # As serverless compute has it by default.
+    offsets.write_text(offsets.read_text().replace(number, '"spark.sql.shuffle.partitions":"auto"'))
+    checkpoint.require({"buckets": 16, "ordering": "arrival"}, {}, {})
+    shutil.rmtree(checkpoint.state / "0" / "0")
+    with pytest.raises(FraudlakeError, match="state/0/0 is damaged or missing"):
+        checkpoint.require({"buckets": 16, "ordering": "arrival"}, {}, {})
+
+
+def test_a_checkpoint_that_is_gone_does_not_make_the_stream_write_everything_again(copy: Any) -> None:
+    opened = copy()
+    shutil.rmtree(opened.checkpoint("detect").folder)
+    assert "silver_alerts holds rows, but the checkpoint" in refused(opened)
+
+
+def test_a_table_replaced_under_the_stream_is_refused(copy: Any, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "lake" / "tables" / "silver_transactions")
+    opened = copy()
+    land(opened, NEXT)
+    assert "silver_transactions is not the table that this stream has read so far" in refused(opened)

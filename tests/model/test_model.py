@@ -1,0 +1,467 @@
+"""The model's life: trained, promoted, scoring, judged, drifting, rolled back; and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import Lake
+from fraudlake.lake.checkpoint import Checkpoint
+from fraudlake.model import (
+    drift,
+    explanations,
+    features,
+    history,
+    prediction_quality,
+    predictions,
+    published,
+    scoring,
+    search,
+    training,
+    verdicts,
+)
+from fraudlake.model.classifier import Classifier, Logistic
+from fraudlake.model.registry import Registry
+from fraudlake.operations.status import status
+from fraudlake.settings import Settings
+from fraudlake.streaming import stream
+from tests.traffic import ROWS, add_to_silver, traffic
+
+pytestmark = pytest.mark.stream
+
+
+def write_verdicts(rows: pa.Table, file: Path) -> None:
+    with file.open("w") as opened:
+        out = csv.writer(opened)
+        out.writerow(["transaction_id", "verdict"])
+        for n, kind in zip(rows["n"].to_pylist(), rows["kind"].to_pylist(), strict=True):
+            out.writerow([f"t{n}", kind is not None])
+
+
+def score(lake: Lake) -> None:
+    for one in steps.score(lake):
+        stream.run(lake, [one], "available-now")
+
+
+def counts(lake: Lake) -> list[tuple[str, str, int]]:
+    """Predictions by version and where they were scored from."""
+    rows = lake.spark.sql(
+        "SELECT model_version, scored_from, count(*) FROM gold_fraud_predictions GROUP BY ALL ORDER BY ALL"
+    )
+    return [tuple(row) for row in rows.collect()]
+
+
+@pytest.fixture(scope="module")
+def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A lake whose first model learned Flink's label and scored four days; its second learned verdicts, and goes on."""
+    root = tmp_path_factory.mktemp("model")
+    rows = traffic()
+    is_old = pc.less(pc.day_of_year(rows["dt"]), 5)
+    old, new = rows.filter(is_old), rows.filter(pc.invert(is_old))
+    lake = Lake(Settings(lake=root / "lake", shuffle_partitions=2, buckets=2, algorithm="logistic"))
+    with pytest.raises(FraudlakeError) as nothing:
+        training.train(lake)
+
+    add_to_silver(lake, old, root)
+    first = training.train(lake)
+    again = training.train(lake)
+    score(lake)
+    # Analysts look at every second transaction.
+    write_verdicts(old.take(pa.array(range(0, len(old), 2))), root / "verdicts.csv")
+    taken = [verdicts.load(lake, root / "verdicts.csv") for _ in range(2)]
+    lake = Lake(lake.settings.model_copy(update={"algorithm": "trees"}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(search.SEARCH, "trees", (search.Candidate("trees", 8, 20),))
+        second = training.train(lake)
+    add_to_silver(lake, new, root)
+    score(lake)
+    return {
+        "lake": lake,
+        "rows": rows,
+        "old": len(old),
+        "nothing": str(nothing.value),
+        "first": first,
+        "again": again,
+        "taken": taken,
+        "second": second,
+    }
+
+
+def test_nothing_to_learn_from_is_one_line(life: dict[str, Any]) -> None:
+    assert life["nothing"].startswith("cannot train: no transaction has a label")
+
+
+def test_the_first_model_scores_at_once_and_the_same_rows_are_not_learned_twice(life: dict[str, Any]) -> None:
+    first, again = life["first"], life["again"]
+    assert (first.version.number, first.is_new, first.is_champion) == ("1", True, True)
+    assert "learned from Flink's label: fitted on" in first.told
+    assert (again.version.number, again.is_new, again.is_champion) == ("1", False, True)
+
+
+def test_a_verdict_is_taken_once(life: dict[str, Any]) -> None:
+    once, twice = life["taken"]
+    assert (once.taken, once.known, once.strange) == (twice.known, 0, 0)
+    assert once.taken == (life["old"] + 1) // 2
+    assert twice.taken == 0
+
+
+def test_a_better_challenger_takes_over_and_scores_from_the_next_micro_batch_on(life: dict[str, Any]) -> None:
+    second = life["second"]
+    assert (second.version.number, second.is_champion, second.version.replaced) == ("2", True, "1")
+    assert "version 2 beats version 1" in second.told
+    assert counts(life["lake"]) == [("1", "silver", life["old"]), ("2", "silver", ROWS - life["old"])]
+
+
+def test_trained_on_verdicts_the_model_finds_the_fraud_that_the_rule_does_not_see(life: dict[str, Any]) -> None:
+    truth = {
+        f"t{n}": kind for n, kind in zip(life["rows"]["n"].to_pylist(), life["rows"]["kind"].to_pylist(), strict=True)
+    }
+    found = life["lake"].spark.sql(
+        "SELECT transaction_id, label, prediction FROM gold_fraud_predictions WHERE model_version = '2'"
+    )
+    rows = [(truth[row["transaction_id"]] is not None, row["label"], row["prediction"]) for row in found.collect()]
+    by_rule, by_model = (sum(fraud and row[at] for fraud, *row in rows) for at in (0, 1))
+    assert by_model >= 2 * by_rule
+    assert by_model / sum(prediction for _, _, prediction in rows) > 0.7  # few rows, few trees
+
+
+def test_the_stream_gives_the_features_of_the_batch(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    columns = ["transaction_id", *features.NAMES]
+    history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+    batch = features.unpacked(history).select(*columns)
+    streamed = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*columns)
+    assert batch.exceptAll(streamed).count() == streamed.exceptAll(batch).count() == 0
+    assert streamed.count() == ROWS
+
+
+def test_predictions_of_fraud_say_why_and_others_do_not(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    told = lake.spark.sql("SELECT prediction, size(reasons) AS n, count(*) FROM gold_fraud_predictions GROUP BY ALL")
+    sizes = {(row["prediction"], row["n"]) for row in told.collect()}
+    assert {n for prediction, n in sizes if prediction} <= {1, 2, 3}
+    assert {n for prediction, n in sizes if not prediction} == {None}
+
+
+def test_the_reasons_are_what_xgboost_itself_finds_to_raise_the_score_most(life: dict[str, Any]) -> None:
+    import xgboost
+
+    lake = life["lake"]
+    champion = training.registry_of(lake).load("2")
+    flagged = (
+        lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("prediction AND model_version = '2'").orderBy("transaction_id")
+    )
+    row = flagged.first().asDict()
+    booster = xgboost.Booster(model_file=bytearray(champion.classifier.learned.text.encode()))
+    asked = xgboost.DMatrix(np.array([[row[name] for name in features.NAMES]], np.float32))
+    parts = booster.predict(asked, pred_contribs=True)[0][:-1]
+    strongest = [features.NAMES[at] for at in np.argsort(-parts)[:3] if parts[at] > 0]
+    usual = {name: champion.profile["shapes"][name]["median"] for name in strongest}
+    assert len(row["reasons"]) == len(strongest)
+    for said, name in zip(row["reasons"], strongest, strict=True):
+        words = explanations.WORDS[name]
+        assert said.startswith(f"{words % row[name]} (usually ")
+        assert float(said.rstrip(")").rsplit(" ", 1)[1]) == pytest.approx(usual[name], abs=0.5)
+
+
+def test_predictions_are_those_of_the_registered_model_as_a_stranger_loads_it(
+    life: dict[str, Any], tmp_path: Path
+) -> None:
+    lake = life["lake"]
+    scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("model_version = '2'").limit(200)
+    scored.select(*features.NAMES, "probability").toPandas().to_parquet(tmp_path / "scored.parquet")
+    program = (
+        "import sys; sys.modules['fraudlake'] = sys.modules['pyspark'] = None\n"
+        "import mlflow, pandas\n"
+        f"mlflow.set_tracking_uri({lake.tracking_uri!r})\n"
+        "rows = pandas.read_parquet('scored.parquet')\n"
+        "model = mlflow.pyfunc.load_model('models:/fraudlake/2')\n"
+        "print(abs(model.predict(rows.drop(columns='probability')) - rows['probability']).max())\n"
+        "print(*model.metadata.get_input_schema().input_names())"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    difference, names = ended.stdout.splitlines()
+    assert float(difference) < 1e-9
+    assert names.split() == list(features.NAMES)
+
+
+def test_the_registered_model_holds_no_pickle_and_says_what_it_needs(life: dict[str, Any]) -> None:
+    (folder,) = {path.parent for path in (life["lake"].root / "models" / "artifacts").rglob("MLmodel")} & {
+        path.parent
+        for path in (life["lake"].root / "models" / "artifacts").rglob("MLmodel")
+        if "trees" in next((path.parent / "data").iterdir()).read_text()[:40]
+    }
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {"data/classifier.json", "code/classifier.py", "requirements.txt"} <= files
+    assert not [name for name in files if name.endswith((".pkl", ".pickle", ".joblib"))]
+    assert "xgboost" in (folder / "requirements.txt").read_text()
+
+
+def test_quality_is_judged_by_flink_and_by_the_analysts(life: dict[str, Any]) -> None:
+    rows = life["lake"].spark.sql(
+        "SELECT judged_by, sum(transactions) AS n FROM gold_prediction_quality GROUP BY judged_by ORDER BY judged_by"
+    )
+    assert [tuple(row) for row in rows.collect()] == [("flink", ROWS), ("verdict", life["taken"][0].taken)]
+
+
+def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    before = counts(lake)
+    day = date(2026, 1, 2)
+    on_that_day = lake.read(tables.SILVER_TRANSACTIONS).where(f"date = DATE'{day}'").count()
+    for _ in range(2):
+        assert scoring.backfill(lake, day, day, "2") == ("2", on_that_day)
+    assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
+    judged = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
+    assert {(row["model_version"], row["transactions"]) for row in judged.collect()} == {
+        ("1", on_that_day),
+        ("2", on_that_day),
+    }
+    with pytest.raises(UsageError, match="--to 2026-01-01 is before --from 2026-01-02"):
+        scoring.backfill(lake, day, date(2026, 1, 1))
+
+
+def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    as_ever = status(Lake(lake.settings.model_copy(update={"max_drift": 99.0, "min_true_prediction_rate": 0.5})))
+    assert set(as_ever.drift) == {*features.NAMES, "probability"}
+    assert as_ever.breaches == []
+    strict = status(Lake(lake.settings.model_copy(update={"max_drift": 1e-9, "min_true_prediction_rate": 1.0})))
+    assert "amount of 2026-01-05 has drifted from the training data of model version 2" in " ".join(strict.breaches)
+    assert "model version 2 is right on" in strict.breaches[-1]
+
+
+def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, Any]) -> None:
+    lake, registry = life["lake"], training.registry_of(life["lake"])
+    compared = training.compare(lake, "1")
+    assert (compared.champion, compared.challenger, compared.is_better) == ("2", "1", False)
+    with pytest.raises(FraudlakeError, match=r"version 1 does not beat version 2.*--force"):
+        training.promote(lake, "1")
+
+    assert training.rollback(lake).number == "1"
+    assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "1"
+    assert [(one.number, one.aliases) for one in registry.versions()] == [("2", ()), ("1", ("champion",))]
+    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced none"):
+        training.rollback(lake)
+    assert training.promote(lake, "2")[0].aliases == ("champion",)
+    with pytest.raises(FraudlakeError, match="has no version 7"):
+        training.promote(lake, "7", force=True)
+
+
+def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
+    life: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = life["lake"]
+
+    def noticed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (tmp_path / "ran").touch()
+        yield from batches
+
+    history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+    micro_batch = history.mapInArrow(noticed, "payload BINARY")
+    last = max(int(path.name) for path in (lake.checkpoint("score").folder / "commits").glob("[0-9]*"))
+    before = lake.version(tables.GOLD_FRAUD_PREDICTIONS)
+    monkeypatch.setattr(Checkpoint, "pending_batch", lambda checkpoint: last)
+    stream.micro_batch(lake, steps.score(lake)[0])(micro_batch, last)
+    assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
+    # Or the state of its features would not be there for the next one.
+    assert (tmp_path / "ran").exists()
+
+
+def test_what_scores_goes_to_another_process_without_session_lake_or_registry(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    champion = published.Champion()
+    asked = champion.now(lake)
+    again = pickle.loads(cloudpickle.dumps(champion)).now(lake)
+    assert (again.number, again.stored) == (asked.number, asked.stored)
+    score = predictions.scorer(asked, 0.5, "silver", datetime.now(UTC))
+    assert b"SparkSession" not in cloudpickle.dumps(score)
+
+
+def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dict[str, Any], tmp_path: Path) -> None:
+    lake = life["lake"]
+    before = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("scored_from = 'silver'").count()
+    late = (
+        life["rows"]
+        .slice(ROWS - 50)
+        .set_column(life["rows"].schema.get_field_index("n"), "n", pa.array(range(ROWS, ROWS + 50)))
+    )
+    add_to_silver(lake, late, tmp_path)
+    lake.spark.sql(f"UPDATE {lake.name_of(tables.GOLD_MODELS)} SET model = CAST('no model' AS BINARY)")
+    # It was changed behind the back of the stream, whose start would have published it again.
+    running = replace(steps.score(lake)[0], before=lambda: None)
+    with pytest.raises(
+        FraudlakeError, match=r"score failed: version 2 in gold_models cannot be read .*'fraudlake score'"
+    ):
+        stream.run(lake, [running], "available-now")
+
+    score(lake)
+    scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("scored_from = 'silver'")
+    assert scored.count() == scored.select("transaction_id").distinct().count() == before + 50
+
+
+def test_a_store_or_a_model_that_cannot_be_read_is_one_line_and_changes_nothing(
+    life: dict[str, Any], tmp_path: Path
+) -> None:
+    lake = life["lake"]
+    artifacts, store = lake.root / "models" / "artifacts", lake.root / "models" / "mlflow.db"
+    shutil.copytree(artifacts, tmp_path / "copy")
+    for file in artifacts.rglob("MLmodel"):
+        file.write_text("no: [model")
+    with pytest.raises(FraudlakeError, match=r"version 1 of model 'fraudlake' cannot be read .*: restore its files"):
+        training.promote(lake, "1", force=True)
+    shutil.rmtree(artifacts)
+    shutil.copytree(tmp_path / "copy", artifacts)
+    assert training.registry_of(lake).champion().number == "2"
+
+    store.rename(tmp_path / "mlflow.db")
+    store.write_text("this is not a database, and long enough to be looked at " * 40)
+    with pytest.raises(FraudlakeError, match=r"the model store .* cannot be read"):
+        score(lake)
+    (tmp_path / "mlflow.db").replace(store)
+
+
+def test_an_alias_that_was_moved_by_hand_is_taken_up_at_the_next_start(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    registry = training.registry_of(lake)
+    registry._client.set_registered_model_alias("fraudlake", "champion", "1")
+    assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "2"
+    steps.score(lake)[0].before()
+    assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "1"
+    training.promote(lake, "2", force=True)
+
+
+def test_a_model_of_other_features_is_refused(life: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "NAMES", (*features.NAMES, "age_of_card"))
+    with pytest.raises(FraudlakeError, match=r"version 2 .* does not fit the features .*age_of_card.*train again"):
+        steps.score(life["lake"])
+
+
+def test_fraud_of_one_kind_only_is_one_line(lake: Any, tmp_path: Path) -> None:
+    one_class = traffic().slice(0, 300)
+    at = one_class.schema.get_field_index("alert")
+    opened = lake()
+    add_to_silver(opened, one_class.set_column(at, "alert", pa.array([False] * 300)), tmp_path)
+    with pytest.raises(FraudlakeError, match=r"cannot train: of the .* labelled transactions .* 0 are fraud"):
+        training.train(opened)
+    with pytest.raises(
+        FraudlakeError, match="there is no model 'fraudlake' to score with: run 'fraudlake train' first"
+    ):
+        steps.score(opened)
+
+
+def test_after_a_version_of_an_earlier_fraudlake_train_makes_a_new_champion(lake: Any, tmp_path: Path) -> None:
+    opened = lake(algorithm="logistic", buckets=2)
+    add_to_silver(opened, traffic(), tmp_path)
+    registry = training.registry_of(opened)
+    register_spark_ml_model(registry, tmp_path)
+    earlier = (
+        "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, which this one "
+        "cannot score with"
+    )
+    with pytest.raises(FraudlakeError, match=f"^{earlier}: train again with 'fraudlake train'$"):
+        steps.score(opened)
+    trained = training.train(opened)
+    assert (trained.version.number, trained.is_champion) == ("2", True)
+    assert f"{earlier}: it scores now" in trained.told
+    assert published.champion_number(opened.read(tables.GOLD_MODELS)) == "2"
+    with pytest.raises(FraudlakeError, match=earlier):
+        training.rollback(opened)
+    assert registry.champion().number == "2"
+
+
+def register_spark_ml_model(registry: Registry, folder: Path) -> None:
+    """As ``mlflow.spark.log_model`` of fraudlake 0.1 left it; the files of the pipeline are never looked at."""
+    import mlflow
+
+    flavours = {
+        "python_function": {"loader_module": "mlflow.spark", "data": "sparkml", "python_version": "3.11.2"},
+        "spark": {"pyspark_version": "4.2.0", "model_data": "sparkml", "code": None},
+    }
+    saved = folder / "spark model"
+    saved.mkdir()
+    mlflow.set_experiment("earlier")
+    mlflow.models.Model(flavors=flavours, metadata={"profile": "{}"}).save(str(saved / "MLmodel"))
+    with mlflow.start_run() as run:
+        mlflow.log_artifacts(str(saved), "model")
+    registry._client.create_registered_model("fraudlake")
+    registry._client.create_model_version("fraudlake", f"{run.info.artifact_uri}/model", run.info.run_id)
+    registry.promote("1")
+
+
+def test_of_a_long_history_all_fraud_is_learned_and_the_same_share_of_the_rest(lake: Any, tmp_path: Path) -> None:
+    opened = lake(max_training_rows=3_000, buckets=2)
+    rows = traffic()
+    add_to_silver(opened, rows, tmp_path)
+    sampled, again = (training._history(opened).table.sort_by("time") for _ in range(2))
+    assert sampled.equals(again)
+    fraud = pc.sum(rows["alert"]).as_py()
+    assert pc.sum(sampled["label"]).as_py() == fraud
+    assert len(sampled) - fraud == pytest.approx((ROWS - fraud) / 4, rel=0.05)
+    weights = dict(zip(*(column.to_pylist() for column in (sampled["label"], sampled["weight"])), strict=True))
+    assert weights == {True: 1.0, False: 4.0}
+    labelled = history.History(sampled).labelled("flink")
+    assert search.split(labelled, 0.3).parts["tested"].rows == pytest.approx(0.3 * len(sampled), rel=0.1)
+
+
+def test_figures_are_those_of_prediction_quality(spark: Any) -> None:
+    draw = np.random.default_rng(3)
+    count = 2_000
+    matrix = np.zeros((count, len(features.NAMES)), np.float32)
+    matrix[:, 0] = np.round(draw.normal(size=count), 2)  # some scores are equal
+    fraud = (draw.random(count) < 1 / (1 + np.exp(2 - matrix[:, 0]))).astype(float)
+    rows = history.Rows(np.arange(count), matrix, fraud, np.ones(count))
+    classifier = Classifier.calibrated(
+        features.NAMES, Logistic.fit(matrix, fraud, rows.weights, 1e-4), matrix, fraud, rows.weights
+    )
+    probability = classifier.probabilities(matrix)
+    frame = spark.createDataFrame(
+        pd.DataFrame({"all": 1, "probability": probability, "prediction": probability >= 0.3, "label": fraud == 1})
+    )
+    expected = prediction_quality.figures(frame, ("all",)).drop("all").first().asDict()
+    assert search.metrics(classifier, rows, 0.3) == pytest.approx(expected)
+
+
+def test_area_under_pr_by_hand() -> None:
+    """Hits at ranks 1, 3 and 5 of five; the two in the middle have one score."""
+    rows = history.Rows(np.arange(5), np.zeros((5, 1), np.float32), np.array([1.0, 0, 1, 0, 1]), np.ones(5))
+    area = search.area_under_pr(np.array([0.9, 0.5, 0.5, 0.3, 0.1]), rows)
+    assert area == pytest.approx((1 / 1 + 2 / 3 + 3 / 5) / 3)
+
+
+def test_a_history_is_split_by_time_and_nothing_of_the_test_part_is_learned() -> None:
+    time = np.random.default_rng(1).permutation(1_000).astype(np.int64) * 1_000_000
+    fraud = (time // 1_000_000 % 10 == 0).astype(float)
+    rows = history.Rows(time, np.zeros((1_000, 1), np.float32), fraud, np.ones(1_000))
+    cut = search.split(rows, holdout=0.3)
+    assert {name: (part.rows, part.fraud) for name, part in cut.parts.items()} == {
+        "fitted": (559, 56),
+        "validated": (140, 14),
+        "tested": (301, 30),
+    }
+    assert cut.parts["fitted"].last < cut.validated_from == cut.parts["validated"].first
+    assert cut.parts["validated"].last < cut.tested_from == cut.parts["tested"].first
+
+
+def test_the_shape_of_a_feature_counts_by_weight() -> None:
+    values = np.array([3.0, 1.0, 2.0])
+    once = drift.shape(np.repeat([1.0, 2.0, 3.0], [1, 1, 8]), np.ones(10))
+    assert drift.shape(values, np.array([8.0, 1.0, 1.0])) == once
+    assert once == {"edges": [1.0, 2.0, 3.0], "shares": [0.1, 0.1, 0.8, 0.0], "median": 3.0}

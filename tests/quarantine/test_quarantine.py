@@ -1,0 +1,169 @@
+"""The quarantine through the command line: what it shows, and the way back, exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from fraudlake import steps, tables
+from fraudlake.cli import cli
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import Lake
+from fraudlake.operations.status import status
+from fraudlake.quarantine import replay
+from fraudlake.streaming import stream
+
+pytestmark = pytest.mark.stream
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+NAN = float("nan")
+
+
+@pytest.fixture
+def broken(lake: Callable[..., Lake]) -> Lake:
+    """A lake whose silver holds row 0, the other rows being in quarantine; row 5 is a late one, so it is in both."""
+    one = lake()
+    rows = [
+        ("1", 5.0, "x"),
+        ("1", -6.0, None),
+        (None, -7.0, None),
+        ("2", NAN, None),
+        ("1", -5.0, "x"),
+        ("3", 9.0, None),
+    ]
+    full = [
+        (NOON, account, amount, False, own, None, None, None, "a", at, None, None, None, NOON, NOON.date())
+        for at, (account, amount, own) in enumerate(rows)
+    ]
+    frame = one.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
+    frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+    stream.run(one, steps.refine(one), "available-now")
+    one.spark.sql(
+        "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
+        "FROM bronze_transactions WHERE _source_row = 5"
+    )
+    return one
+
+
+def silver(lake: Lake) -> list[tuple[int, float, list[str] | None]]:
+    rows = lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").collect()
+    return [(row["position"], row["amount"], row["warnings"]) for row in rows]
+
+
+def quarantine(lake: Lake) -> list[tuple[int, list[str]]]:
+    rows = lake.read(tables.SILVER_QUARANTINE).orderBy("_source_row").collect()
+    return [(row["_source_row"], row["reasons"]) for row in rows]
+
+
+def run(lake: Lake, *arguments: str) -> None:
+    cli.main(["--lake", str(lake.root), "--json", *arguments], standalone_mode=False)
+
+
+def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.CaptureFixture[str]) -> None:
+    run(broken, "quarantine", "--limit", "1")
+    shown = json.loads(capfd.readouterr().out)
+    assert shown["rows"] == 5
+    assert shown["reasons"] == {
+        "account_is_named": 1,
+        "amount_is_known": 1,
+        "amount_is_positive": 3,
+        "late": 1,
+        "transaction_is_new": 1,
+    }
+    (sample,) = shown["samples"]["amount_is_positive"]
+    assert (sample["source"], sample["position"], sample["amount"]) == ("a", 1, -6.0)
+
+    run(broken, "quarantine", "--rule", "amount_is_known")
+    only = json.loads(capfd.readouterr().out)
+    assert (only["rows"], only["reasons"]) == (1, {"amount_is_known": 1})
+
+    with pytest.raises(UsageError, match="--rule amount: there is no such rule; there are message_is_readable, "):
+        run(broken, "quarantine", "--rule", "amount")
+
+
+def test_status_adds_up_with_late_rows_and_says_why_rows_are_kept(broken: Lake) -> None:
+    found = status(broken)
+    assert (found.bronze, found.silver, found.quarantine, found.late) == (6, 2, 5, 1)
+    assert not [gap for gap in found.gaps if "refine" in gap]
+    assert found.reasons["amount_is_positive"] == 3
+    assert set(found.last_batches) == {"refine"}
+
+
+def test_a_rule_that_is_mended_lets_rows_back_in_once(lake: Callable[..., Lake], broken: Lake) -> None:
+    mended = lake(warn=("amount_is_positive",))
+    first = replay.replay(mended, None, {})
+    assert (first.moved, first.stayed, first.not_replayable) == (1, 3, 1)
+    assert silver(mended) == [(0, 5.0, None), (1, -6.0, ["amount_is_positive"]), (5, 9.0, None)]
+    # Rows that stay have the reasons that they have now.
+    assert quarantine(mended) == [
+        (2, ["account_is_named"]),
+        (3, ["amount_is_known"]),
+        (4, ["transaction_is_new"]),
+        (5, ["late"]),
+    ]
+    again = replay.replay(mended, None, {})
+    assert (again.moved, again.stayed) == (0, 3)
+    assert status(mended).warnings == {"amount_is_positive": 1}
+
+
+def test_a_value_that_is_mended_lets_rows_of_one_rule_back_in(broken: Lake, capfd: pytest.CaptureFixture[str]) -> None:
+    run(broken, "quarantine", "--replay", "--rule", "amount_is_positive", "--set", "amount=abs(amount)")
+    told = json.loads(capfd.readouterr().out)
+    assert told == {"moved": 1, "stayed": 2, "not_replayable": 0, "finished": 0}
+    assert silver(broken) == [(0, 5.0, None), (1, 6.0, None), (5, 9.0, None)]
+    assert quarantine(broken)[0] == (2, ["account_is_named", "amount_is_positive"])
+    kept = broken.read(tables.BRONZE_TRANSACTIONS).where("_source_row = 1").first()
+    assert kept is not None and kept["amount"] == -6.0
+
+
+@pytest.mark.parametrize("cut_before", ["append", "delete", "done"])
+def test_a_replay_that_was_cut_is_finished_by_the_next_one(
+    broken: Lake, monkeypatch: pytest.MonkeyPatch, cut_before: str
+) -> None:
+    def killed(*arguments: Any, **options: Any) -> None:
+        raise OSError("killed")
+
+    target: dict[str, tuple[Any, str]] = {
+        "append": (replay.Appender, "append"),
+        "delete": (replay, "_take_out"),
+        "done": (Path, "touch"),
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(*target[cut_before], killed)
+        with pytest.raises(OSError, match="killed"):
+            replay.replay(broken, None, {"amount": "abs(nvl(amount, 1))", "accountId": "nvl(accountId, '9')"})
+    assert any("replays were cut" in gap for gap in status(broken).gaps)
+
+    again = replay.replay(broken, None, {})
+    assert (again.finished, again.moved) == (1, 0)
+    assert silver(broken) == [(0, 5.0, None), (1, 6.0, None), (2, 7.0, None), (5, 9.0, None)]
+    assert [row[0] for row in quarantine(broken)] == [3, 4, 5]
+    assert not [gap for gap in status(broken).gaps if "refine" in gap or "cut" in gap]
+
+
+def test_a_replay_is_refused_while_refine_runs(broken: Lake) -> None:
+    with FileLock(broken.root / "locks" / "refine"), pytest.raises(FraudlakeError, match="already runs 'refine'"):
+        replay.replay(broken, None, {})
+
+
+@pytest.mark.parametrize(
+    ("mended", "line"),
+    [
+        ({"date": "dt"}, "--set date: there is no such column; there are dt, accountId"),
+        ({"amount": "abs(betrag)"}, "--set amount=abs\\(betrag\\): .*betrag"),
+        ({"amount": "abs("}, "--set amount=abs\\(: "),
+        ({"amount": "CAST('x' AS DOUBLE)"}, "nothing was changed: .*CAST_INVALID_INPUT"),
+    ],
+)
+def test_an_expression_that_cannot_be_used_changes_nothing(broken: Lake, mended: dict[str, str], line: str) -> None:
+    before = quarantine(broken)
+    with pytest.raises(FraudlakeError, match=line) as refused:
+        replay.replay(broken, None, mended)
+    assert "\n" not in str(refused.value)
+    assert (quarantine(broken), replay.unfinished(broken)) == (before, [])

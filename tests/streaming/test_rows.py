@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+import fraudlake
+from fraudlake.streaming.rows import counted, kept
+
+
+class Rows:
+    """Stands for a DataFrame where the compute keeps rows, or refuses to."""
+
+    def __init__(self, refusing: bool = False) -> None:
+        self.refusing, self.calls = refusing, []
+
+    def persist(self) -> None:
+        self.calls.append("persist")
+        if self.refusing:
+            raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")
+
+    def count(self) -> int:
+        self.calls.append("count")
+        return 3
+
+    def unpersist(self) -> None:
+        self.calls.append("unpersist")
+
+
+def test_rows_are_kept_for_a_block_and_let_go_however_it_ends() -> None:
+    rows: Any = Rows()
+    try:
+        with kept(rows) as same:
+            assert same is rows
+            raise KeyError
+    except KeyError:
+        assert rows.calls == ["persist", "count", "unpersist"]
+
+
+def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:
+    rows: Any = Rows(refusing=True)
+    with kept(rows) as same:
+        assert same is rows
+    assert rows.calls == ["persist"]
+
+
+def test_kept_rows_are_counted_where_that_computes_them_only_once() -> None:
+    rows: Any = Rows()
+    with counted(rows) as count:
+        assert count == 3
+    assert rows.calls == ["persist", "count", "unpersist"]
+    rows = Rows(refusing=True)
+    with counted(rows) as count:
+        assert count is None
+    assert rows.calls == ["persist"]
+
+
+def test_nothing_else_asks_a_compute_to_keep_rows() -> None:
+    root = Path(fraudlake.__file__).parent
+    # The probe in workspace/ asks whether a compute refuses.
+    sources = [file for file in root.rglob("*.py") if file.parent != root / "workspace"]
+    asking = [file.name for file in sources if ".persist(" in file.read_text() or ".cache()" in file.read_text()]
+    assert asking == ["rows.py"]

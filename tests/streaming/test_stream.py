@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+
+from fraudlake import steps, tables
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import Lake
+from fraudlake.streaming import stream
+from tests.conftest import land_flink
+
+pytestmark = pytest.mark.stream
+
+
+def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., Lake], landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    one = lake()
+    for step in (steps.ingest, steps.refine, steps.detect):
+        stream.run(one, step(one), "available-now")
+
+    # Ten transactions and three alerts.
+    done = stream.run(one, steps.aggregate(one), "available-now")
+    assert {each.step: each.rows for each in done} == dict.fromkeys(
+        ("account_daily", "detector_agreement", "alert_windows"), 13
+    )
+    assert one.read(tables.GOLD_ACCOUNT_DAILY).count() == 4
+    assert one.read(tables.GOLD_DETECTOR_AGREEMENT).count() == 1
+    assert one.read(tables.GOLD_ALERT_WINDOWS).count() > 0
+
+
+@pytest.mark.parametrize("counts", [[None], [1], [1, None], [None, 1]], ids=["unknown", "few", "first few", "then few"])
+def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lake], counts: list[int | None]) -> None:
+    """There are two ways to write, by the number of rows: what one wrote the other must not write again."""
+    one, table, count = lake(), tables.BRONZE_FILES, itertools.cycle(counts)
+    schema = one.read(table).schema
+
+    def append(path: str, batch_id: int) -> None:
+        row = one.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
+        stream.Appender.of(one, "ingest").append(one, row, table, batch_id, count=next(count))
+
+    append("first", 0)
+    append("first once more", 0)
+    append("second", 1)
+    one.spark.sql(f"OPTIMIZE {table.name}")
+    append("second once more", 1)
+    append("third", 2)
+    assert sorted(row["path"] for row in one.read(table).collect()) == ["first", "second", "third"]
+
+
+def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: Callable[..., Lake]) -> None:
+    one, table = lake(), tables.BRONZE_TRANSACTIONS
+
+    def append(offset: int, batch_id: int) -> None:
+        message = (b'{"accountId": "3"}', "topic", 0, offset)
+        batch = one.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
+        stream.Appender.of(one, "ingest_kafka").append_messages(one, batch, batch_id)
+
+    left_by_a_crash = spool(one) / "half.arrow"
+    left_by_a_crash.parent.mkdir(parents=True)
+    left_by_a_crash.touch()
+    append(0, 0)
+    append(1, 0)
+    assert not spool(one).exists()
+    # From here on Spark alone writes the table.
+    one.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    append(2, 0)
+    append(3, 1)
+    append(4, 1)
+    rows = one.read(table).select("accountId", "_topic", "_partition", "_offset").orderBy("_offset").collect()
+    assert [tuple(row) for row in rows] == [("3", "topic", 0, 0), ("3", "topic", 0, 3)]
+
+
+def spool(lake: Lake) -> Path:
+    return Path(lake.name) / "spool" / lake.checkpoint("ingest_kafka").id
+
+
+def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    one = lake()
+
+    def panic(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        raise SystemExit("a panic")
+
+    with pytest.raises(FraudlakeError, match=r"ingest failed: .*SystemExit: a panic"):
+        stream.run(one, [dataclasses.replace(steps.ingest(one)[0], write=panic)], "available-now")

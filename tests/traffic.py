@@ -1,0 +1,36 @@
+"""Traffic: simulated transactions, with the truth about each, go into ``silver_transactions``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fraudlake import simulator, tables
+from fraudlake.lake import Lake
+
+ROWS, DAYS = 12_000, 6
+TRAFFIC = simulator.Traffic(accounts=30, rate=ROWS / DAYS / 86_400, fraud=0.03)
+"""More fraud than there is in life, so that few rows hold enough of it."""
+
+
+def traffic() -> pa.Table:
+    """Transactions with the truth about them; ``n`` is their place."""
+    rows = next(simulator._tables(TRAFFIC, ROWS))
+    return rows.append_column("n", pa.array(range(ROWS)))
+
+
+def add_to_silver(lake: Lake, rows: pa.Table, folder: Path) -> None:
+    pq.write_table(rows, folder / "rows.parquet")
+    lake.spark.read.parquet(str(folder / "rows.parquet")).selectExpr(
+        "concat('t', n) AS transaction_id",
+        "accountId AS account_id",
+        "CAST(dt AS TIMESTAMP) AS timestamp",
+        "amount",
+        "alert AS label",
+        "'part-0' AS source",
+        "n AS position",
+        "CAST(NULL AS ARRAY<STRING>) AS warnings",
+        "to_date(dt) AS date",
+    ).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
