@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 LOCAL_ONLY = {
     "fraudlake.lake.local": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.session": "a JVM on this machine",
+    "fraudlake.lake.workout": "the process of that JVM",
 }
 """Modules that use more than a workspace offers, and for what."""
 
