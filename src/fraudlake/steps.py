@@ -146,6 +146,7 @@ def detect(lake: Lake) -> list[Stream]:
             writes={tables.SILVER_ALERTS.name: lake.read(tables.SILVER_ALERTS)},
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             once=True,
+            waits=in_time,
         )
     ]
 

@@ -49,3 +49,12 @@ class Commit:
     def at(self) -> datetime:
         """When it was made (UTC)."""
         return datetime.fromtimestamp(self.millis / 1000, UTC)
+
+
+def row_changes(history: list[Commit], version: int) -> list[Commit]:
+    """Return the commits from a version on that changed rows."""
+    return [
+        commit
+        for commit in history
+        if commit.version >= version and commit.changes_rows and commit.operation != "CREATE TABLE"
+    ]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake.commit import row_changes
 from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
-    from fraudlake.lake.commit import Commit
 
 SAFE_RETENTION = timedelta(days=7)
 """What Delta holds safe: until a commit names it, a file that is being written counts as removable, too."""
@@ -52,7 +52,7 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     history = lake.history(table)
     own = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.on_the_way]
     last = max(own, key=lambda commit: commit.version, default=None)
-    if not _changes(history, 0 if last is None else last.version + 1):
+    if not row_changes(history, 0 if last is None else last.version + 1):
         return False
     name = lake.name_of(table)
     detail = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
@@ -102,15 +102,10 @@ def _unread_since(lake: Lake, table: tables.Table) -> dict[str, datetime]:
     unread = {}
     for folder in sorted(lake.checkpoints.glob("*")):
         version = lake.checkpoint(folder.name).unread_versions().get(identity)
-        changes = [] if version is None else _changes(history, version)
+        changes = [] if version is None else row_changes(history, version)
         if changes:
             unread[folder.name] = min(commit.at for commit in changes)
     return unread
-
-
-def _changes(history: list[Commit], version: int) -> list[Commit]:
-    """Return the commits from a version on that changed rows."""
-    return [one for one in history if one.version >= version and one.changes_rows and one.operation != "CREATE TABLE"]
 
 
 def _vacuum(lake: Lake, table: tables.Table) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
+from fraudlake.lake.commit import row_changes
 from fraudlake.lake.lake import Compute
 from fraudlake.streaming import conflict
 from fraudlake.streaming.rows import counted, has_rows
@@ -49,6 +50,8 @@ class Stream:
     """Settings that a stateful stream cannot change once it has begun."""
     once: bool = False
     """Whether ``write`` takes its rows in one go, or keeps them itself: then they are not kept for it."""
+    waits: bool = False
+    """Whether rows wait in its state for the watermark, which can pass them without new rows."""
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
@@ -132,7 +135,11 @@ def run(
         for stream in streams:
             _require_checkpoint(lake, stream)
             stream.before()
-        queries = {stream.step: _start(lake, stream, trigger) for stream in streams}
+        queries = {
+            stream.step: _start(lake, stream, trigger)
+            for stream in streams
+            if trigger == "continuous" or _has_work(lake, stream)
+        }
         counts = {stream.step: _Count() for stream in streams}
         try:
             while not stop.wait(0.2):
@@ -161,6 +168,20 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
     filled = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
     checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, filled)
+
+
+def _has_work(lake: Lake, stream: Stream) -> bool:
+    """Tell whether a stream of tables may have rows to read: to start a query for none takes seconds."""
+    checkpoint = lake.checkpoint(stream.step)
+    if stream.waits or not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
+        return True
+    unread = checkpoint.unread_versions()
+    for table in stream.reads:
+        version, history = unread.get(lake.identity(table)), lake.history(table)
+        # The log may be cleaned up beyond what the stream has read.
+        if version is None or version < min(commit.version for commit in history) or row_changes(history, version):
+            return True
+    return False
 
 
 def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
