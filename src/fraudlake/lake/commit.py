@@ -1,4 +1,4 @@
-"""Commits: what a table's log says of each."""
+"""Commits: what a table's log says of each, and of the table as a whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What a table's log says of it as a whole: its identity, layout and properties."""
+
+    id: str
+    partition_columns: tuple[str, ...]
+    clustering_columns: tuple[str, ...]
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True)

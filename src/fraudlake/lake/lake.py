@@ -15,7 +15,7 @@ from fraudlake.bronze import landing, messages, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import UsageError
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.commit import Commit
+from fraudlake.lake.commit import Commit, Detail
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -208,7 +208,17 @@ class Lake:
 
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; one made anew has another."""
-        return str(self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").select("id").collect()[0]["id"])
+        return self.detail(table).id
+
+    def detail(self, table: tables.Table) -> Detail:
+        """Return what a table's log says of it as a whole."""
+        row = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]
+        layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
+        return Detail(row["id"], *layout, row["properties"])
+
+    def is_compact(self, table: tables.Table) -> bool:
+        """Tell whether the table certainly has no two files in one partition."""
+        return int(self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["numFiles"]) < 2
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Have OPTIMIZE make a table's files about so large, in bytes."""

@@ -24,7 +24,7 @@ from fraudlake.bronze import landing, parquet, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
-from fraudlake.lake.commit import Commit
+from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, layout
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
@@ -239,6 +239,19 @@ class LocalLake(Lake):
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; one made anew has another."""
         return str(self._open(table).metadata().id)
+
+    def detail(self, table: tables.Table) -> Detail:
+        """Return what a table's log says of it as a whole."""
+        delta = self._open(table)
+        if not _is_plain(delta):
+            return super().detail(table)
+        metadata = delta.metadata()
+        return Detail(str(metadata.id), tuple(metadata.partition_columns), (), metadata.configuration)
+
+    def is_compact(self, table: tables.Table) -> bool:
+        """Tell whether the table certainly has no two files in one partition."""
+        folders = [file.rpartition("/")[0] for file in self._open(table).file_uris()]
+        return len(folders) == len(set(folders))
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Have OPTIMIZE make a table's files about so large, in bytes.

@@ -55,12 +55,15 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     if not row_changes(history, 0 if last is None else last.version + 1):
         return False
     name = lake.name_of(table)
-    detail = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
-    is_sorted = bool(table.zorder) and not detail["clusteringColumns"]
+    detail = lake.detail(table)
+    is_sorted = bool(table.zorder) and not detail.clustering_columns
+    if not is_sorted and lake.is_compact(table):
+        # OPTIMIZE would commit nothing, and be tried again each time.
+        return False
     by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
     # ZORDER rewrites all that it is given: only days with new files, where the table was optimized before.
     days = ""
-    if is_sorted and last is not None and "date" in detail["partitionColumns"]:
+    if is_sorted and last is not None and "date" in detail.partition_columns:
         new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_millis({last.millis})")
         days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
     where = f" WHERE date IN ({days})" if days else ""
@@ -113,7 +116,6 @@ def _vacuum(lake: Lake, table: tables.Table) -> None:
     wanted = f"interval {int(lake.settings.retention.total_seconds())} seconds"
     default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
     name = lake.name_of(table)
-    properties = lake.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["properties"]
-    if properties.get(_RETENTION, default) != wanted:
+    if lake.detail(table).properties.get(_RETENTION, default) != wanted:
         lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")
     lake.spark.sql(f"VACUUM {name}")
