@@ -13,6 +13,8 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
 from fraudlake.streaming import stream
 from tests.conftest import land_flink
+from tests.oracle import Row
+from tests.transactions import MARCH_7, land
 
 pytestmark = pytest.mark.stream
 
@@ -31,6 +33,34 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert one.read(tables.GOLD_ACCOUNT_DAILY).count() == 4
     assert one.read(tables.GOLD_DETECTOR_AGREEMENT).count() == 1
     assert one.read(tables.GOLD_ALERT_WINDOWS).count() > 0
+
+
+@pytest.mark.parametrize(("ordering", "without_rows"), [("arrival", []), ("event_time", ["detect"])])
+def test_a_query_is_started_only_where_there_may_be_something_to_do(
+    lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, ordering: str, without_rows: list[str]
+) -> None:
+    """What waits for the watermark may come out without new rows."""
+    opened = lake(ordering=ordering, buckets=2)
+    started: list[str] = []
+    start = stream._start
+
+    def noted(lake: Lake, one: stream.Stream, trigger: str) -> object:
+        started.append(one.step)
+        return start(lake, one, trigger)
+
+    def steps_started() -> list[str]:
+        started.clear()
+        stream.run(opened, steps.detect(opened), "available-now")
+        return list(started)
+
+    monkeypatch.setattr(stream, "_start", noted)
+    land(opened, [Row("1", MARCH_7, 0.5, "part-0", 0)])
+    assert steps_started() == ["detect"]
+    assert steps_started() == without_rows
+    opened.spark.sql("OPTIMIZE silver_transactions")
+    assert steps_started() == without_rows
+    land(opened, [Row("1", MARCH_7 + 1, 900.0, "part-0", 1)])
+    assert steps_started() == ["detect"]
 
 
 @pytest.mark.parametrize("counts", [[None], [1], [1, None], [None, 1]], ids=["unknown", "few", "first few", "then few"])
