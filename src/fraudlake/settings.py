@@ -56,7 +56,7 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def size_in_bytes(text: str) -> int:
-    """Read ``512m``, for where Spark takes a bare number only."""
+    """Read a size such as ``512m``, for settings of Spark that accept only a number of bytes."""
     return int(text.rstrip("kmgt")) << 10 * " kmgt".index(text[-1] if text[-1] in "kmgt" else " ")
 
 
@@ -78,32 +78,33 @@ _SET_BY_SPARK |= {f"{part}.{way}serializer" for part in ("key", "value") for way
 
 
 def _kafka_options(value: object) -> object:
-    """Bring options for the Kafka client to Kafka's own names; no message holds a value, which may be a password.
+    """Give options of the Kafka client Kafka's own names; values, which may be passwords, appear in no message.
 
-    ``kafka.security.protocol``, as Spark has it, and ``security.protocol`` are one option; a TOML file may write
-    either with quotes or, as nested tables, without.
+    ``kafka.security.protocol``, Spark's name, and ``security.protocol`` are the same option. A TOML file may quote
+    such names, or write them as nested tables.
     """
     if not isinstance(value, dict):
         raise ValueError("must be a table of options for the Kafka client")
     options: dict[str, object] = {}
-    for given, one in _flattened(value):
-        name = given.removeprefix("kafka.")
+    for given_name, option in _flattened(value):
+        name = given_name.removeprefix("kafka.")
         if name in options:
             raise ValueError(f"'{name}' is given twice, with and without 'kafka.' before it")
         if name == "bootstrap.servers":
             raise ValueError("'bootstrap.servers' has a setting of its own: bootstrap_servers")
         if name in _SET_BY_SPARK:
             raise ValueError(f"'{name}' belongs to Spark and cannot be set")
-        if not isinstance(one, str | int | float | SecretStr):
+        if not isinstance(option, str | int | float | SecretStr):
             raise ValueError(f"'{name}' must be a text, a number or a boolean")
-        options[name] = str(one).lower() if isinstance(one, bool) else one if isinstance(one, SecretStr) else str(one)
+        is_secret, text = isinstance(option, SecretStr), str(option)
+        options[name] = option if is_secret else text.lower() if isinstance(option, bool) else text
     return options
 
 
-def _flattened(options: dict[str, object], before: str = "") -> list[tuple[str, object]]:
+def _flattened(options: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
     flat = []
     for name, value in options.items():
-        flat += _flattened(value, f"{before}{name}.") if isinstance(value, dict) else [(f"{before}{name}", value)]
+        flat += _flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
     return flat
 
 
@@ -114,14 +115,14 @@ def _starting_offsets(value: str) -> str:
     """Check ``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}`` (-2: earliest, -1: latest)."""
     if value in ("earliest", "latest"):
         return value
-    wanted = """must be 'earliest', 'latest' or offsets by partition such as '{"fraud-events": {"0": 23}}'"""
+    message = """must be 'earliest', 'latest' or offsets by partition such as '{"fraud-events": {"0": 23}}'"""
     try:
         topics = json.loads(value)
         offsets = [(int(number), offset) for topic in topics.values() for number, offset in topic.items()]
     except (ValueError, AttributeError):
-        raise ValueError(wanted) from None
+        raise ValueError(message) from None
     if not offsets or any(number < 0 or type(offset) is not int or offset < -2 for number, offset in offsets):
-        raise ValueError(wanted)
+        raise ValueError(message)
     return value
 
 
@@ -143,7 +144,7 @@ class Rule(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Made once, at the entry point, by :func:`load`, and handed down.
+    """All settings. Made once, at the entry point, by :func:`load`, and passed on.
 
     Durations are read as ``"10 seconds"``; amounts are in the account's currency.
     """
@@ -154,7 +155,7 @@ class Settings(BaseSettings):
 
     lake: Path = Field(Path("lake"), description="Folder of the local lake.")
     catalog: str | None = Field(None, pattern=_NAME, description="Unity Catalog's catalog of a lake in a workspace.")
-    # Not `schema`, which pydantic has a use for; everywhere else it is called that.
+    # Pydantic reserves the name `schema`, by which users know this setting.
     schema_name: str | None = Field(
         None, pattern=_NAME, validation_alias="fraudlake_schema", description="Schema of a lake in a workspace."
     )
@@ -176,7 +177,7 @@ class Settings(BaseSettings):
     starting_offsets: Annotated[str, AfterValidator(_starting_offsets)] = Field(
         "earliest", description="Where a new Kafka stream begins: earliest, latest, or offsets as JSON."
     )
-    max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most messages that one micro-batch takes.")
+    max_offsets_per_trigger: int = Field(500_000, ge=1, description="Maximum number of messages in a micro-batch.")
     fail_on_data_loss: bool = Field(
         True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
     )
@@ -188,18 +189,18 @@ class Settings(BaseSettings):
     )
 
     trigger: Literal["available-now", "continuous"] = Field(
-        "available-now", description="Take what is there and stop, or keep running."
+        "available-now", description="Process what is there and stop, or keep running."
     )
     interval: Duration = Field(
         timedelta(seconds=1), gt=timedelta(0), description="Time between micro-batches of a continuous stream."
     )
-    max_files_per_trigger: int = Field(1000, ge=1, description="Most files that one micro-batch takes.")
+    max_files_per_trigger: int = Field(1000, ge=1, description="Maximum number of files in a micro-batch.")
     max_bytes_per_trigger: str | None = Field(
-        None, pattern=_SIZE, description="About how much one micro-batch takes, such as 512m or 2g."
+        None, pattern=_SIZE, description="Approximate size of a micro-batch, such as 512m or 2g."
     )
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
     file_events: Literal["off", "notifications", "managed"] = Field(
-        "off", description="How Auto Loader hears of new files: by listing, by a queue, or by managed file events."
+        "off", description="How Auto Loader finds new files: by listing, by a queue, or by managed file events."
     )
 
     ordering: Literal["arrival", "event_time"] = Field(
@@ -236,15 +237,17 @@ class Settings(BaseSettings):
         description="Name of the registered model (default in a workspace: CATALOG.SCHEMA.fraud_model).",
     )
     threshold: float = Field(0.5, gt=0, lt=1, description="Probability from which a transaction is predicted fraud.")
-    holdout: float = Field(0.3, gt=0, lt=1, description="Share of the history, the latest, that judges the model.")
+    holdout: float = Field(0.3, gt=0, lt=1, description="Latest share of the history, by which the model is evaluated.")
     labels: Literal["auto", "flink", "verdicts"] = Field(
         "auto", description="What a model learns: Flink's label, analysts' verdicts, or those where there are enough."
     )
     algorithm: Literal["trees", "logistic"] = Field(
-        "trees", description="Gradient-boosted trees, or a logistic regression, which else is the baseline."
+        "trees", description="Gradient-boosted trees, or the logistic regression that is otherwise their baseline."
     )
     max_training_rows: int = Field(
-        5_000_000, ge=1000, description="Of a history with more transactions a model learns all fraud and a sample."
+        5_000_000,
+        ge=1000,
+        description="Largest history that a model learns whole; of a larger one it learns all fraud and a sample.",
     )
     promotion_margin: float = Field(
         0.005, ge=0, lt=1, description="By how much a challenger's area under PR must be higher than the champion's."
@@ -259,10 +262,10 @@ class Settings(BaseSettings):
         "zorder", description="How new tables bring an account's rows together: ZORDER in date partitions, or liquid."
     )
     target_file_size: str = Field(
-        "512k", pattern=_SIZE, description="About how large optimize makes a table's files, such as 512k or 128m."
+        "512k", pattern=_SIZE, description="Approximate size of the files that optimize writes, such as 512k or 128m."
     )
     retention: Duration = Field(
-        timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that left their table."
+        timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that tables no longer use."
     )
 
     driver_memory: str = Field("4g", pattern=r"^\d+[mg]$", description="Memory of the local Spark process.")
@@ -286,12 +289,12 @@ class Settings(BaseSettings):
 
     @property
     def landing_path(self) -> str:
-        """Where Flink's files land."""
+        """Folder in which Flink's files land."""
         return self.landing or (self._volume("landing") if self.catalog else str(self.lake / "landing"))
 
     @property
     def checkpoints_path(self) -> Path:
-        """Where the streams keep how far they are."""
+        """Folder of the streams' checkpoints."""
         if self.checkpoints:
             return Path(self.checkpoints)
         return Path(self._volume("checkpoints")) if self.catalog else self.lake.absolute() / "checkpoints"
@@ -301,7 +304,7 @@ class Settings(BaseSettings):
 
     @property
     def target_file_bytes(self) -> int:
-        """How large optimize makes files, in bytes."""
+        """Size of the files that optimize makes, in bytes."""
         return size_in_bytes(self.target_file_size)
 
     @property
@@ -318,10 +321,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _lake_is_one(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """A lake is a folder, or a catalog and a schema; the latter has another default for the model's name."""
+    def _one_kind_of_lake(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Require a folder, or a catalog and a schema, which have their own defaults of model name and experiment."""
         given = dict(given)
-        # Named so by the flag, the environment and the file, which come in this order.
+        # The names of the schema in flags, the environment and the file, in the order of precedence.
         schemas = [given.pop(name, None) for name in ("schema_name", "fraudlake_schema", "schema")]
         schema = next((name for name in schemas if name is not None), None)
         if schema is not None:
@@ -380,36 +383,36 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
         values = FromFile(**given)
     except ValidationError as error:
         raise UsageError(_one_line(error, set(given), path)) from None
-    except SettingsError as error:  # what the environment holds is no JSON
-        named = re.search(r'field "(\w+)"', str(error))
-        where = f"{ENV_PREFIX}{named[1]}".upper() if named else str(path)
+    except SettingsError as error:  # a value in the environment is not JSON
+        match = re.search(r'field "(\w+)"', str(error))
+        where = f"{ENV_PREFIX}{match[1]}".upper() if match else str(path)
         raise UsageError(f"{where}: must be JSON") from None
     except (ValueError, OSError) as error:  # tomllib, unreadable file
         raise UsageError(f"{path}: {error}") from None
     return Settings.model_construct(**dict(values))
 
 
-def told(name: str) -> str:
-    """Return a setting's name as users write it."""
+def _public_name(name: str) -> str:
+    """Return a setting's name as users write it: ``schema`` for ``schema_name``."""
     return "schema" if name in ("schema_name", "fraudlake_schema") else name
 
 
 def _reject_unknown_environment() -> None:
-    known = {f"{ENV_PREFIX}{told(name)}".upper() for name in Settings.model_fields}
+    known = {f"{ENV_PREFIX}{_public_name(name)}".upper() for name in Settings.model_fields}
     for name in os.environ:
         if name.startswith(ENV_PREFIX) and name not in known:
             raise UsageError(f"environment variable {name}: there is no such setting")
 
 
 def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str:
-    """Name the first wrong setting, its value, where it was set, and what is allowed."""
+    """Describe the first invalid setting: its name, its value, where it was set, and what is allowed."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     reason = first["msg"].removeprefix("Value error, ")
     if not location:
         return reason
-    set_by_flag = location[0] in flags or (told(location[0]) == "schema" and "schema_name" in flags)
-    location[0] = told(location[0])
+    set_by_flag = location[0] in flags or (_public_name(location[0]) == "schema" and "schema_name" in flags)
+    location[0] = _public_name(location[0])
     name = ".".join(location)
     if first["type"] == "extra_forbidden":
         return f"{file}: there is no setting '{name}'"

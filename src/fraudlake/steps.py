@@ -17,7 +17,7 @@ from fraudlake.silver import transactions as silver
 from fraudlake.sources import file_source, kafka
 from fraudlake.streaming import refresh
 from fraudlake.streaming.batch_inputs import BatchInputs
-from fraudlake.streaming.rows import counted, kept
+from fraudlake.streaming.rows import persisted, persisted_count
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
@@ -44,13 +44,15 @@ def _from_kafka(lake: Lake) -> Stream:
     appender = Appender.of(lake, step)
     topic = kafka.Topic(lake, lake.checkpoint(step))
     # Where the stream stops at a gap, there is none to tell of.
-    held = {} if settings.fail_on_data_loss else kafka.places(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
-    gaps = kafka.Gaps(settings.topic, held)
+    last_offsets = (
+        {} if settings.fail_on_data_loss else kafka.last_offsets(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
+    )
+    gaps = kafka.Gaps(settings.topic, last_offsets)
 
     fail_on_data_loss = settings.fail_on_data_loss
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        for gap in [] if fail_on_data_loss else gaps.before(batch):
+        for gap in [] if fail_on_data_loss else gaps.missing_before(batch):
             log.warning(gap)
         appender.append_messages(lake, batch, batch_id)
 
@@ -60,7 +62,7 @@ def _from_kafka(lake: Lake) -> Stream:
         topic.read_stream(),
         write,
         writes={tables.BRONZE_TRANSACTIONS.name: written},
-        once=settings.fail_on_data_loss,
+        persist=not settings.fail_on_data_loss,
         explain=topic.explain,
     )
 
@@ -85,7 +87,7 @@ def refine(lake: Lake) -> list[Stream]:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         inputs = recorded.get(batch_id) or BatchInputs.now(lake)
         # The digest, which looks at each row, computes them.
-        with kept(silver.checked(batch, inputs.settings), at_once=False) as checked:
+        with persisted(silver.checked(batch, inputs.settings), eager=False) as checked:
             found = duplicates.digest(checked)
             before = duplicates.Before(
                 lambda: lake.read_version(tables.SILVER_TRANSACTIONS, inputs.silver_version),
@@ -94,7 +96,7 @@ def refine(lake: Lake) -> list[Stream]:
             judged = duplicates.marked(checked, found, held.met(found, before), before)
             is_as_found = judged is checked
             # Where it holds joins, both tables need them.
-            with contextlib.nullcontext() if is_as_found else kept(judged):
+            with contextlib.nullcontext() if is_as_found else persisted(judged):
                 rejected = found.rejected if is_as_found else judged.where(F.size("reasons") > 0).count()
                 valid = found.valid + found.rejected - rejected
                 if valid:
@@ -113,7 +115,7 @@ def refine(lake: Lake) -> list[Stream]:
             write,
             reads=(tables.BRONZE_TRANSACTIONS,),
             writes={tables.SILVER_TRANSACTIONS.name: lake.read(tables.SILVER_TRANSACTIONS)},
-            once=True,
+            persist=False,
             before=recover,
         )
     ]
@@ -124,7 +126,7 @@ def detect(lake: Lake) -> list[Stream]:
     appender = Appender.of(lake, "detect")
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        with counted(batch) as count:
+        with persisted_count(batch) as count:
             # As rows arrive, none is late.
             too_late = silver_alerts.late(batch).count() if in_time and count != 0 else 0
             alerts = None if count is None else count - too_late
@@ -145,7 +147,7 @@ def detect(lake: Lake) -> list[Stream]:
             reads=(tables.SILVER_TRANSACTIONS,),
             writes={tables.SILVER_ALERTS.name: lake.read(tables.SILVER_ALERTS)},
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
-            once=True,
+            persist=False,
             waits=in_time,
         )
     ]
@@ -192,7 +194,7 @@ def _windowed(lake: Lake) -> Stream:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         current = lake.read(tables.GOLD_ALERT_WINDOWS)
-        with kept(alert_windows.scope(batch, current)) as scope:
+        with persisted(alert_windows.scope(batch, current)) as scope:
             touched, read = _instants(scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read"))
             watermark = _watermark(lake, delay)
             transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read))
@@ -201,7 +203,7 @@ def _windowed(lake: Lake) -> Stream:
             # Literals, by which Delta passes over the files whose windows are all closed and untouched.
             liable = current.where((F.col("window_end") >= touched) | (F.col("state") == "open"))
             changes = alert_windows.changes(anew, liable, scope, watermark)
-            refresh.carry_out(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+            refresh.merge_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
     times = ("account_id", "timestamp")
     rows = (
@@ -239,5 +241,5 @@ def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
 def kafka_lag(lake: Lake) -> int:
     """Count the messages of the topic that bronze does not hold yet."""
     settings = lake.settings
-    held = kafka.places(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
-    return kafka.Topic(lake, lake.checkpoint("ingest_kafka")).lag(held)
+    last_offsets = kafka.last_offsets(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
+    return kafka.Topic(lake, lake.checkpoint("ingest_kafka")).lag(last_offsets)

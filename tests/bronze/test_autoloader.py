@@ -1,4 +1,4 @@
-"""Auto Loader itself runs on Databricks only; here are its options and the names that it gives files."""
+"""The options given to Auto Loader, and the paths made from its URIs; Auto Loader itself runs only on Databricks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.standin.auto_loader import DOCUMENTED
 
 @pytest.mark.parametrize("file_events", ["off", "notifications", "managed"])
 def test_every_option_is_a_documented_one(file_events: str) -> None:
-    chosen = autoloader.options(Settings(file_events=file_events, max_bytes_per_trigger="10g"))
-    assert set(chosen) <= DOCUMENTED
-    assert all(isinstance(value, str) for value in chosen.values())
+    options = autoloader.options(Settings(file_events=file_events, max_bytes_per_trigger="10g"))
+    assert set(options) <= DOCUMENTED
+    assert all(isinstance(value, str) for value in options.values())
 
 
 def test_settings_choose_bounds_and_events() -> None:
-    chosen = autoloader.options(Settings(file_events="managed", max_files_per_trigger=7))
-    assert chosen["cloudFiles.useManagedFileEvents"] == "true"
-    assert chosen["cloudFiles.maxFilesPerTrigger"] == "7"
-    # Databricks: not to be used together; no bound of bytes unless one is set.
-    assert not {"cloudFiles.useNotifications", "cloudFiles.maxBytesPerTrigger"} & set(chosen)
+    options = autoloader.options(Settings(file_events="managed", max_files_per_trigger=7))
+    assert options["cloudFiles.useManagedFileEvents"] == "true"
+    assert options["cloudFiles.maxFilesPerTrigger"] == "7"
+    # Databricks excludes both kinds of events together; there is no limit of bytes unless one is set.
+    assert not {"cloudFiles.useNotifications", "cloudFiles.maxBytesPerTrigger"} & set(options)
 
 
 URIS = ["/Volumes/main/fraud/landing/a/part-0", "dbfs:/Volumes/main/fraud/landing/a/part-0", "a/part-0"]
@@ -31,12 +31,12 @@ URIS = ["/Volumes/main/fraud/landing/a/part-0", "dbfs:/Volumes/main/fraud/landin
 
 @pytest.mark.parametrize("uri", URIS)
 def test_a_file_is_found_under_the_path_that_python_opens(uri: str) -> None:
-    assert autoloader.below("/Volumes/main/fraud/landing/", uri) == "/Volumes/main/fraud/landing/a/part-0"
+    assert autoloader.posix_path("/Volumes/main/fraud/landing/", uri) == "/Volumes/main/fraud/landing/a/part-0"
 
 
 @pytest.mark.parametrize("uri", ["/Volumes/main/fraud/other/part-0", "dbfs:/Volumes/main/fraud/other/part-0"])
 def test_a_file_of_another_landing_folder_stays_where_it_is(uri: str) -> None:
-    assert autoloader.below("/Volumes/main/fraud/landing", uri) == "/Volumes/main/fraud/other/part-0"
+    assert autoloader.posix_path("/Volumes/main/fraud/landing", uri) == "/Volumes/main/fraud/other/part-0"
 
 
 @pytest.mark.stream

@@ -1,4 +1,4 @@
-"""What docs/schema-evolution.md promises of single columns; fixtures/bad/files.toml has whole files of each kind."""
+"""The conversions of single columns in docs/schema-evolution.md; fixtures/bad/files.toml has whole files."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_names_with_and_without_a_suffix_are_finished(name: str) -> None:
         "part-1-0._COPYING_",
     ],
 )
-def test_unfinished_files_are_told_by_their_names(name: str) -> None:
+def test_unfinished_files_are_recognised_by_their_names(name: str) -> None:
     assert not landing.is_finished(name)
 
 
@@ -41,8 +41,8 @@ def test_a_folder_is_listed_with_what_is_finished_in_it(tmp_path: Path) -> None:
         (folder / name).write_bytes(b"123")
     (folder / "part-empty.parquet").mkdir()
     (folder / "2026-03-07--00").mkdir()
-    found = {file.source: file.size for file in landing.files(str(folder))}
-    assert found == {"part-0": 3, "day=1/part-0": 3, "part-full.parquet/part-0": 3, "part-empty.parquet": None}
+    sizes = {file.source: file.size for file in landing.files(str(folder))}
+    assert sizes == {"part-0": 3, "day=1/part-0": 3, "part-full.parquet/part-0": 3, "part-empty.parquet": None}
 
 
 def test_linked_folders_are_followed(tmp_path: Path) -> None:
@@ -53,5 +53,5 @@ def test_linked_folders_are_followed(tmp_path: Path) -> None:
     assert [file.source for file in landing.files(str(tmp_path / "in"))] == ["linked/part-0"]
 
 
-def test_a_file_that_is_gone_is_seen_as_none(tmp_path: Path) -> None:
-    assert landing.seen(str(tmp_path / "part-0"), str(tmp_path)) is None
+def test_a_file_that_is_gone_is_none(tmp_path: Path) -> None:
+    assert landing.current_file(str(tmp_path / "part-0"), str(tmp_path)) is None

@@ -27,7 +27,7 @@ FIELDS = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data
 
 
 def corpus() -> list[Any]:
-    return [pytest.param(one, id=one["name"]) for one in map(json.loads, BAD.read_text().splitlines())]
+    return [pytest.param(case, id=case["name"]) for case in map(json.loads, BAD.read_text().splitlines())]
 
 
 def value_of(case: dict[str, Any]) -> bytes | None:
@@ -40,7 +40,7 @@ def value_of(case: dict[str, Any]) -> bytes | None:
 
 def row_of(value: bytes | None) -> dict[str, Any]:
     """The columns that a message fills."""
-    row = {name: one for name, one in zip(FIELDS, messages.parse(value), strict=True) if one is not None}
+    row = {name: field for name, field in zip(FIELDS, messages.parse(value), strict=True) if field is not None}
     if "dt" in row:
         row["dt"] = datetime.fromtimestamp(row["dt"] / 1e6, UTC).isoformat(timespec="microseconds")
     return row
@@ -60,8 +60,8 @@ def test_each_way_in_which_flink_writes_json_gives_the_same_rows(rows: str, vari
     parsed = [messages.parse(line) for line in (JSON / f"{rows}.{variant}.jsonl").read_bytes().splitlines()]
     expected = []
     for line in (JSON / f"{rows}.pojo.jsonl").read_text().splitlines():
-        told = json.loads(line)
-        expected.append((told["ts"] * 1000, told["accountId"], told["amount"], told["alert"], *[None] * 4))
+        sent = json.loads(line)
+        expected.append((sent["ts"] * 1000, sent["accountId"], sent["amount"], sent["alert"], *[None] * 4))
     assert parsed == expected
 
 
@@ -112,19 +112,19 @@ def test_the_alerts_among_flinks_messages_are_those_that_flink_lists() -> None:
     lines = (JSON / "twodays_first1000.sql.jsonl").read_bytes().splitlines()
     flagged = [row[:3] for row in map(messages.parse, lines) if row[3]]
     with (JSON / "twodays_alerts.csv").open() as file:
-        listed = {(int(one["ts_ms"]) * 1000, one["accountId"], float(one["amount"])) for one in csv.DictReader(file)}
+        listed = {(int(row["ts_ms"]) * 1000, row["accountId"], float(row["amount"])) for row in csv.DictReader(file)}
     assert len(flagged) > 0
     assert listed.issuperset(flagged)
 
 
 @pytest.mark.stream
-def test_every_message_becomes_a_bronze_row_with_its_place(spark: Any) -> None:
+def test_every_message_becomes_a_bronze_row_with_its_topic_partition_and_offset(spark: Any) -> None:
     good = b'{"ts":1001,"accountId":2,"amount":0.5,"alert":false,"shop":"x"}'
     source = spark.createDataFrame([(good, "t", 1, 7), (b"[]", "t", 0, 8), (None, "t", 0, 9)], KAFKA)
 
-    found = messages.from_messages(source)
+    rows = messages.from_messages(source)
 
-    assert found.columns == tables.BRONZE_TRANSACTIONS.column_names
+    assert rows.columns == tables.BRONZE_TRANSACTIONS.column_names
     time = datetime(1970, 1, 1, 0, 0, 1, 1000, tzinfo=UTC)
     nothing = (None,) * 5
     expected = spark.createDataFrame(
@@ -133,14 +133,14 @@ def test_every_message_becomes_a_bronze_row_with_its_place(spark: Any) -> None:
             (*nothing, None, bytearray(b"[]"), "not an object", None, None, "t", 0, 8, None),
             (*nothing, None, None, "tombstone", None, None, "t", 0, 9, None),
         ],
-        found.drop("_ingested_at").schema,
+        rows.drop("_ingested_at").schema,
     )
-    assert_df_equality(found.drop("_ingested_at"), expected)
+    assert_df_equality(rows.drop("_ingested_at"), expected)
 
 
 @pytest.mark.stream
 def test_no_message_is_dropped_between_the_topic_and_silver(spark: Any) -> None:
-    cases = [one.values[0] for one in corpus()]
+    cases = [parameter.values[0] for parameter in corpus()]
     rows = [(value_of(case), "t", 0, offset) for offset, case in enumerate(cases)]
 
     checked = transactions.checked(messages.from_messages(spark.createDataFrame(rows, KAFKA)), Settings())

@@ -55,7 +55,7 @@ def test_times_marked_as_adjusted_to_utc_are_the_same_in_any_zone() -> None:
     assert read(file, "America/New_York") == read(file)
 
 
-def test_a_flipped_bit_is_told_where_pages_have_a_checksum(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected_where_pages_have_a_checksum(tmp_path: Path) -> None:
     path = tmp_path / "part-0"
     table = pa.table({"amount": [1.0, 2.0, 3.0]})
     pq.write_table(table, path, write_page_checksum=True, compression="none", use_dictionary=False)
@@ -88,7 +88,7 @@ def test_a_readable_file_is_counted(tmp_path: Path) -> None:
     assert parquet.inspect(str(written(tmp_path, amount=[1.0, 2.0]))) == (2, None)
 
 
-def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_has_a_reason(tmp_path: Path) -> None:
     good = written(tmp_path, amount=[float(i) for i in range(10_000)]).read_bytes()
     damaged = bytearray(good)
     damaged[100:2000] = bytes(1900)

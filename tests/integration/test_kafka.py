@@ -192,7 +192,7 @@ def test_a_retention_gap_stops_the_stream_with_what_to_do(broker: Broker, topic_
     assert "\n" not in line
 
 
-def test_a_retention_gap_is_told_and_counted_where_the_stream_may_go_on(
+def test_a_retention_gap_is_logged_and_counted_where_the_stream_may_go_on(
     broker: Broker, topic_lake: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create_topic("gone", partitions=1)
@@ -207,9 +207,9 @@ def test_a_retention_gap_is_told_and_counted_where_the_stream_may_go_on(
 
     assert places(lake) == [(0, offset) for offset in [*range(10), *range(14, 20)]]
     assert [record.getMessage() for record in caplog.records if record.name.startswith("fraudlake")] == [
-        "Kafka topic 'gone', partition 0: 4 offsets (10 to 13) held no message any more"
+        "Kafka topic 'gone', partition 0: 4 offsets (10 to 13) have no messages any more"
     ]
-    assert kafka.missing(lake.read(tables.BRONZE_TRANSACTIONS)) == 4
+    assert kafka.missing_offsets(lake.read(tables.BRONZE_TRANSACTIONS)) == 4
     assert steps.kafka_lag(lake) == 0
 
 
@@ -322,9 +322,9 @@ def test_run_takes_a_topic_from_end_to_end(
     assert found["agreement"] == {"transactions": 1000, "both": flagged, "only_flink": 0, "only_spark": 0}
 
 
-def test_places_and_gaps_follow_each_partition(spark: Any) -> None:
+def test_gaps_are_those_of_each_partition(spark: Any) -> None:
     batch = spark.createDataFrame([(0, 5), (0, 6), (1, 0), (2, 9)], "partition INT, offset BIGINT")
     gaps = kafka.Gaps("t", {0: 2, 1: 4})
 
-    assert gaps.before(batch) == ["Kafka topic 't', partition 0: 2 offsets (3 to 4) held no message any more"]
-    assert gaps.before(batch) == []
+    assert gaps.missing_before(batch) == ["Kafka topic 't', partition 0: 2 offsets (3 to 4) have no messages any more"]
+    assert gaps.missing_before(batch) == []

@@ -1,4 +1,4 @@
-"""What a stream refuses to go on from; each test breaks something that a person could break."""
+"""The checkpoints that a stream refuses; each test breaks something that a person could break."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEXT = [Row("1", MARCH_7 + 2 * SECOND, 0.7, position=2), Row("1", MARCH_7 + 3 * 
 
 @pytest.fixture(scope="module")
 def begun(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake whose detector has taken a micro-batch and has another one to take."""
+    """A lake whose detector has run one micro-batch and has rows for another one."""
     from fraudlake.lake import Lake
     from fraudlake.settings import Settings
 
@@ -40,7 +40,7 @@ def copy(begun: Path, lake: Any, tmp_path: Path) -> Any:
 
 
 def refused(lake: Any) -> str:
-    """The line with which the detector is refused; it must have written nothing."""
+    """The message with which the detector is refused; it must have written nothing."""
     before = lake.read(tables.SILVER_ALERTS).count()
     with pytest.raises(FraudlakeError) as error:
         stream.run(lake, steps.detect(lake), "available-now")
@@ -57,11 +57,11 @@ def test_thresholds_may_change_freely(copy: Any) -> None:
 
 def test_another_number_of_buckets_is_refused(copy: Any) -> None:
     line = refused(copy(buckets=5))
-    assert "detect: its state was begun with buckets = 16 and cannot follow to 5: set buckets = 16, or" in line
+    assert "detect: its state was begun with buckets = 16 and cannot change to 5: set buckets = 16, or" in line
 
 
 def test_another_order_is_refused(copy: Any) -> None:
-    assert "was begun with ordering = arrival and cannot follow to event_time" in refused(copy(ordering="event_time"))
+    assert "was begun with ordering = arrival and cannot change to event_time" in refused(copy(ordering="event_time"))
 
 
 @pytest.mark.parametrize("file", ["offsets/0", "commits/0", "metadata", "fraudlake.json"])
@@ -78,7 +78,7 @@ def test_a_missing_state_directory_is_named(copy: Any) -> None:
     assert f"{opened.checkpoint('detect').state}/0/0 is damaged or missing" in refused(opened)
 
 
-def test_how_many_partitions_the_state_has_is_not_asked_of_the_settings(copy: Any) -> None:
+def test_the_number_of_state_partitions_does_not_come_from_the_settings(copy: Any) -> None:
     checkpoint = copy().checkpoint("detect")
     offsets = checkpoint.folder / "offsets" / "0"
     number = f'"spark.sql.shuffle.partitions":"{len(list((checkpoint.state / "0").glob("[0-9]*")))}"'
@@ -94,7 +94,7 @@ def test_how_many_partitions_the_state_has_is_not_asked_of_the_settings(copy: An
 def test_a_checkpoint_that_is_gone_does_not_make_the_stream_write_everything_again(copy: Any) -> None:
     opened = copy()
     shutil.rmtree(opened.checkpoint("detect").folder)
-    assert "silver_alerts holds rows, but the checkpoint" in refused(opened)
+    assert "silver_alerts has rows, but the checkpoint" in refused(opened)
 
 
 def test_a_table_replaced_under_the_stream_is_refused(copy: Any, tmp_path: Path) -> None:

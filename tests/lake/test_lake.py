@@ -16,7 +16,7 @@ from tests.transactions import MARCH_7, SECOND, land
 pytestmark = pytest.mark.stream
 
 
-def test_small_files_are_compacted_on_the_way_and_no_row_changes(lake: Any) -> None:
+def test_auto_compaction_of_small_files_changes_no_row(lake: Any) -> None:
     opened = lake()
     opened.spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "4")
     for i in range(5):
@@ -27,7 +27,7 @@ def test_small_files_are_compacted_on_the_way_and_no_row_changes(lake: Any) -> N
     assert sorted(row["position"] for row in opened.read(tables.SILVER_TRANSACTIONS).collect()) == [0, 1, 2, 3, 4]
 
 
-def test_landed_files_in_small_commits_are_compacted_on_the_way(
+def test_landed_files_in_small_commits_are_compacted_automatically(
     lake: Any, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "_COMPACT_EVERY", 4)
@@ -53,6 +53,6 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["a[1]", "b%20", "c|d"])
-def test_but_of_those_that_no_table_can_be_opened_in(lake: Any, name: str) -> None:
+def test_a_lake_is_refused_in_a_folder_in_which_no_table_can_be_opened(lake: Any, name: str) -> None:
     with pytest.raises(UsageError, match="holds none of"):
         lake(name)

@@ -1,4 +1,4 @@
-"""Landed files through the stream: each row once, each file with an entry that tells what became of it.
+"""Landed files through the stream: each row once, each file with an entry of its outcome in the ledger.
 
 The tests run twice: over a folder's lake, and over a schema's, where Auto Loader lists the files and Spark reads them.
 """
@@ -46,7 +46,7 @@ def kind_of_lake(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def lake(kind_of_lake: str, lake: Open, spark: Any, empty_lake: Path, tmp_path: Path) -> Open:
-    """Open a lake of either kind; every call opens it anew, with other settings where given."""
+    """Open a lake of either kind; every call opens it again, with other settings where given."""
     if kind_of_lake == "laptop":
         return lake
     schema = f"files_{uuid.uuid4().hex[:8]}"
@@ -78,7 +78,7 @@ def _auto_loader(spark: Any) -> None:
 
 
 def write(path: Path, *amounts: float) -> None:
-    """Land one row an amount, under the name of a file that is not finished first, as Flink does."""
+    """Land one row an amount; as Flink does, under the name of an unfinished file first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}.inprogress.1")
     rows = {"dt": pa.array([0] * len(amounts), pa.timestamp("us")), "accountId": ["1"] * len(amounts)}
@@ -137,13 +137,13 @@ def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kin
         wanted = {case["name"]: case["error"] for case in cases if "error" in case}
         assert {name: error[: len(wanted.get(name, ""))] for name, error in reasons.items()} == wanted
 
-        found = status(opened)
+        figures = status(opened)
         accepted = sum(case.get("accepted", 0) for case in cases)
-        assert (found.landed, found.bronze) == (accepted + 10, accepted + 10)
-        assert found.silver == sum(case.get("silver", 0) for case in cases) + 10
-        assert found.quarantine == found.bronze - found.silver
-        assert (found.landed_files, found.unread_files) == (sum("unfinished" not in case for case in cases) + 1, 0)
-        assert found.gaps == []
+        assert (figures.landed, figures.bronze) == (accepted + 10, accepted + 10)
+        assert figures.silver == sum(case.get("silver", 0) for case in cases) + 10
+        assert figures.quarantine == figures.bronze - figures.silver
+        assert (figures.landed_files, figures.unread_files) == (sum("unfinished" not in case for case in cases) + 1, 0)
+        assert figures.gaps == []
 
 
 @only_on_a_laptop
@@ -157,10 +157,10 @@ def test_bucket_folders_and_both_timestamp_types_give_the_same_rows(lake: Open, 
     )  # a second landing folder: the hourly ones once more, and the hive ones
     opened = lake()
     rows = "SELECT accountId, dt, amount, alert FROM bronze_transactions WHERE _source_file LIKE"
-    for other in ("bucketed/hourly%", "hourly%", "hive_int96%"):
-        assert opened.spark.sql(f"{rows} '{other}'").count() == 50_000
-        for one, two in ((other, "twodays%"), ("twodays%", other)):
-            assert opened.spark.sql(f"{rows} '{one}' EXCEPT ALL {rows} '{two}'").isEmpty()
+    for copy in ("bucketed/hourly%", "hourly%", "hive_int96%"):
+        assert opened.spark.sql(f"{rows} '{copy}'").count() == 50_000
+        for left, right in ((copy, "twodays%"), ("twodays%", copy)):
+            assert opened.spark.sql(f"{rows} '{left}' EXCEPT ALL {rows} '{right}'").isEmpty()
     assert amounts(opened) == sorted(amounts(opened)[::4] * 4)
     assert rejected(opened) == {}
     assert reconciles(opened)
@@ -175,12 +175,12 @@ def test_a_landing_folder_may_be_named_in_any_way(lake: Open, tmp_path: Path, ki
     named = {"relative": "./x/../in/", "link": str(tmp_path / "linked"), "pattern": str(folder)}
     opened = lake(landing=named[kind])
     ingest(opened)
-    row = opened.read(tables.BRONZE_TRANSACTIONS).select("amount", "_source_file").collect()
-    assert [tuple(one) for one in row] == [(1.0, "a b%20c#+ü/dt=2026-03-07/part-0")]
+    rows = opened.read(tables.BRONZE_TRANSACTIONS).select("amount", "_source_file").collect()
+    assert [tuple(row) for row in rows] == [(1.0, "a b%20c#+ü/dt=2026-03-07/part-0")]
     assert rejected(opened) == {}
 
 
-def test_a_file_rewritten_after_it_was_read_is_told_once_and_not_read_again(lake: Open, landing: Path) -> None:
+def test_a_file_rewritten_after_it_was_read_is_reported_once_and_not_read_again(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     ingest(lake())
     write(landing / "part-0", 2.0, 3.0)
@@ -193,7 +193,7 @@ def test_a_file_rewritten_after_it_was_read_is_told_once_and_not_read_again(lake
         assert reconciles(opened)
 
 
-def test_a_mended_file_is_taken_once_on_retry(lake: Open, landing: Path) -> None:
+def test_a_mended_file_is_ingested_once_on_retry(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     (landing / "part-1").write_bytes(b"")
     (landing / "part-2").write_bytes(b"PAR1")
@@ -210,7 +210,9 @@ def test_a_mended_file_is_taken_once_on_retry(lake: Open, landing: Path) -> None
         assert reconciles(opened)
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_told_and_the_others_are_taken(lake: Open, landing: Path) -> None:
+def test_a_file_that_vanishes_before_it_is_read_is_rejected_and_the_others_are_ingested(
+    lake: Open, landing: Path
+) -> None:
     for i in range(3):
         write(landing / f"part-{i}", float(i))
         os.utime(landing / f"part-{i}", (1_000_000 + i, 1_000_000 + i))
@@ -232,18 +234,18 @@ def test_a_file_that_vanishes_before_it_is_read_is_told_and_the_others_are_taken
 
 
 @only_on_a_laptop
-def test_a_file_that_changes_between_the_two_looks_at_it_is_looked_at_again(
+def test_a_file_that_changes_after_it_was_checked_is_checked_again(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(landing / "part-0", 1.0)
     write(landing / "part-1", 2.0)
-    look = parquet.glance
+    glance = parquet.glance
 
     def then_truncate(path: str) -> Any:
-        found = look(path)
+        result = glance(path)
         if path.endswith("part-1"):
             Path(path).write_bytes(b"PAR1")
-        return found
+        return result
 
     monkeypatch.setattr(parquet, "glance", then_truncate)
     opened = lake()
@@ -254,7 +256,7 @@ def test_a_file_that_changes_between_the_two_looks_at_it_is_looked_at_again(
 
 
 @pytest.mark.parametrize("lost", ["entry", "checkpoint", "list"])
-def test_nothing_is_taken_twice_after_a_crash(
+def test_nothing_is_ingested_twice_after_a_crash(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     write(landing / "part-0", 1.0, 2.0)
@@ -290,7 +292,7 @@ def test_nothing_is_taken_twice_after_a_crash(
         assert reconciles(opened)
 
 
-def test_a_retry_that_dies_between_its_commits_takes_nothing_twice(lake: Open, landing: Path) -> None:
+def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open, landing: Path) -> None:
     (landing / "part-0").write_bytes(b"")
     ingest(lake())
     write(landing / "part-0", 1.0)
@@ -312,8 +314,8 @@ def test_files_taken_away_after_they_were_read_still_count_as_landed(lake: Open,
     (landing / "part-0").unlink()
     ingest(lake())
     write(landing / "part-1", 2.0, 3.0)
-    found = status(lake())
-    assert (found.landed, found.bronze, found.landed_files, found.unread_files) == (3, 1, 2, 1)
+    figures = status(lake())
+    assert (figures.landed, figures.bronze, figures.landed_files, figures.unread_files) == (3, 1, 2, 1)
 
 
 def test_an_unreadable_file_is_rejected(lake: Open, landing: Path) -> None:
@@ -325,7 +327,7 @@ def test_an_unreadable_file_is_rejected(lake: Open, landing: Path) -> None:
     assert rejected(lake()) == {"part-0": "the file may not be read: permission denied"}
 
 
-def test_a_bound_of_bytes_cuts_micro_batches(lake: Open, landing: Path) -> None:
+def test_a_limit_of_bytes_splits_micro_batches(lake: Open, landing: Path) -> None:
     for i in range(3):
         write(landing / f"part-{i}", float(i))
     opened = lake(max_bytes_per_trigger="1k")

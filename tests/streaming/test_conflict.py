@@ -19,7 +19,7 @@ def appear(file: Path) -> None:
         time.sleep(0.05)
 
 
-def test_a_merge_that_optimize_overtakes_is_done_again(spark: Any, tmp_path: Path) -> None:
+def test_a_merge_that_conflicts_with_optimize_is_retried(spark: Any, tmp_path: Path) -> None:
     session = spark.newSession()
     table = f"delta.`{tmp_path}/table`"
     for _ in range(2):  # two files, for OPTIMIZE to make one of
@@ -51,7 +51,7 @@ def test_a_merge_that_optimize_overtakes_is_done_again(spark: Any, tmp_path: Pat
     assert session.sql(f"SELECT * FROM {table}").count() == 18
 
 
-def test_another_failure_is_not_done_again(spark: Any) -> None:
+def test_another_failure_is_not_retried(spark: Any) -> None:
     attempts = []
 
     def fail() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 import fraudlake
-from fraudlake.streaming.rows import counted, kept
+from fraudlake.streaming.rows import persisted, persisted_count
 
 
 class Rows:
-    """Stands for a DataFrame where the compute keeps rows, or refuses to."""
+    """Stands for a DataFrame on a compute that persists rows, or refuses to."""
 
     def __init__(self, refusing: bool = False) -> None:
         self.refusing, self.calls = refusing, []
@@ -28,10 +28,10 @@ class Rows:
         self.calls.append("unpersist")
 
 
-def test_rows_are_kept_for_a_block_and_let_go_however_it_ends() -> None:
+def test_rows_are_persisted_for_a_block_and_unpersisted_however_it_ends() -> None:
     rows: Any = Rows()
     try:
-        with kept(rows) as same:
+        with persisted(rows) as same:
             assert same is rows
             raise KeyError
     except KeyError:
@@ -40,23 +40,23 @@ def test_rows_are_kept_for_a_block_and_let_go_however_it_ends() -> None:
 
 def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:
     rows: Any = Rows(refusing=True)
-    with kept(rows) as same:
+    with persisted(rows) as same:
         assert same is rows
     assert rows.calls == ["persist"]
 
 
-def test_kept_rows_are_counted_where_that_computes_them_only_once() -> None:
+def test_persisted_rows_are_counted_where_that_computes_them_only_once() -> None:
     rows: Any = Rows()
-    with counted(rows) as count:
+    with persisted_count(rows) as count:
         assert count == 3
     assert rows.calls == ["persist", "count", "unpersist"]
     rows = Rows(refusing=True)
-    with counted(rows) as count:
+    with persisted_count(rows) as count:
         assert count is None
     assert rows.calls == ["persist"]
 
 
-def test_nothing_else_asks_a_compute_to_keep_rows() -> None:
+def test_no_other_module_persists_rows() -> None:
     root = Path(fraudlake.__file__).parent
     # The probe in workspace/ asks whether a compute refuses.
     sources = [file for file in root.rglob("*.py") if file.parent != root / "workspace"]

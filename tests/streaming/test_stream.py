@@ -21,18 +21,18 @@ pytestmark = pytest.mark.stream
 
 def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., Lake], landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
-    one = lake()
+    opened = lake()
     for step in (steps.ingest, steps.refine, steps.detect):
-        stream.run(one, step(one), "available-now")
+        stream.run(opened, step(opened), "available-now")
 
     # Ten transactions and three alerts.
-    done = stream.run(one, steps.aggregate(one), "available-now")
-    assert {each.step: each.rows for each in done} == dict.fromkeys(
+    done = stream.run(opened, steps.aggregate(opened), "available-now")
+    assert {result.step: result.rows for result in done} == dict.fromkeys(
         ("account_daily", "detector_agreement", "alert_windows"), 13
     )
-    assert one.read(tables.GOLD_ACCOUNT_DAILY).count() == 4
-    assert one.read(tables.GOLD_DETECTOR_AGREEMENT).count() == 1
-    assert one.read(tables.GOLD_ALERT_WINDOWS).count() > 0
+    assert opened.read(tables.GOLD_ACCOUNT_DAILY).count() == 4
+    assert opened.read(tables.GOLD_DETECTOR_AGREEMENT).count() == 1
+    assert opened.read(tables.GOLD_ALERT_WINDOWS).count() > 0
 
 
 @pytest.mark.parametrize(("ordering", "without_rows"), [("arrival", []), ("event_time", ["detect"])])
@@ -65,43 +65,43 @@ def test_a_query_is_started_only_where_there_may_be_something_to_do(
 
 @pytest.mark.parametrize("counts", [[None], [1], [1, None], [None, 1]], ids=["unknown", "few", "first few", "then few"])
 def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lake], counts: list[int | None]) -> None:
-    """There are two ways to write, by the number of rows: what one wrote the other must not write again."""
-    one, table, count = lake(), tables.BRONZE_FILES, itertools.cycle(counts)
-    schema = one.read(table).schema
+    """A few rows are written in another way than many: neither way may repeat what the other wrote."""
+    opened, table, count = lake(), tables.BRONZE_FILES, itertools.cycle(counts)
+    schema = opened.read(table).schema
 
     def append(path: str, batch_id: int) -> None:
-        row = one.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
-        stream.Appender.of(one, "ingest").append(one, row, table, batch_id, count=next(count))
+        row = opened.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
+        stream.Appender.of(opened, "ingest").append(opened, row, table, batch_id, count=next(count))
 
     append("first", 0)
     append("first once more", 0)
     append("second", 1)
-    one.spark.sql(f"OPTIMIZE {table.name}")
+    opened.spark.sql(f"OPTIMIZE {table.name}")
     append("second once more", 1)
     append("third", 2)
-    assert sorted(row["path"] for row in one.read(table).collect()) == ["first", "second", "third"]
+    assert sorted(row["path"] for row in opened.read(table).collect()) == ["first", "second", "third"]
 
 
 def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: Callable[..., Lake]) -> None:
-    one, table = lake(), tables.BRONZE_TRANSACTIONS
+    opened, table = lake(), tables.BRONZE_TRANSACTIONS
 
     def append(offset: int, batch_id: int) -> None:
         message = (b'{"accountId": "3"}', "topic", 0, offset)
-        batch = one.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
-        stream.Appender.of(one, "ingest_kafka").append_messages(one, batch, batch_id)
+        batch = opened.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
+        stream.Appender.of(opened, "ingest_kafka").append_messages(opened, batch, batch_id)
 
-    left_by_a_crash = spool(one) / "half.arrow"
+    left_by_a_crash = spool(opened) / "half.arrow"
     left_by_a_crash.parent.mkdir(parents=True)
     left_by_a_crash.touch()
     append(0, 0)
     append(1, 0)
-    assert not spool(one).exists()
+    assert not spool(opened).exists()
     # From here on Spark alone writes the table.
-    one.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    opened.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
     append(2, 0)
     append(3, 1)
     append(4, 1)
-    rows = one.read(table).select("accountId", "_topic", "_partition", "_offset").orderBy("_offset").collect()
+    rows = opened.read(table).select("accountId", "_topic", "_partition", "_offset").orderBy("_offset").collect()
     assert [tuple(row) for row in rows] == [("3", "topic", 0, 0), ("3", "topic", 0, 3)]
 
 
@@ -111,10 +111,10 @@ def spool(lake: Lake) -> Path:
 
 def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
-    one = lake()
+    opened = lake()
 
     def panic(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         raise SystemExit("a panic")
 
     with pytest.raises(FraudlakeError, match=r"ingest failed: .*SystemExit: a panic"):
-        stream.run(one, [dataclasses.replace(steps.ingest(one)[0], write=panic)], "available-now")
+        stream.run(opened, [dataclasses.replace(steps.ingest(opened)[0], write=panic)], "available-now")

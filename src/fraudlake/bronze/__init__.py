@@ -1,1 +1,1 @@
-"""Bronze: what landed, as it landed, with where it came from."""
+"""Bronze: landed rows, unchanged, each with the file or topic position that it came from."""

@@ -1,7 +1,7 @@
-"""Auto Loader: Databricks' file source, set up so that it tells of landed files.
+"""Auto Loader: Databricks' file source becomes a stream of landed files.
 
-It lists the files; the package reads them, here as on a laptop. Option names are those of Databricks' reference, "Auto
-Loader options".
+Auto Loader only lists the files; this package reads them, in a workspace as on a laptop. Option names are those of
+Databricks' reference, "Auto Loader options".
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 
 def options(settings: Settings) -> dict[str, str]:
-    """Return the options of ``cloudFiles``.
+    """Return the options of ``cloudFiles``, Spark's name of Auto Loader.
 
     Args:
-        settings: ``file_events`` and the bounds of a micro-batch.
+        settings: ``file_events``, ``max_files_per_trigger`` and ``max_bytes_per_trigger``.
     """
-    chosen = {
-        # A row a file. Its schema is fixed: nothing is inferred, and nothing evolves.
+    options = {
+        # One row a file, of a fixed schema: nothing is inferred, and nothing evolves.
         "cloudFiles.format": "binaryFile",
         "cloudFiles.maxFilesPerTrigger": str(settings.max_files_per_trigger),
-        # Bucket folders are where a file lies, not a part of what it says: no `day` and `hour` columns.
+        # The names of Flink's bucket folders are not data: no `day` and `hour` columns.
         "cloudFiles.partitionColumns": "",
         "recursiveFileLookup": "true",
-        # A file that is gone does not stop the stream; the ledger of files tells of it.
+        # A deleted file does not stop the stream; the ledger of files rejects it.
         "ignoreMissingFiles": "true",
-        # Flink's names have a suffix or not; what starts with a dot or an underscore is unfinished.
+        # Flink's file names need not have a suffix. A name that starts with a dot or an underscore is unfinished.
         "pathGlobFilter": "[!._]*",
     }
     if settings.max_bytes_per_trigger:
-        chosen["cloudFiles.maxBytesPerTrigger"] = settings.max_bytes_per_trigger
+        options["cloudFiles.maxBytesPerTrigger"] = settings.max_bytes_per_trigger
     if settings.file_events == "managed":
-        chosen["cloudFiles.useManagedFileEvents"] = "true"
+        options["cloudFiles.useManagedFileEvents"] = "true"
     elif settings.file_events == "notifications":
-        chosen["cloudFiles.useNotifications"] = "true"
-    return chosen
+        options["cloudFiles.useNotifications"] = "true"
+    return options
 
 
 def read_stream(spark: SparkSession, landing: str, settings: Settings) -> DataFrame:
@@ -50,10 +50,10 @@ def read_stream(spark: SparkSession, landing: str, settings: Settings) -> DataFr
     return reader.load(landing).select("path", "modificationTime", "length")
 
 
-def below(landing: str, uri: str) -> str:
-    """Return a landed file's path as Python opens it, from what Databricks calls it (``dbfs:/Volumes/…``).
+def posix_path(landing: str, uri: str) -> str:
+    """Turn Databricks' URI of a landed file (``dbfs:/Volumes/…``) into the path that Python opens.
 
-    The path of a file of another landing folder, which the stream has listed before, is given as it is.
+    The URI may be of a file in a former landing folder, which the stream has listed before; its path stays there.
     """
     _, folder, rest = uri.rpartition(_folder(landing))
     is_elsewhere = not folder and re.match(r"(\w+:)?/", uri)
@@ -61,7 +61,7 @@ def below(landing: str, uri: str) -> str:
 
 
 def source(path: str, landing: str) -> Column:
-    """Return the column ``path`` of a landed file relative to the landing folder, as :func:`below` cuts it."""
+    """Return the column ``path`` relative to the landing folder, cut as :func:`posix_path` cuts it."""
     return F.substring_index(path, _folder(landing), -1)
 
 

@@ -12,16 +12,16 @@ MICROSECOND = timedelta(microseconds=1)
 FIRST = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 """The first instant, in microseconds since 1970 UTC."""
 LAST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - EPOCH) // MICROSECOND
-"""The last one."""
-_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
+"""The last instant, likewise."""
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
 
 
 def outside(times: pa.Array) -> pa.Array | None:
-    """Tell which timestamps the calendar has not; None where it has all of them."""
-    if times.type.unit == "ns":  # which span some 600 years
+    """Return a mask of the timestamps outside these years; None where there are none."""
+    if times.type.unit == "ns":  # nanoseconds in 64 bits span some 600 years
         return None
     ticks = times.cast(pa.int64())
-    first, last = (end * _A_SECOND[times.type.unit] // 10**6 for end in (FIRST, LAST))
+    first, last = (end * _TICKS_PER_SECOND[times.type.unit] // 10**6 for end in (FIRST, LAST))
     ends = pc.min_max(ticks).as_py()
     if ends["min"] is None or first <= ends["min"] <= ends["max"] <= last:
         return None

@@ -1,4 +1,4 @@
-"""The landing contract: a batch of whatever columns becomes the columns of bronze, and the rescued rest."""
+"""The landing contract: a batch with any columns becomes the columns of bronze and the rescued data."""
 
 from __future__ import annotations
 
@@ -16,73 +16,78 @@ CONTRACT = pa.schema(
         ("transaction_id", pa.string()),
     ]
 )
-"""What is read of a file: Flink's four fields and, where a producer sends one, its own id of the transaction."""
+"""The columns read from a file: Flink's four fields and, where a producer sends one, its id of the transaction."""
 
 
 def fit(batch: pa.RecordBatch, timezone: str = "UTC") -> tuple[list[pa.Array], pa.Array]:
     """Split a batch into :data:`CONTRACT`'s columns and ``_rescued_data``.
 
-    A column is found by its name, else by its name in other case where only one has that. A value with a lossless way
-    into the contract takes it; what has none, and columns that the contract does not name, are kept as a JSON object
-    in ``_rescued_data``, their contract column being null. docs/schema-evolution.md has the table.
+    A column is matched by its name or, where exactly one column has the name in another case, by that. A value that
+    converts to the contract's type without loss is converted. Every other value goes into the JSON object
+    ``_rescued_data``, and is null in its contract column; so do columns that the contract does not name.
+    docs/schema-evolution.md has the table of conversions.
 
     Args:
         batch: rows in any columns.
-        timezone: that of the Flink that wrote them: a timestamp that is not marked as adjusted to UTC was shifted from
-            it. A local time that the zone's clock skips in spring has been moved by Flink already, for good.
+        timezone: the time zone of the Flink that wrote them. Flink shifts timestamps by it, unless parquet marks them
+            as adjusted to UTC. A local time that the zone's clock skips in spring was moved by Flink and stays so.
+
+    Returns:
+        The columns of :data:`CONTRACT` and the column ``_rescued_data``, a text; null where nothing was rescued.
     """
     columns: list[pa.Array] = []
-    rest, places = _named(batch)
+    rest, occurrences = _columns_by_name(batch)
     for field in CONTRACT:
-        name = _found(field.name, places)
-        given = rest.pop(name) if name is not None else None
-        if given is None:
+        name = _column_name(field.name, occurrences)
+        column = rest.pop(name) if name is not None else None
+        if column is None:
             columns.append(pa.nulls(batch.num_rows, field.type))
             continue
-        if pa.types.is_dictionary(given.type):
-            given = given.dictionary_decode()
-        fitting = _cast(given, field.type, timezone)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        fitting = _cast(column, field.type, timezone)
         if fitting is None:
             fitting = pa.nulls(batch.num_rows, field.type)
-            rest[str(name)] = given
-        elif fitting.null_count > given.null_count:  # some of its values did not fit
-            rest[str(name)] = pc.if_else(pc.is_null(fitting), given, pa.scalar(None, given.type))
+            rest[str(name)] = column
+        elif fitting.null_count > column.null_count:  # some of its values did not fit
+            rest[str(name)] = pc.if_else(pc.is_null(fitting), column, pa.scalar(None, column.type))
         columns.append(fitting)
-    return columns, _only_where_any(rest, columns, batch.num_rows)
+    return columns, _rescued(rest, columns, batch.num_rows)
 
 
-def _named(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[str, int]]:
-    """Return the columns by name, and how often each name is there: of two of one name neither is the contract's."""
+def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[str, int]]:
+    """Return the columns by name, and the occurrences of each name; a repeated name gets its number behind it."""
     columns: dict[str, pa.Array] = {}
-    times: dict[str, int] = {}
+    occurrences: dict[str, int] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        times[name] = times.get(name, 0) + 1
-        columns[name if times[name] == 1 else f"{name} ({times[name]})"] = column
-    return columns, times
+        occurrences[name] = occurrences.get(name, 0) + 1
+        columns[name if occurrences[name] == 1 else f"{name} ({occurrences[name]})"] = column
+    return columns, occurrences
 
 
-def _found(wanted: str, times: dict[str, int]) -> str | None:
-    if wanted in times:
-        return wanted if times[wanted] == 1 else None
-    alike = [name for name in times if name.lower() == wanted.lower()]
-    return alike[0] if len(alike) == 1 and times[alike[0]] == 1 else None
+def _column_name(wanted: str, occurrences: dict[str, int]) -> str | None:
+    """Return the name of the column that is the contract's ``wanted``; None where there is none, or more than one."""
+    if wanted in occurrences:
+        return wanted if occurrences[wanted] == 1 else None
+    alike = [name for name in occurrences if name.lower() == wanted.lower()]
+    return alike[0] if len(alike) == 1 and occurrences[alike[0]] == 1 else None
 
 
-def _only_where_any(rest: dict[str, pa.Array], columns: list[pa.Array], rows: int) -> pa.Array:
-    """Encode the rest; a row none of whose contract values was refused and that has no extra column has null."""
+def _rescued(rest: dict[str, pa.Array], columns: list[pa.Array], rows: int) -> pa.Array:
+    """Encode the columns and values that do not fit; null in a row where all values fit and no column is extra."""
     contract = {name.lower() for name in CONTRACT.names}
     rescued = rescue.as_json(rest, rows)
     if not rest or any(name.lower() not in contract for name in rest):
         return rescued
-    refused = [pc.is_valid(column) for column in rest.values()]
-    some = refused[0]
-    for one in refused[1:]:
-        some = pc.or_(some, one)
-    return pc.if_else(some, rescued, pa.scalar(None, pa.string()))
+    masks = [pc.is_valid(column) for column in rest.values()]
+    has_rescued = masks[0]
+    for mask in masks[1:]:
+        has_rescued = pc.or_(has_rescued, mask)
+    return pc.if_else(has_rescued, rescued, pa.scalar(None, pa.string()))
 
 
 def _cast(column: pa.Array, wanted: pa.DataType, timezone: str) -> pa.Array | None:
-    """Cast what loses nothing, null where a value would; None where the types do not meet."""
+    """Cast a column; a value that would lose something is null. None where no value of this type can be cast."""
     given = column.type
     if pa.types.is_null(given):
         return pa.nulls(len(column), wanted)
@@ -96,18 +101,19 @@ def _cast(column: pa.Array, wanted: pa.DataType, timezone: str) -> pa.Array | No
 
 
 def _instants(column: pa.Array, timezone: str) -> pa.Array:
-    """Turn timestamps of any unit into UTC instants in microseconds, null outside the calendar; finer is cut off."""
+    """Turn timestamps of any unit into UTC instants in whole microseconds; null outside the years 1 to 9999."""
     try:
         micros = column.cast(pa.timestamp("us", tz=column.type.tz))
     except pa.ArrowInvalid:
-        # Cut off nanoseconds; a value beyond the range of microseconds wraps around and does not come back as it was.
+        # An unsafe cast cuts nanoseconds off. In coarser units, a value beyond the range of microseconds wraps around:
+        # casting it back gives another value.
         micros = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
         if column.type.unit != "ns":
             same = pc.equal(micros.cast(column.type, safe=False), column)
             micros = pc.if_else(same, micros, pa.scalar(None, micros.type))
     utc = micros.cast(pa.timestamp("us", tz="UTC"))
     if column.type.tz is None and timezone != "UTC":
-        # What the clock of that zone showed is the time that was meant.
+        # A clock of that zone shows this instant as the UTC time that Flink meant.
         utc = pc.local_timestamp(utc.cast(pa.timestamp("us", tz=timezone))).cast(utc.type)
     outside = calendar.outside(utc)
     return utc if outside is None else pc.if_else(outside, pa.scalar(None, utc.type), utc)
@@ -115,7 +121,7 @@ def _instants(column: pa.Array, timezone: str) -> pa.Array:
 
 def _doubles(column: pa.Array) -> pa.Array | None:
     given = column.type
-    if pa.types.is_decimal(given):  # an amount in a currency: the nearest double is what it would have been written as
+    if pa.types.is_decimal(given):  # the nearest double, as if the amount had been written as one
         return column.cast(pa.float64())
     if pa.types.is_floating(given):
         return column.cast(pa.float64())
@@ -139,7 +145,7 @@ def _strings(column: pa.Array) -> pa.Array | None:
         return None
     raw = column.cast(pa.binary())
     try:
-        return raw.cast(pa.string())  # checks that it is UTF-8, which parquet's readers do not
+        return raw.cast(pa.string())  # checks the UTF-8, which parquet's readers do not
     except pa.ArrowInvalid:
         return pa.array([_text(value) for value in raw.to_pylist()], pa.string())
 

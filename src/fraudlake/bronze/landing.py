@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class File:
-    """A file as it lies in the landing folder now.
+    """A version of a file in the landing folder.
 
-    ``source`` is its path relative to that folder, under which its rows go through the lake, so that a lake does not
-    depend on where it lies; ``size`` in bytes and ``modified`` (microseconds since 1970 UTC) tell a rewritten file
-    from the one that was read. A folder named like a file has the size None.
+    ``source`` is its path relative to that folder. Rows of the lake name their file so, and do not change when the
+    folder moves. A file is rewritten where ``size`` (bytes) or ``modified`` (microseconds since 1970 UTC) differ. Both
+    are None for a file that is gone, and for a folder that is named like a file.
     """
 
     path: str
@@ -24,10 +24,10 @@ class File:
 
 
 def is_finished(path: str) -> bool:
-    """Tell whether a path, relative to the landing folder, is of a file that Flink has committed.
+    """Return whether a path, relative to the landing folder, is of a file that Flink has committed.
 
-    A name that starts with ``.`` or ``_`` or holds ``.inprogress.`` is not, nor is what lies in a folder of that name;
-    neither is a Hadoop copy under way (``._COPYING_``), which Spark passes over too.
+    It is not where the name of the file, or of a folder above it, starts with ``.`` or ``_`` or contains
+    ``.inprogress.``, or ends in ``._COPYING_``: a Hadoop copy under way, which Spark ignores too.
     """
     return all(
         not name.startswith((".", "_")) and ".inprogress." not in name and not name.endswith("._COPYING_")
@@ -40,40 +40,40 @@ def files(folder: str) -> Iterator[File]:
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if is_finished(name)]
         for name in names:
-            path = os.path.join(parent, name)  # noqa: PTH118 - 20 times a Path's speed, over every file that ever landed
-            file = seen(path, folder)
+            path = os.path.join(parent, name)  # noqa: PTH118 - 20 times as fast as Path
+            file = current_file(path, folder)
             if is_finished(name) and file is not None:
                 yield file
         if not folders and not names and parent != folder and _is_named_like_a_file(parent):
             yield File(parent, relative(parent, folder), None, None)
 
 
-def seen(path: str, folder: str) -> File | None:
-    """Return a file as it is now, None where it is gone."""
+def current_file(path: str, folder: str) -> File | None:
+    """Return a file as it is now; None where it is gone."""
     try:
-        now = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return File(path, relative(path, folder), now.st_size, now.st_mtime_ns // 1000)
+    return File(path, relative(path, folder), status.st_size, status.st_mtime_ns // 1000)
 
 
-def gone(path: str, folder: str) -> File:
-    """Return a file that was there and is not any more."""
+def missing_file(path: str, folder: str) -> File:
+    """Return a file that is gone: its size and time are None."""
     return File(path, relative(path, folder), None, None)
 
 
 def relative(path: str, folder: str) -> str:
-    """Give a path relative to the landing folder."""
+    """Return a path relative to the landing folder."""
     return path.removeprefix(folder.rstrip("/") + "/")
 
 
 def local_path(uri: str) -> str:
-    """Strip the scheme that Hadoop puts before a path; it quotes nothing: a blank, ``%`` or ``#`` stands for itself."""
+    """Strip the scheme that Hadoop puts before a path; Hadoop escapes no characters, such as blanks, ``%`` or ``#``."""
     return "/" + uri.removeprefix("file:").lstrip("/")
 
 
 def literal(path: str) -> str:
-    """Quote what Hadoop would take for a pattern in a path."""
+    """Escape the characters of a path that Hadoop would read as a pattern."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 

@@ -1,4 +1,4 @@
-"""Messages: JSON from Kafka becomes rows in Flink's schema, each with its place; what cannot be read is kept raw."""
+"""Messages: JSON from Kafka becomes rows of bronze with their topic, partition and offset; unreadable ones stay raw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fraudlake.bronze import calendar, transactions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_READ = pa.schema(
+_PARSED = pa.schema(
     [
         ("dt", pa.timestamp("us", tz="UTC")),
         ("accountId", pa.string()),
@@ -30,14 +30,15 @@ _READ = pa.schema(
         ("_error", pa.string()),
     ]
 )
-GIVEN = ("value", "topic", "partition", "offset")
-"""What is read of a row of Spark's Kafka source."""
+KAFKA_COLUMNS = ("value", "topic", "partition", "offset")
+"""The columns of Spark's Kafka source that are read."""
 
-# Any of Flink's: `2026-03-07 00:00:01.18`, with `T`, with `Z`; and what else of ISO-8601 names a date and a time.
+# Every form of Flink (`2026-03-07 00:00:01.18`, also with `T` or `Z`), and other dates with a time of ISO-8601.
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?", re.ASCII
 )
-# Flink's own forms, of SQL (`json.timestamp-format.standard` either way) and of a class, where nothing is unusual.
+# The exact text that Flink writes: from SQL, with either `json.timestamp-format.standard`, and from a Java class.
+# Messages with unusual values do not match; `parse` reads them.
 _DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
 _ACCOUNT = r'"accountId": ?"(?P<accountId>[ !#-\[\]-~]*)"'
 _REST = r'"amount": ?(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?), ?"alert": ?(?P<alert>true|false)\}$'
@@ -46,33 +47,33 @@ _SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCO
 _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
 Row = tuple[int | None, str | None, float | None, bool | None, str | None, str | None, bytes | None, str | None]
-"""One message in the columns of :data:`_READ`; ``dt`` in microseconds since 1970."""
+"""One message in the columns of :data:`_PARSED`; ``dt`` in microseconds since 1970."""
 
 
 class _UnreadableError(Exception):
-    """A message that is not one JSON object; the text is the reason."""
+    """A message is not one JSON object; the text is the reason."""
 
 
 def from_messages(messages: DataFrame) -> DataFrame:
     """Parse messages whose ``value`` is one JSON object: ``dt`` (or ``ts``), ``accountId``, ``amount``, ``alert``.
 
     Args:
-        messages: rows of Spark's Kafka source, at least :data:`GIVEN`.
+        messages: rows of Spark's Kafka source, at least :data:`KAFKA_COLUMNS`.
 
     Returns:
         The columns of ``bronze_transactions``, one row a message. A field that does not fit is null in its column and
-        kept, like fields that nobody named, in ``_rescued_data`` (a JSON object). Of a message that is not one JSON
-        object ``_raw`` holds the bytes (null for a tombstone) and ``_error`` the reason.
+        goes, like additional fields, into ``_rescued_data`` (a JSON object). A message that is not one JSON object is
+        in ``_raw`` (bytes; null for a tombstone), with the reason in ``_error``.
     """
-    return messages.select(*GIVEN).mapInArrow(read, tables.BRONZE_TRANSACTIONS.columns)
+    return messages.select(*KAFKA_COLUMNS).mapInArrow(read, tables.BRONZE_TRANSACTIONS.columns)
 
 
 def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Parse batches of :data:`GIVEN` into batches of :data:`fraudlake.bronze.transactions.SCHEMA`."""
+    """Parse batches of :data:`KAFKA_COLUMNS` into batches of :data:`fraudlake.bronze.transactions.SCHEMA`."""
     for batch in batches:
         if batch.num_rows:
-            place = {f"_{name}": batch.column(name) for name in ("topic", "partition", "offset")}
-            yield transactions.completed(parse_all(batch.column("value")) | place)
+            position = {f"_{name}": batch.column(name) for name in ("topic", "partition", "offset")}
+            yield transactions.bronze_batch(parse_all(batch.column("value")) | position)
 
 
 def parse(value: bytes | None) -> Row:
@@ -97,35 +98,35 @@ def _row(message: dict[str, Any], value: bytes | None) -> Row:
 
 
 def parse_all(values: pa.Array) -> dict[str, pa.Array]:
-    """Parse messages (binary) into the columns of :data:`_READ`, as :func:`parse` does one by one.
+    """Parse messages (binary) into the columns of :data:`_PARSED`, with the results of :func:`parse`.
 
-    What is written exactly as Flink writes it is taken apart column by column, which is several times as fast; only the
-    others are parsed one by one.
+    Messages in exactly Flink's text are parsed with Arrow's regular expressions, which is several times as fast; only
+    the others are parsed one by one.
     """
     text = pc.cast(values, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
     sql, pojo = (pc.extract_regex(text, form) for form in (_SQL, _POJO))
-    known = pc.or_(sql.is_valid(), pojo.is_valid())
-    columns = {field.name: pa.nulls(len(values), field.type) for field in _READ}
+    is_flinks = pc.or_(sql.is_valid(), pojo.is_valid())
+    columns = {field.name: pa.nulls(len(values), field.type) for field in _PARSED}
     columns["dt"] = pc.coalesce(
         pc.assume_timezone(pc.struct_field(sql, "dt").cast(pa.timestamp("us")), "UTC"),
         pc.struct_field(pojo, "ts").cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
     )
     for name in ("accountId", "amount", "alert"):
         columns[name] = pc.coalesce(pc.struct_field(sql, name), pc.struct_field(pojo, name)).cast(
-            _READ.field(name).type
+            _PARSED.field(name).type
         )
-    if pc.all(known).as_py():
+    if pc.all(is_flinks).as_py():
         return columns
-    others = pc.invert(known)
+    others = pc.invert(is_flinks)
     parsed = zip(*map(parse, values.filter(others).to_pylist()), strict=True)
     return {
         field.name: pc.replace_with_mask(columns[field.name], others, pa.array(column, field.type))
-        for column, field in zip(parsed, _READ, strict=True)
+        for column, field in zip(parsed, _PARSED, strict=True)
     }
 
 
 def _object(value: bytes | None) -> dict[str, Any]:
-    """Decode a message, as strictly as RFC 8259 reads: one object, UTF-8, no NaN, no key twice."""
+    """Decode a message by RFC 8259, strictly: one object, UTF-8, no NaN, no duplicate key."""
     if value is None:
         raise _UnreadableError("tombstone")
     if not value:
@@ -144,7 +145,7 @@ def _object(value: bytes | None) -> dict[str, Any]:
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse what readers take differently: whose value holds would depend on who reads."""
+    """Refuse duplicate keys: which of their values counts depends on the reader."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise _UnreadableError("duplicate key")
@@ -159,7 +160,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_
 
 
 def _fitting(message: dict[str, Any], name: str, fit: Any, rest: dict[str, Any]) -> Any:
-    """Take a field out of a message; a value that does not fit goes to ``rest``, and None is returned for it."""
+    """Remove a field from a message and return its value; a value that does not fit goes to ``rest`` instead."""
     value = message.pop(name, None)
     if value is None:
         return None
@@ -170,7 +171,7 @@ def _fitting(message: dict[str, Any], name: str, fit: Any, rest: dict[str, Any])
 
 
 def _micros(value: object) -> int | None:
-    """Read a time: a number is epoch milliseconds, a text without a zone is UTC; finer than microseconds is cut off."""
+    """Read a time in whole microseconds: a number is epoch milliseconds, a text without a zone is UTC."""
     if isinstance(value, str):
         if not _TIME.fullmatch(value):
             return None
@@ -188,7 +189,7 @@ def _micros(value: object) -> int | None:
 
 def _text(value: object) -> str | None:
     if isinstance(value, str):
-        # Half of a surrogate pair is a JSON string, but no text that a column can hold.
+        # JSON allows half of a surrogate pair; a column of text does not.
         return value if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -208,7 +209,7 @@ def _flag(value: object) -> bool | None:
 
 
 def _json(rest: dict[str, Any], value: bytes | None) -> str:
-    """Write what was rescued; a number beyond the range of a double, infinite by now, is kept as the text it was."""
+    """Encode rescued fields; a number beyond the range of a double, which Python reads as infinite, becomes a text."""
     try:
         return json.dumps(rest, allow_nan=False)
     except ValueError:

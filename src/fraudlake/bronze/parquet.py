@@ -15,13 +15,13 @@ from fraudlake.bronze import contract
 BATCH_ROWS = 100_000
 
 Content: TypeAlias = str | pa.Buffer
-"""A file: its path, or its bytes."""
+"""A file, as its path or its bytes."""
 
 
 def inspect(content: Content) -> tuple[int, str | None]:
-    """Read a file to its end; return its number of rows and, where it cannot be read, the reason.
+    """Read a file to its end; return its number of rows or, where it cannot be read, 0 and the reason.
 
-    A footer alone does not tell: a page may be damaged behind an intact one.
+    The footer alone does not suffice: it may be intact where a page is damaged.
     """
     try:
         with _open(content) as file:
@@ -31,7 +31,7 @@ def inspect(content: Content) -> tuple[int, str | None]:
 
 
 def glance(content: Content) -> tuple[int, str | None]:
-    """Read a file's footer only; return the number of rows that it tells and, where there is none, the reason."""
+    """Read only a file's footer; return the number of rows in it or, where it cannot be read, 0 and the reason."""
     try:
         with _open(content) as file:
             return int(file.metadata.num_rows), None
@@ -44,7 +44,7 @@ def batches(content: Content, timezone: str = "UTC") -> Iterator[pa.RecordBatch]
 
     Args:
         content: the file.
-        timezone: that of the Flink that wrote it, see :func:`contract.fit`.
+        timezone: the time zone of the Flink that wrote it, see :func:`contract.fit`.
 
     Raises:
         OSError: the file cannot be read.
@@ -67,12 +67,12 @@ def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         rows += batch.num_rows
         yield batch
     if rows != file.metadata.num_rows:
-        raise pa.ArrowInvalid(f"its footer tells of {file.metadata.num_rows:,} rows, and it holds {rows:,}")
+        raise pa.ArrowInvalid(f"its footer says {file.metadata.num_rows:,} rows, but it has {rows:,}")
 
 
 def _open(content: Content) -> pq.ParquetFile:
     file = content if isinstance(content, str) else pa.BufferReader(content)
-    # Page checksums, where the writer left any, tell a flipped bit that decodes to another value.
+    # Where the writer left page checksums, they reveal a flipped bit that decodes to another value.
     return pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
 
 

@@ -16,16 +16,16 @@ _MUST_BE_ESCAPED = r'[\x00-\x1f"\\]'
 
 
 def as_json(columns: dict[str, pa.Array], rows: int) -> pa.Array:
-    """Join columns of ``rows`` values into JSON objects by name; null in every row where there is no column.
+    """Encode each row of the columns as a JSON object, by column name; null in all ``rows`` without a column.
 
-    Numbers, booleans, strings, lists, structs and maps (as lists of pairs) are JSON's own; times and decimals are
-    strings, binary values base64, NaN and infinities strings, since JSON has no word for them.
+    Numbers, booleans, strings, lists, structs and maps (as lists of pairs) are encoded as JSON's own types; times,
+    decimals, NaN and infinities as strings; binary values as base64.
     """
     if not columns:
         return pa.nulls(rows, pa.string())
     parts: list[Any] = []
     for name, column in columns.items():
-        # Concatenated as arrays: a Python object a row would make a file with one extra column 20 times as slow.
+        # Arrow joins whole columns: with a Python object a row, a file with one extra column takes 20 times as long.
         parts += [("{" if not parts else ", ") + f"{json.dumps(name)}: ", pc.fill_null(_encoded(column), "null")]
     return pc.binary_join_element_wise(*parts, "}", "")
 
@@ -44,7 +44,7 @@ def _encoded(column: pa.Array) -> pa.Array:
         return pc.if_else(pc.is_finite(column), text, _quoted(text))
     if pa.types.is_timestamp(kind):
         text, outside = _quoted(column.cast(pa.string())), calendar.outside(column)
-        # Arrow writes years of five digits, and those before 0, wrongly.
+        # Arrow writes years beyond 9999 and before 0 wrongly.
         return text if outside is None else pc.if_else(outside, column.cast(pa.int64()).cast(pa.string()), text)
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind) and not pa.types.is_interval(kind):
         return _quoted(column.cast(pa.string()))
@@ -58,7 +58,7 @@ def _encoded(column: pa.Array) -> pa.Array:
 def _encoded_text(column: pa.Array) -> pa.Array:
     try:
         column.validate(full=True)
-    except pa.ArrowInvalid:  # bytes that are no UTF-8, which parquet does not check
+    except pa.ArrowInvalid:  # not UTF-8, which parquet does not check
         return _encoded(column.cast(pa.binary()))
     if not pc.any(pc.match_substring_regex(column, _MUST_BE_ESCAPED)).as_py():
         return _quoted(column)
@@ -76,13 +76,13 @@ def _dumps(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Turn what JSON has no word for into text, at any depth."""
+    """Turn values that JSON cannot express into text, at any depth."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value

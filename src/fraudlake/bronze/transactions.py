@@ -1,4 +1,4 @@
-"""Bronze transactions: landed parquet files become rows in Flink's schema, with the place that each came from."""
+"""Bronze transactions: landed parquet files become rows of bronze, each with its file and its row number there."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ SCHEMA = pa.schema(
 
 
 def read(files: list[landing.File], timezone: str = "UTC") -> pa.RecordBatchReader:
-    """Read files that have been found readable as rows of :data:`SCHEMA`: all of each, or none of any.
+    """Read files as rows of :data:`SCHEMA`: all rows of all files, or none.
 
     Args:
-        files: the files, as they were when they were found readable.
-        timezone: that of the Flink that wrote them, see :func:`fraudlake.bronze.contract.fit`.
+        files: the files, as they were when they were checked to be readable.
+        timezone: the time zone of the Flink that wrote them, see :func:`fraudlake.bronze.contract.fit`.
 
     Returns:
-        A reader; reading fails where a file is not, or no longer, the one that was found readable.
+        A reader; it fails where a file cannot be read or has changed since.
     """
     return pa.RecordBatchReader.from_batches(SCHEMA, (rows for file in files for rows in _rows(file, timezone)))
 
 
 def from_contents(contents: DataFrame, files: list[landing.File], timezone: str = "UTC") -> DataFrame:
-    """Parse the bytes of files as :func:`read` reads files: on Spark's machines, which need not see the files.
+    """Parse the bytes of files in Spark's tasks, as :func:`read` reads files: the machines need not see the files.
 
     Args:
         contents: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
-        files: the files, as they were when they were found readable.
-        timezone: that of the Flink that wrote them.
+        files: the files, as they were when they were checked to be readable.
+        timezone: the time zone of the Flink that wrote them.
 
     Returns:
-        The columns of ``bronze_transactions``. Parsing fails where a file cannot be read to its end, or is another one.
+        The columns of ``bronze_transactions``. Parsing fails where a file cannot be read or has changed since.
     """
     versions = {file.source: (file.size, file.modified) for file in files}
 
@@ -65,20 +65,20 @@ def from_contents(contents: DataFrame, files: list[landing.File], timezone: str 
                 buffer = content.as_buffer()
                 if versions[source.as_py()] != (buffer.size, modified.as_py()):
                     raise RuntimeError(f"{source} changed while it was read")
-                yield from _completed(parquet.batches(buffer, timezone), source.as_py())
+                yield from _with_source(parquet.batches(buffer, timezone), source.as_py())
 
     return contents.select("source", "modified", "content").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
 
 
-def counted(contents: DataFrame, whole: bool) -> DataFrame:
+def row_counts(contents: DataFrame, whole: bool) -> DataFrame:
     """Count the rows of files.
 
     Args:
         contents: one row a file: ``source`` and ``content``.
-        whole: read each file to its end; by default its footer must do.
+        whole: read each file to its end; by default only its footer is read.
 
     Returns:
-        ``source, rows, error``: of a file that cannot be read 0 and the reason.
+        ``source, rows, error``; ``rows`` is 0 and ``error`` the reason where a file cannot be read.
     """
     count = parquet.inspect if whole else parquet.glance
 
@@ -97,23 +97,27 @@ def counted(contents: DataFrame, whole: bool) -> DataFrame:
     return contents.select("source", "content").mapInArrow(rows, "source STRING, rows BIGINT, error STRING")
 
 
-def completed(given: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Return rows of :data:`SCHEMA` that are read now, of the columns that are given; ``dt`` must be one of them."""
-    dt = given["dt"]
+def bronze_batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Complete columns to :data:`SCHEMA`: ``date`` from ``dt``, ``_ingested_at`` now, all others null.
+
+    Args:
+        columns: some of the columns, by name; ``dt`` must be one of them.
+    """
+    dt = columns["dt"]
     now = pa.scalar(time.time_ns() // 1000, SCHEMA.field("_ingested_at").type)
-    known = given | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
-    columns = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    known = columns | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
+    arrays = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _rows(file: landing.File, timezone: str) -> Iterator[pa.RecordBatch]:
     folder = file.path.removesuffix(file.source)
-    yield from _completed(parquet.batches(file.path, timezone), file.source)
-    if landing.seen(file.path, folder) != file:
+    yield from _with_source(parquet.batches(file.path, timezone), file.source)
+    if landing.current_file(file.path, folder) != file:
         raise RuntimeError(f"{file.path} changed while it was read")
 
 
-def _completed(batches: Iterator[pa.RecordBatch], source: str) -> Iterator[pa.RecordBatch]:
+def _with_source(batches: Iterator[pa.RecordBatch], source: str) -> Iterator[pa.RecordBatch]:
     for rows in batches:
-        given = dict(zip(rows.schema.names, rows.columns, strict=True))
-        yield completed(given | {"_source_file": pa.repeat(source, rows.num_rows)})
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        yield bronze_batch(columns | {"_source_file": pa.repeat(source, rows.num_rows)})

@@ -1,4 +1,4 @@
-"""The lake: the one place that decides where tables, checkpoints, models and input lie, and what session reads them."""
+"""The lake: the one place that decides where tables, checkpoints, models and input are, and which session reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: where a stream keeps how far it is, checked before the stream starts."""
+"""Checkpoints: a stream's progress and state, checked before the stream starts."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from fraudlake.errors import FraudlakeError
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The folder of one stream's checkpoint. Beside Spark's own files it holds ``fraudlake.json``: its identity, the
-    settings that its state depends on, and the identity of the tables that it reads."""
+    """The folder of one stream's checkpoint.
+
+    Beside Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends on, and
+    the ids of the tables that the stream reads.
+    """
 
     step: str
     folder: Path
 
     @property
     def is_new(self) -> bool:
-        """Tell whether the stream has never taken a micro-batch."""
+        """Whether the stream has never begun a micro-batch."""
         return not (self._log("offsets") or self._log("commits"))
 
     def pending_batch(self) -> int | None:
-        """Return the number of the micro-batch that was begun and has no commit yet; None where there is none."""
+        """Return the number of the micro-batch that was begun and not committed; None where there is none."""
         offsets, commits = self._log("offsets"), self._log("commits")
         begun = int(offsets[-1].name) if offsets else None
         return None if commits and begun == int(commits[-1].name) else begun
 
     @property
     def id(self) -> str:
-        """The checkpoint's identity, made on first use: a checkpoint begun anew has another one."""
+        """The checkpoint's id, made on first use; a new checkpoint has a new one."""
         if not self._notes_file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._write({"id": str(uuid.uuid4())})
@@ -41,29 +44,29 @@ class Checkpoint:
 
     @property
     def state(self) -> Path:
-        """Where a stateful stream keeps its state."""
+        """Folder of a stateful stream's state."""
         return self.folder / "state"
 
     @property
     def fixed(self) -> dict[str, object]:
-        """The settings that the stream was begun with and cannot leave; empty before it was begun."""
+        """The settings that the stream began with and that cannot change; empty before it has begun."""
         return dict(self._notes().get("fixed", {})) if self._notes_file.exists() else {}
 
     def require(self, fixed: Mapping[str, object], reads: Mapping[str, str], writes: Mapping[str, bool]) -> None:
-        """Check that the stream can go on from here, or begin.
+        """Check that the stream can begin or go on with this checkpoint.
 
         Args:
-            fixed: settings that the state depends on: they must be those that the stream was begun with.
-            reads: identity of each table that the stream reads: likewise.
-            writes: for tables that the stream alone writes, whether they have rows: a new stream would double them.
+            fixed: settings that the state depends on; they must be those that the stream began with.
+            reads: the id of each table that the stream reads; likewise.
+            writes: for tables that only this stream writes, whether they have rows, which a new stream would duplicate.
 
         Raises:
-            FraudlakeError: it cannot; the message says why and what to do. Nothing is written.
+            FraudlakeError: it cannot; the message has the reason and the remedy. Nothing is written.
         """
         if self.is_new:
             for table in (name for name, has_rows in writes.items() if has_rows):
                 raise FraudlakeError(
-                    f"{self.step}: {table} holds rows, but the checkpoint {self.folder} of the stream that wrote them "
+                    f"{self.step}: {table} has rows, but the checkpoint {self.folder} of the stream that wrote them "
                     f"is gone, and a new one would write them again: put it back, or start over ({self._start_over})"
                 )
         notes = {"fixed": dict(fixed), "reads": dict(reads), "id": self.id, **self._notes()}
@@ -71,7 +74,7 @@ class Checkpoint:
             before = notes["fixed"].get(name, value)
             if before != value:
                 raise FraudlakeError(
-                    f"{self.step}: its state was begun with {name} = {before} and cannot follow to {value}: "
+                    f"{self.step}: its state was begun with {name} = {before} and cannot change to {value}: "
                     f"set {name} = {before}, or start over ({self._start_over})"
                 )
         for table, identity in reads.items():
@@ -101,15 +104,15 @@ class Checkpoint:
             )
 
     def _state_parts(self) -> list[Path]:
-        """List the folders that the state must have, one a partition from 0 on.
+        """List the folders that the state must have, one a partition, numbered from 0.
 
-        How many there are is not asked of the settings: a workspace may name no number, and may change it.
+        Their number does not come from the settings: a workspace may set none, and may change it.
         """
         parts = {int(path.name) for path in (self.state / "0").glob("*") if path.name.isdigit()}
         return [self.state / "0" / str(part) for part in range(max(parts, default=0) + 1)]
 
     def watermark_milliseconds(self) -> int | None:
-        """Return the event-time watermark of the newest micro-batch, milliseconds since 1970; None before the first."""
+        """Return the latest micro-batch's event-time watermark, in milliseconds since 1970; None before the first."""
         offsets = self._log("offsets")
         if not offsets:
             return None
@@ -117,18 +120,20 @@ class Checkpoint:
         return int(metadata["batchWatermarkMs"])
 
     def unread_versions(self) -> dict[str, int]:
-        """Return the version from which on rows are still to be read, by the identity of each Delta table.
+        """Return the first version with unread rows, by the id of each Delta table.
 
-        A micro-batch that has no commit yet is still to be read. Delta's offsets name the version, and the next one
-        where all files of a version are read (seen in Delta 4.4).
+        A micro-batch that is not committed counts as unread. Delta's offsets name the version that is being read, or
+        the next one where all files of a version are read (seen in Delta 4.4).
         """
         committed = self._log("commits")
         offsets = self.folder / "offsets" / committed[-1].name if committed else next(iter(self._log("offsets")), None)
         lines = offsets.read_text().splitlines()[2:] if offsets else []
         sources = [json.loads(line) for line in lines if line != "-"]
-        # Before the first commit the table as the stream found it is to be read: the version before.
+        # Before the first commit the stream still has to read the initial snapshot, which is the version before.
         back = 0 if committed else 1
-        return {one["reservoirId"]: one["reservoirVersion"] - back for one in sources if "reservoirId" in one}
+        return {
+            source["reservoirId"]: source["reservoirVersion"] - back for source in sources if "reservoirId" in source
+        }
 
     @property
     def _start_over(self) -> str:
@@ -160,7 +165,7 @@ class Checkpoint:
 
 
 def _is_readable(file: Path) -> bool:
-    """Tell whether a file of Spark's offset or commit log, or its metadata, holds what it should."""
+    """Return whether a file of Spark's offset or commit log, or its ``metadata``, has the expected format."""
     try:
         lines = file.read_text().splitlines()
         if file.name != "metadata":

@@ -1,4 +1,4 @@
-"""Commits: what a table's log says of each, and of the table as a whole."""
+"""Commits: an entry of Delta's history becomes one version of a table, and the log as a whole its detail."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ class Detail:
 class Commit:
     """One version of a table; ``millis`` is when it was made, in milliseconds since 1970 UTC.
 
-    ``on_the_way`` tells of an OPTIMIZE that it was a writer's own compaction, which clusters nothing. ``metadata`` is
-    the text that its writer gave it.
+    ``is_auto_compaction`` marks an OPTIMIZE that a writer ran after its own commit, and which does not cluster.
+    ``metadata`` is the text that the writer attached (``userMetadata``).
     """
 
     version: int
     operation: str
     millis: int
-    on_the_way: bool
+    is_auto_compaction: bool
     metadata: str | None = None
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
-        """Take an entry of Delta's history, ``timestamp`` in milliseconds.
+        """Convert an entry of Delta's history; its ``timestamp`` is in milliseconds.
 
-        Spark marks its own compaction as ``auto``; all of delta-rs's is of that kind here.
+        Spark marks its auto compaction as ``auto``; delta-rs is used here for no other OPTIMIZE.
         """
-        is_auto = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
+        is_sparks = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
         by_delta_rs = (entry.get("engineInfo") or "").startswith("delta-rs")
         return cls(
             entry["version"],
             entry["operation"],
             entry["timestamp"],
-            is_auto or by_delta_rs,
+            is_sparks or by_delta_rs,
             entry.get("userMetadata"),
         )
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows may be others than before."""
+        """Whether the commit may change rows; maintenance does not."""
         return self.operation not in _MAINTENANCE
 
     @property
     def at(self) -> datetime:
-        """When it was made (UTC)."""
+        """Time of the commit (UTC)."""
         return datetime.fromtimestamp(self.millis / 1000, UTC)
 
 

@@ -19,10 +19,10 @@ from fraudlake.lake import java
 def folder(configuration: str = "spark") -> Path:
     """Return the folder that holds the jars of an ``ivy.xml`` configuration, resolving them on first use.
 
-    The folder is named for the content of ``ivy.xml``, so that a new version never meets old jars.
+    The folder is named for the content of ``ivy.xml``, so that a new version never uses old jars.
 
     Raises:
-        FraudlakeError: Java is missing, or the jars cannot be had.
+        FraudlakeError: Java is missing, or the jars cannot be downloaded.
     """
     pinned = resources.files("fraudlake").joinpath("ivy.xml").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fraudlake"
@@ -52,9 +52,9 @@ def _resolve(configuration: str, pinned: bytes, cache: Path, target: Path) -> No
             "-retrieve",
             f"{jars}/[artifact]-[revision].[ext]",
         ]
-        told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if told.returncode != 0 or "UNRESOLVED" in told.stdout or not jars.is_dir():
-            lines = [line.strip() for line in told.stdout.splitlines() + told.stderr.splitlines()]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if result.returncode != 0 or "UNRESOLVED" in result.stdout or not jars.is_dir():
+            lines = [line.strip() for line in result.stdout.splitlines() + result.stderr.splitlines()]
             reason = next((line for line in lines if "not found" in line or "Exception" in line), "no answer")
             raise FraudlakeError(
                 f"cannot resolve the jars for {configuration} ({reason}): check the network, then try again"

@@ -1,4 +1,4 @@
-"""Java: finds the one that Spark would start, and says in one line when it will not do."""
+"""Java: the program that Spark would start, checked for its version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require() -> Path:
     """Return the ``java`` program that Spark will start.
 
     Raises:
-        FraudlakeError: there is none, or its version is not one that Spark 4.2 runs on.
+        FraudlakeError: there is none, or Spark 4.2 does not run on its version.
     """
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -37,11 +37,11 @@ def version(program: Path) -> str:
     """Return the version of a ``java`` program, such as ``17.0.15``.
 
     Raises:
-        FraudlakeError: it does not tell one.
+        FraudlakeError: it reports none.
     """
-    # Both standard streams are pipes here: a Java that cannot even start says why on one of them.
+    # Both outputs are captured: a Java that cannot start may print the reason on either.
     answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     match = re.search(r'version "([\d.]*\d)', answer.stderr + answer.stdout)
     if match is None:
-        raise FraudlakeError(f"{program} does not tell its version: {_HINT}")
+        raise FraudlakeError(f"{program} does not report its version: {_HINT}")
     return match[1]

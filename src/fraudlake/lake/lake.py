@@ -183,7 +183,11 @@ class Lake:
     def append_messages(self, batch: DataFrame, transaction: Transaction) -> None:
         """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows."""
         self.append_computed(
-            batch.select(*messages.GIVEN), messages.read, transactions.SCHEMA, tables.BRONZE_TRANSACTIONS, transaction
+            batch.select(*messages.KAFKA_COLUMNS),
+            messages.read,
+            transactions.SCHEMA,
+            tables.BRONZE_TRANSACTIONS,
+            transaction,
         )
 
     def version(self, table: tables.Table) -> int:
@@ -249,7 +253,10 @@ class Lake:
 
     def look_again(self, files: list[File]) -> list[File]:
         """Return landed files as they are now; one that is gone has no size."""
-        return [landing.seen(file.path, self.landing) or landing.gone(file.path, self.landing) for file in files]
+        return [
+            landing.current_file(file.path, self.landing) or landing.missing_file(file.path, self.landing)
+            for file in files
+        ]
 
     def list_files(self) -> Iterator[File]:
         """List the landing folder: the finished files as they are now; none where there is no such folder."""

@@ -285,7 +285,7 @@ class LocalLake(Lake):
     def landed_files(self, batch: DataFrame) -> list[File]:
         """Return the files that a micro-batch of :meth:`landed` names, as they are now."""
         paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
-        return self.look_again([landing.gone(path, self.landing) for path in paths])
+        return self.look_again([landing.missing_file(path, self.landing) for path in paths])
 
     def list_files(self) -> Iterator[File]:
         """List the landing folder: the finished files as they are now, and empty folders that are named like one."""

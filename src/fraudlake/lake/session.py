@@ -1,4 +1,4 @@
-"""The local Spark session: delta-spark on this machine's cores, its noise kept in a log file."""
+"""The local Spark session: delta-spark on this machine's cores, with its output in a log file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERYWHERE = {
+COMMON_CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
-    # Any other bound is checked row by row, which costs as much as writing the row (seen in Spark 4.2).
+    # Spark checks any other limit row by row, which takes as long as writing the row (seen in Spark 4.2).
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
-"""What a session is set to, here and in a workspace."""
+"""Spark configuration of every session, local or in a workspace."""
 
 JAVA_OPTIONS = (
-    # The parallel collector takes a seventh of G1's time here: a micro-batch's rows are few, large arrays.
+    # A micro-batch's rows are few, large arrays: the parallel collector takes a seventh of G1's time for them.
     "-XX:+UseParallelGC",
-    # Java 17 and later log where Arrow reaches into java.nio without the opening.
+    # Without it, Java 17 and later log a line when Arrow accesses the internals of java.nio.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "-Duser.timezone=UTC",
 )
-"""What Java is started with."""
+"""Java's options."""
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
@@ -57,9 +57,9 @@ def start(settings: Settings, log: Path) -> SparkSession:
     # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # When the JVM is gone, the server that collects the workers' counters prints a stack trace (seen in PySpark 4.2).
-    accumulators.AccumulatorTCPServer.handle_error = _nothing  # type: ignore[assignment, method-assign]
-    accumulators.AccumulatorUnixServer.handle_error = _nothing  # type: ignore[assignment, method-assign]
+    # Once the JVM has ended, the server of PySpark's accumulators prints a stack trace (seen in PySpark 4.2).
+    accumulators.AccumulatorTCPServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
+    accumulators.AccumulatorUnixServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
     builder = SparkSession.builder.appName("fraudlake").master("local[*]")
     for name, value in configuration(settings).items():
         builder = builder.config(name, value)
@@ -70,12 +70,12 @@ def start(settings: Settings, log: Path) -> SparkSession:
         raise FraudlakeError(f"Spark did not start ({str(error).splitlines()[0]}): see {log}") from error
 
 
-def _nothing(*_: object) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
 def configuration(settings: Settings) -> dict[str, str]:
-    """Return what a local Spark session is started with."""
+    """Return the Spark configuration of a local session."""
     partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -85,27 +85,27 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Every query is described for a page that is not there; the short description takes less.
+        # Spark renders each query's plan for its UI, even where the UI is off; the short form takes less time.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),
-        **EVERYWHERE,
+        **COMMON_CONFIGURATION,
         "spark.sql.shuffle.partitions": partitions,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A micro-batch takes some dozen pieces of generated code. With the default of 100 the streams of a process push
-        # each other out, and all of it is compiled anew for each micro-batch.
+        # A micro-batch needs some dozen classes of generated code. With the default of 100 the streams of a process
+        # evict each other's classes, and every micro-batch compiles its own again.
         "spark.sql.codegen.cache.maxEntries": "1000",
-        # Rows that are kept are kept for a moment: to find out how to compress them takes longer than to compute them.
+        # Rows are persisted only briefly: choosing a compression takes longer than computing them.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # A micro-batch spans few dates: one open file each spares a sort of all rows by partition.
+        # A micro-batch has few dates: with one open file for each, its rows need no sort by partition.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
-        # Delta reads a table's log before each commit, by default in 50 tasks: these tables are small for that.
+        # Delta reads a table's log before each commit, by default in 50 tasks, too many for tables of this size.
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Otherwise compaction on the way undoes what optimize made for skipping files.
+        # Otherwise auto compaction merges the small files that optimize made for data skipping.
         "spark.databricks.delta.autoCompact.maxFileSize": str(settings.target_file_bytes),
-        # VACUUM lists a table's folder in so many tasks; the default of 10,000 takes half a minute on few cores.
+        # VACUUM lists a table's folder in this many tasks; the default of 10,000 takes half a minute on few cores.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
-        # Without Hadoop's native library the default renames through the class FileContext, which starts a `readlink`
-        # process for every file, some dozens a micro-batch.
+        # The default renames files through Hadoop's class FileContext. Without Hadoop's native library, that starts a
+        # `readlink` process for every file, some dozens a micro-batch.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -116,17 +116,17 @@ def configuration(settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Let a process started meanwhile (the JVM) inherit ``log`` as its output: VACUUM prints on the standard one."""
+    """Make ``log`` the output of a process that starts in the block, the JVM: VACUUM prints on standard output."""
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = {number: os.dup(number) for number in (1, 2)}
+    saved = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as file:
-            for number in kept:
+            for number in saved:
                 os.dup2(file.fileno(), number)
         yield
     finally:
-        for number, copy in kept.items():
-            os.dup2(copy, number)
-            os.close(copy)
+        for number, duplicate in saved.items():
+            os.dup2(duplicate, number)
+            os.close(duplicate)

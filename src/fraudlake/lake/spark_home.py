@@ -1,7 +1,8 @@
-"""Spark's home: pyspark's programs with every jar in one folder, and an archive of Java's classes beside them.
+"""Spark's home: pyspark's programs and every jar in one folder, with an archive of Java's classes (class data sharing).
 
-pyspark's own folder would do, at a price that each process pays: its workers compile Spark's Python modules from a zip
-file at every start (pyspark 4.2 puts it first on their path), and Java loads and checks 20,000 classes one by one.
+pyspark's own folder would work, but every process would start more slowly. Its Python workers compile Spark's modules
+from a zip file at every start (pyspark 4.2 puts it first on their path), and Java loads and verifies 20,000 classes one
+by one.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ def folder() -> Path:
     """Return a folder that Spark can start from (``SPARK_HOME``), making it on first use.
 
     Raises:
-        FraudlakeError: Java is missing, or the jars cannot be had.
+        FraudlakeError: Java is missing, or the jars cannot be downloaded.
     """
     import pyspark
 
-    own, added = Path(pyspark.__file__).parent, jars.folder()
-    home = added.parent / f"home-{pyspark.__version__}-{added.name.rpartition('-')[2]}"
+    pyspark_folder, added_jars = Path(pyspark.__file__).parent, jars.folder()
+    home = added_jars.parent / f"home-{pyspark.__version__}-{added_jars.name.rpartition('-')[2]}"
     if not home.is_dir():
         with FileLock(f"{home}.lock"):
             if not home.is_dir():
-                _make(home, own, added)
+                _make(home, pyspark_folder, added_jars)
     return home
 
 
-def _make(home: Path, own: Path, added: Path) -> None:
+def _make(home: Path, pyspark_folder: Path, added_jars: Path) -> None:
     with tempfile.TemporaryDirectory(dir=home.parent) as work:
-        made = Path(work) / "home"
-        shutil.copytree(own / "bin", made / "bin")
-        (made / "jars").mkdir()
-        for jar in (*own.glob("jars/*.jar"), *added.glob("*.jar")):
-            _link(jar, made / "jars" / jar.name)
-        made.rename(home)
+        draft = Path(work) / "home"
+        shutil.copytree(pyspark_folder / "bin", draft / "bin")
+        (draft / "jars").mkdir()
+        for jar in (*pyspark_folder.glob("jars/*.jar"), *added_jars.glob("*.jar")):
+            _link(jar, draft / "jars" / jar.name)
+        draft.rename(home)
 
 
 def _link(file: Path, name: Path) -> None:
-    """Give a file a second name, so that it outlives the environment that it came with; copy it to another disk."""
+    """Hard-link a file, so that it outlives its Python environment; copy it where that is on another disk."""
     try:
         os.link(file, name)
     except OSError:
@@ -56,20 +57,20 @@ def _link(file: Path, name: Path) -> None:
 
 
 def class_archive() -> Path:
-    """Return where the archive of classes is, or would be: each Java needs its own."""
+    """Return the path of the archive of classes, which may not exist yet; each Java needs its own."""
     program = java.require()
     key = hashlib.sha256(f"{program.resolve()} {java.version(program)}".encode()).hexdigest()[:12]
     return folder() / f"classes-{key}.jsa"
 
 
 def java_options() -> list[str]:
-    """Return the options by which Java uses the archive, if there is one; one that does not fit it passes over."""
+    """Return the options by which Java uses the archive, if it exists; Java ignores an archive that does not fit it."""
     archive = class_archive()
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []
 
 
 def archive_classes() -> bool:
-    """Make the archive of classes from what a small main job loads; tell whether there was none yet.
+    """Make the archive from the classes that a small main job loads; return False where it exists already.
 
     Raises:
         FraudlakeError: the job or Java failed.
@@ -79,12 +80,12 @@ def archive_classes() -> bool:
         if archive.exists():
             return False
         with tempfile.TemporaryDirectory(dir=archive.parent) as work:
-            made = Path(work) / archive.name
+            draft = Path(work) / archive.name
             command = [sys.executable, "-m", "fraudlake.lake.workout", f"{work}/lake"]
-            environment = {**os.environ, "JDK_JAVA_OPTIONS": f"-XX:ArchiveClassesAtExit={made}"}
-            ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-            if ended.returncode != 0 or not made.exists():
-                lines = (ended.stderr.strip() or "Java wrote none").splitlines()
+            environment = {**os.environ, "JDK_JAVA_OPTIONS": f"-XX:ArchiveClassesAtExit={draft}"}
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+            if result.returncode != 0 or not draft.exists():
+                lines = (result.stderr.strip() or "Java wrote none").splitlines()
                 raise FraudlakeError(f"cannot archive Java's classes: {lines[-1]}")
-            made.rename(archive)
+            draft.rename(archive)
     return True

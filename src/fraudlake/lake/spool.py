@@ -1,4 +1,4 @@
-"""Spool: rows from Spark's tasks, kept as Arrow files of this machine until one commit of this process takes them."""
+"""Spool: Spark's tasks write rows to local Arrow files, which this process reads for one commit."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spooled(rows: DataFrame, read: Compute, schema: pa.Schema, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    """Read rows in Spark's tasks, and give for the length of the block what became of them.
+    """Run ``read`` on rows in Spark's tasks, and return its results for the length of the block.
 
-    Handed to this process through Spark they would all have to fit into memory at once, and be turned into Spark's rows
-    and back.
+    Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
 
     Args:
-        rows: what the tasks are given.
-        read: turns what a task is given into rows of ``schema``.
-        schema: that of the rows that are given out.
-        folder: where they are kept; nobody else may use it. What a crash has left there is removed.
+        rows: the input.
+        read: turns the batches of a task into batches of ``schema``.
+        schema: the results' schema.
+        folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
     """
 
-    def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in read(batches):
             path = str(folder / f"{uuid.uuid4()}.arrow")
             with pa.ipc.new_file(path, schema) as file:
@@ -40,8 +39,8 @@ def spooled(rows: DataFrame, read: Compute, schema: pa.Schema, folder: Path) -> 
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # Of a task that Spark has repeated, only the files of the attempt that it goes by.
-    paths = [row["path"] for row in rows.mapInArrow(keep, "path STRING").collect()]
+    # Where Spark has repeated a task, these are only the files of the successful attempt.
+    paths = [row["path"] for row in rows.mapInArrow(write, "path STRING").collect()]
     try:
         yield pa.RecordBatchReader.from_batches(schema, (batch for path in paths for batch in _batches(path)))
     finally:
@@ -49,6 +48,6 @@ def spooled(rows: DataFrame, read: Compute, schema: pa.Schema, folder: Path) -> 
 
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(path) as stored, pa.ipc.open_file(stored) as file:
+    with pa.memory_map(path) as memory, pa.ipc.open_file(memory) as file:
         for number in range(file.num_record_batches):
             yield file.get_batch(number)

@@ -1,4 +1,4 @@
-"""Workout: a small main job in a folder, by which Java loads the classes that fraudlake needs; then Java ends."""
+"""Workout: runs a small main job in a folder, so that Java loads the classes that fraudlake needs, and ends Java."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> None:
     for step in ("ingest", "refine", "detect", "aggregate"):
         cli.main([*lake, step], standalone_mode=False)
     java = SparkContext._gateway.proc  # type: ignore[union-attr]
-    # Java ends when its input does.
+    # Java ends when its standard input is closed.
     java.stdin.close()
     java.wait()
 

@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 _GONE = "the file is gone"
 _LARGEST_FILE = 2**31 - 1
-"""Bytes of a file that Spark hands over as one value."""
+"""Largest file, in bytes, whose content Spark reads as one value."""
 _FILE_SIZE = "delta.targetFileSize"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
-_SESSION = session.EVERYWHERE | {
+_SESSION = session.COMMON_CONFIGURATION | {
     # The stateful steps need it (Databricks documentation, "Configure RocksDB state store").
     _STATE_STORE: "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
 }
 
 
 class WorkspaceLake(Lake):
-    """A lake in ``catalog.schema``. Only what Spark Connect offers is used: it works on serverless compute too.
+    """A lake in ``catalog.schema``. It uses only Spark Connect's API, so that it works on serverless compute too.
 
     Raises:
         UsageError: Spark is not installed, or the landing folder is not a path of a volume.
         FraudlakeError: the catalog or the schema does not exist, or may not be used.
     """
 
-    sweep_seconds = 86_400.0  # Auto Loader is there to spare listing all that ever landed.
+    sweep_seconds = 86_400.0  # Auto Loader is used to avoid listing every file that ever landed.
     sweeps_at_start = False
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
-        """Open the lake that the settings name, in this session or in the one that the compute offers."""
+        """Open the lake that the settings name, in ``spark`` or in the compute's own session."""
         for setting, path in (("landing", settings.landing_path), ("checkpoints", str(settings.checkpoints_path))):
             if not path.startswith("/"):
                 raise UsageError(f"--{setting} {path}: in a workspace it must be a folder in a volume: /Volumes/…")
@@ -58,7 +58,7 @@ class WorkspaceLake(Lake):
         self.spark = spark or compute_session()
         self._use()
         for table in tables.ALL:
-            # Who only reads may not create, not even what is there.
+            # A user who may only read may not run CREATE TABLE, even where the table exists.
             name = self.name_of(table)
             if not self.spark.catalog.tableExists(name):
                 self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
@@ -66,10 +66,10 @@ class WorkspaceLake(Lake):
     def _use(self) -> None:
         from pyspark.errors import PySparkException
 
-        # More state partitions than buckets would only be empty ones; the default here is 200.
+        # State partitions beyond the number of buckets stay empty; the default in a workspace is 200.
         partitions = str(self.settings.shuffle_partitions or self.settings.buckets)
         for name, value in {**_SESSION, "spark.sql.shuffle.partitions": partitions}.items():
-            # Serverless compute lets few settings be seen or changed, and has what is needed as its default.
+            # Serverless compute refuses to show or change most settings; its defaults have the needed values.
             with contextlib.suppress(PySparkException):
                 if name != _STATE_STORE or "RocksDB" not in str(self.spark.conf.get(name)):
                     self.spark.conf.set(name, value)
@@ -79,11 +79,11 @@ class WorkspaceLake(Lake):
         except PySparkException as error:
             raise FraudlakeError(
                 f"cannot use {self.name} ({str(error).splitlines()[0][:200]}): "
-                "'fraudlake workspace check' tells what is missing"
+                "'fraudlake workspace check' shows what is missing"
             ) from None
 
     def name_of(self, table: tables.Table) -> str:
-        """Return the name of a table that holds in every session, whatever its current catalog and schema."""
+        """Return a table's full name, which is valid in every session, whatever its current catalog and schema."""
         return f"`{self.settings.catalog}`.`{self.settings.schema_name}`.{table.name}"
 
     @property
@@ -105,27 +105,27 @@ class WorkspaceLake(Lake):
         """Return a stream's checkpoint.
 
         Raises:
-            FraudlakeError: the volume is not there, or this machine does not see it.
+            FraudlakeError: the volume does not exist, or this machine does not see it.
         """
         if not self.checkpoints.is_dir():
             raise FraudlakeError(
-                f"the folder of the checkpoints {self.checkpoints} is not there: deploy the bundle, which makes its "
-                "volume; outside the workspace no volume is seen: start the job with 'fraudlake workspace run'"
+                f"the folder of the checkpoints {self.checkpoints} does not exist: deploy the bundle, which creates "
+                "its volume; outside the workspace no volume is visible: start the job with 'fraudlake workspace run'"
             )
         return super().checkpoint(step)
 
     def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
-        """Append rows to a table, or put them in the place of its rows; in one commit."""
+        """Append rows to a table, or overwrite its rows with them, in one commit."""
         frame = self.spark.createDataFrame(rows).coalesce(1)
         frame.write.format("delta").mode(mode).saveAsTable(self.name_of(table))
 
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return of each landed file how many rows it has or, where it cannot be read, 0 and the reason."""
+        """Return each landed file's number of rows or, where it cannot be read, 0 and the reason."""
         readable = [file for file in files if _unreadable(file) is None]
         counts = {}
         if readable:
             contents = self._contents(self._present(readable), "true")
-            counts = {row["source"]: row for row in transactions.counted(contents, whole).collect()}
+            counts = {row["source"]: row for row in transactions.row_counts(contents, whole).collect()}
         return [
             (counts[file.source]["rows"], counts[file.source]["error"])
             if file.source in counts
@@ -134,7 +134,7 @@ class WorkspaceLake(Lake):
         ]
 
     def append_files(self, files: list[File]) -> None:
-        """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
+        """Append landed files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
         contents = self._contents(files, "false")
         rows = transactions.from_contents(contents, files, self.settings.landing_timezone)
         rows.write.format("delta").mode("append").saveAsTable(self.name_of(tables.BRONZE_TRANSACTIONS))
@@ -142,7 +142,7 @@ class WorkspaceLake(Lake):
     def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
         """Read the bytes of files: ``source, modified, content``.
 
-        Spark reads them: that its Python workers see volumes as files is not documented.
+        Spark reads them: it is not documented that its Python workers see volumes as files.
         """
         reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
         return reader.load([landing.literal(file.path) for file in files]).select(
@@ -152,20 +152,20 @@ class WorkspaceLake(Lake):
         )
 
     def version(self, table: tables.Table) -> int:
-        """Return a table's version now."""
+        """Return a table's current version."""
         return int(self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
-        """Have OPTIMIZE make a table's files about so large, in bytes.
+        """Set the size of files, in bytes, that OPTIMIZE aims at in a table.
 
-        Serverless compute lets no setting of the session say so.
+        It is a table property, because serverless compute does not allow the session's setting.
         """
         properties = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["properties"]
         if properties.get(_FILE_SIZE) != str(size):
             self.spark.sql(f"ALTER TABLE {self.name_of(table)} SET TBLPROPERTIES ('{_FILE_SIZE}' = '{size}')")
 
     def landed(self) -> DataFrame:
-        """Return the landing folder as a stream of its files, by Auto Loader: ``path, modificationTime, length``.
+        """Return the landing folder as Auto Loader's stream of its files: ``path, modificationTime, length``.
 
         Raises:
             UsageError: the folder does not exist.
@@ -174,23 +174,23 @@ class WorkspaceLake(Lake):
         return autoloader.read_stream(self.spark, self.landing, self.settings)
 
     def landed_files(self, batch: DataFrame) -> list[File]:
-        """Return the files that a micro-batch of :meth:`landed` names, as Auto Loader saw them."""
+        """Return the files of a micro-batch of :meth:`landed`, as Auto Loader listed them."""
         return list(self._files(batch))
 
     def look_again(self, files: list[File]) -> list[File]:
-        """Return landed files as they are now; one that is gone, or is empty by now, has no size."""
+        """Return landed files as they are now; a file that is gone, or is empty now, has no size."""
         present = {file.source: file for file in self._present(files)}
-        return [present.get(file.source) or landing.gone(file.path, self.landing) for file in files]
+        return [present.get(file.source) or landing.missing_file(file.path, self.landing) for file in files]
 
     def _present(self, files: list[File]) -> list[File]:
-        """Return those files that are there, as Spark lists them now."""
+        """Return the files that exist, as Spark lists them now."""
         from pyspark.errors import AnalysisException
 
         paths = {landing.literal(file.path) for file in files}
         while paths:
             try:
                 return list(self._files(self.spark.read.format("binaryFile").load(sorted(paths))))
-            except AnalysisException as error:  # it names one path that is not there
+            except AnalysisException as error:  # it names one path that does not exist
                 missing = {path for path in paths if path in str(error)}
                 if not missing:
                     raise
@@ -198,7 +198,7 @@ class WorkspaceLake(Lake):
         return []
 
     def list_files(self) -> Iterator[File]:
-        """List the landing folder: the finished files that are not empty, as they are now."""
+        """List the finished files of the landing folder that are not empty, as they are now."""
         if not Path(self.landing).is_dir():
             return
         reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -207,35 +207,35 @@ class WorkspaceLake(Lake):
                 yield file
 
     def _files(self, rows: DataFrame) -> Iterator[File]:
-        """Turn rows of Spark's format for files of any kind into files."""
+        """Turn rows of Spark's ``binaryFile`` format into files."""
         for row in rows.select("path", F.unix_micros("modificationTime").alias("modified"), "length").collect():
-            path = autoloader.below(self.landing, row["path"])
+            path = autoloader.posix_path(self.landing, row["path"])
             yield File(path, landing.relative(path, self.landing), row["length"], row["modified"])
 
     def files_listed_by(self, step: str) -> Iterator[str]:
-        """Return the paths of all files that Auto Loader has ever found for a step, read or not."""
+        """Return the paths of all files that Auto Loader has ever listed for a step, read or not."""
         checkpoint = self.checkpoint(step)
         if checkpoint.is_new:
             return
-        # It takes a literal only, no parameter; the path is the operator's own.
-        found = self.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint.folder}')")  # noqa: S608
-        for row in found.collect():
-            path = autoloader.below(self.landing, row["path"])
-            # Whether a blank stands for itself or as %20 is not documented.
+        # cloud_files_state takes only a literal, no parameter; the path comes from the operator's settings.
+        listed_files = self.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint.folder}')")  # noqa: S608
+        for row in listed_files.collect():
+            path = autoloader.posix_path(self.landing, row["path"])
+            # It is not documented whether the path has a blank or %20.
             yield path if Path(path).exists() else unquote(path)
 
     @contextlib.contextmanager
     def exclusive(self, step: str) -> Iterator[None]:
-        """Hold nothing: there is no lock that one cluster takes and another sees.
+        """Take no lock: there is none that works across clusters.
 
-        The bundle's jobs run once at a time (``max_concurrent_runs: 1``). Where two runs meet all the same, Spark lets
-        only one of them commit a micro-batch to a checkpoint, and Delta takes each micro-batch once.
+        Each of the bundle's jobs has one run at a time (``max_concurrent_runs: 1``). Where two runs overlap anyway,
+        Spark lets only one of them commit a micro-batch to a checkpoint, and Delta appends each micro-batch once.
         """
         yield
 
 
 def _unreadable(file: File) -> str | None:
-    """Tell why a file need not be opened."""
+    """Return why a file cannot be read, as far as its size shows; otherwise None."""
     if file.size is None:
         return _GONE
     if file.size == 0:
@@ -246,7 +246,7 @@ def _unreadable(file: File) -> str | None:
 
 
 def compute_session() -> SparkSession:
-    """Return Databricks Connect's session where it is installed, otherwise the runtime's."""
+    """Return the session of Databricks Connect where it is installed, otherwise that of the runtime."""
     try:
         from databricks.connect import DatabricksSession
 

@@ -54,7 +54,7 @@ def _from_silver(lake: Lake) -> Stream:
     champion = published.Champion()
     other = lake.checkpoint(FROM_KAFKA)
     # What the other stream scores is only its accounts' history here. Without one the rows stay packed.
-    wanted = None if other.is_new else ~kafka.covered(other.folder)
+    wanted = None if other.is_new else ~kafka.is_read_by_stream(other.folder)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         rows = batch if wanted is None else features.unpacked(batch).where(wanted)
@@ -69,7 +69,7 @@ def _from_silver(lake: Lake) -> Stream:
         reads=(tables.SILVER_TRANSACTIONS,),
         writes=_written(lake, "silver"),
         fixed=_fixed(lake),
-        once=True,
+        persist=False,
     )
 
 

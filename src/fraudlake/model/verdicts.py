@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.silver import verdicts
-from fraudlake.streaming.rows import kept
+from fraudlake.streaming.rows import persisted
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -42,7 +42,7 @@ def load(lake: Lake, file: Path) -> Loaded:
     if lacking:
         raise UsageError(f"{file}: has no column {' and no '.join(lacking)}; needed are transaction_id and verdict")
     written = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
-    with kept(verdicts.from_file(rows, lake.read(tables.SILVER_TRANSACTIONS), written)) as given:
+    with persisted(verdicts.from_file(rows, lake.read(tables.SILVER_TRANSACTIONS), written)) as given:
         unclear = given.where("verdict IS NULL").first()
         if unclear is not None:
             raise UsageError(f"{file}: the verdict on {unclear['transaction_id']} must be true or false")

@@ -50,7 +50,7 @@ def optimize(lake: Lake) -> list[str]:
 
 def _optimize(lake: Lake, table: tables.Table) -> bool:
     history = lake.history(table)
-    own = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.on_the_way]
+    own = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.is_auto_compaction]
     last = max(own, key=lambda commit: commit.version, default=None)
     if not row_changes(history, 0 if last is None else last.version + 1):
         return False

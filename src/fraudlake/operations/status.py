@@ -122,7 +122,7 @@ def status(lake: Lake) -> Status:
         cut_replays=len(replay.unfinished(lake)),
         last_batches=_last_batches(lake),
         kafka_lag=lag,
-        kafka_missing_offsets=kafka.missing(bronze),
+        kafka_missing_offsets=kafka.missing_offsets(bronze),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
     )

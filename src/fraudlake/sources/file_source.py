@@ -1,4 +1,4 @@
-"""File source: landed files go into bronze once each, and a ledger tells of every file what became of it."""
+"""File source: landed files go into bronze once each; a ledger has the outcome of every file."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ _ENTRY = pa.schema(
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of a file: a row of ``bronze_files``. Of several of one file the latest holds.
+    """The outcome of a file: a row of the ledger ``bronze_files``. Of a file's entries only the latest counts.
 
-    ``accepted``: its ``rows`` are in bronze. ``rejected``: none is, for the reason ``error``. ``rewritten``: it was
-    accepted and is another file now, which has not been read.
+    ``accepted``: its ``rows`` are in bronze. ``rejected``: none are, for the reason ``error``. ``rewritten``: it was
+    accepted and has changed since; the new version is not read.
     """
 
     file: File
     status: str
     rows: int = 0
     error: str | None = None
-    noted: int = 0
-    """Microseconds since 1970 UTC."""
+    noted_at: int = 0
+    """Microseconds since 1970 UTC; 0 until the entry is written."""
 
 
 @dataclass(frozen=True)
 class Landed:
-    """What has landed: files and rows, counted once each, whether read or still to be read."""
+    """What has landed: ``files`` and ``rows``, read or not; ``waiting`` are those that are not read yet."""
 
     files: int
     rows: int
@@ -72,11 +72,11 @@ class Landed:
 
 
 def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
-    """Return the stream that takes landed files into ``bronze_transactions``.
+    """Return the stream that ingests landed files into ``bronze_transactions``.
 
     Args:
         lake: the lake.
-        retry_rejected: first read rejected files again that have been mended.
+        retry_rejected: first read rejected files again that can be read now.
 
     Raises:
         FraudlakeError: nothing has landed, now or ever.
@@ -88,213 +88,223 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     return Stream(
         "ingest",
         lake.landed(),
-        source.take,
-        once=True,
+        source.ingest_batch,
+        persist=False,
         before=lambda: source.prepare(lake),
         after=lambda: source.finish(lake),
     )
 
 
 def landed(lake: Lake) -> Landed:
-    """Count what has landed from the ledger and, for files that it does not know, from their footers."""
+    """Count what has landed: by the ledger and, for files without an entry, by their footers."""
     entries = _latest(lake)
     waiting = [file for file in lake.list_files() if file.source not in entries and file.size is not None]
     waiting_rows = sum(rows for rows, _ in lake.count_rows(waiting))
-    taken = sum(entry.rows for entry in entries.values())
+    ingested_rows = sum(entry.rows for entry in entries.values())
     rejected = sum(entry.status != ACCEPTED for entry in entries.values())
-    return Landed(len(entries) + len(waiting), taken + waiting_rows, rejected, len(waiting), waiting_rows)
+    return Landed(len(entries) + len(waiting), ingested_rows + waiting_rows, rejected, len(waiting), waiting_rows)
 
 
 class _Source:
-    """Takes files into bronze exactly once, however often a process dies in between.
+    """Ingests files into bronze exactly once, however often a process dies in between.
 
-    A file's rows and its entry in the ledger are two commits, rows first. Whoever starts next enters what bronze holds
-    and the ledger lacks (:meth:`_catch_up`); a file with an entry is not read again. So neither a repeated
-    micro-batch nor a retry, nor a checkpoint that was lost, takes a file twice.
+    A file's rows and its entry in the ledger are two commits, rows first. The next process to start adds the entries
+    that are missing for rows in bronze (:meth:`_catch_up`). A file with an entry is not read again. So a repeated
+    micro-batch, a retry or a lost checkpoint never ingests a file twice.
     """
 
     def __init__(self, retry_rejected: bool = False) -> None:
         self.retry_rejected = retry_rejected
         self.entries: dict[str, Entry] = {}
-        self.swept = 0.0
+        self.last_sweep = 0.0
 
     def prepare(self, lake: Lake) -> None:
-        """Know what has been taken, look for files that changed behind the stream's back, retry where asked to."""
+        """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
         self.entries = _latest(lake)
         self._catch_up(lake)
         if not lake.sweeps_at_start:
-            self.swept = _last_sweep(lake)
+            self.last_sweep = _last_sweep(lake)
         self._sweep_if_due(lake)
         if self.retry_rejected:
             self._retry(lake)
         self._list_rejected(lake)
 
-    def take(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        """Take a micro-batch of files."""
+    def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        """Ingest a micro-batch of files."""
         files = lake.landed_files(batch)
-        self._take(lake, [file for file in files if landing.is_finished(file.source) and not self._is_known(file)])
+        self._ingest(lake, [file for file in files if landing.is_finished(file.source) and not self._is_known(file)])
         self._sweep_if_due(lake)
 
     def finish(self, lake: Lake) -> None:
-        """Take what the stream listed and did not hand over."""
+        """Ingest the files that the stream skipped."""
         # The micro-batches may have run in another process.
         self.entries = _latest(lake)
-        self._take_passed_over(lake)
+        self._ingest_skipped_files(lake)
 
     def _sweep_if_due(self, lake: Lake) -> None:
-        if time.time() > self.swept + lake.sweep_seconds:
+        if time.time() > self.last_sweep + lake.sweep_seconds:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:
-        """Enter what the stream does not tell: files rewritten or lost, and folders named like files.
+        """Add entries for what the stream never reports: rewritten and lost files, and folders named like files.
 
-        Spark lists a path once, ever; so a file that another one took the place of must be looked for.
+        Spark reports a path only once, so a rewritten file is noticed only in a full listing.
         """
         entries = []
         for file in lake.list_files():
             known = self.entries.get(file.source)
             if file.size is None and known is None:
                 entries.append(Entry(file, REJECTED, error="it is an empty folder, not a file"))
-            elif known is not None and known.status != REJECTED and known.file.size and not _same(known.file, file):
+            elif (
+                known is not None
+                and known.status != REJECTED
+                and known.file.size
+                and not _is_same_version(known.file, file)
+            ):
                 entries.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
-        self._enter(lake, entries)
-        self._take_passed_over(lake)
-        self.swept = time.time()
-        _sweep_mark(lake).touch()
+        self._add_entries(lake, entries)
+        self._ingest_skipped_files(lake)
+        self.last_sweep = time.time()
+        _sweep_file(lake).touch()
 
-    def _take_passed_over(self, lake: Lake) -> None:
-        self._take(lake, [file for file in self._passed_over(lake) if not self._is_known(file)])
+    def _ingest_skipped_files(self, lake: Lake) -> None:
+        self._ingest(lake, [file for file in self._skipped_files(lake) if not self._is_known(file)])
 
-    def _passed_over(self, lake: Lake) -> Iterator[File]:
-        """Return what Spark has listed and not handed over: files gone before they were read, and empty ones.
+    def _skipped_files(self, lake: Lake) -> Iterator[File]:
+        """Return the files that Spark listed but put into no micro-batch: deleted before they were read, or empty.
 
-        Its file sources leave out files of zero bytes without a word (seen in Spark 4.2).
+        Spark's file sources skip files of zero bytes silently (seen in Spark 4.2).
         """
-        below = lake.landing.rstrip("/") + "/"
+        prefix = lake.landing.rstrip("/") + "/"
         for path in lake.files_listed_by("ingest"):
             source = landing.relative(path, lake.landing)
-            if path.startswith(below) and source not in self.entries and landing.is_finished(source):
-                yield landing.seen(path, lake.landing) or landing.gone(path, lake.landing)
+            if path.startswith(prefix) and source not in self.entries and landing.is_finished(source):
+                yield landing.current_file(path, lake.landing) or landing.missing_file(path, lake.landing)
 
     def _is_known(self, file: File) -> bool:
         entry = self.entries.get(file.source)
-        return entry is not None and (entry.status != REJECTED or _same(entry.file, file))
+        return entry is not None and (entry.status != REJECTED or _is_same_version(entry.file, file))
 
-    def _take(self, lake: Lake, files: list[File]) -> None:
-        """Read files into bronze, each wholly or not at all, and enter what became of them.
+    def _ingest(self, lake: Lake, files: list[File]) -> None:
+        """Append files to bronze, each completely or not at all, and add their entries to the ledger.
 
-        At first a glance at their footers must do. Where reading them together fails, each is read to its end before
-        the next attempt, and what is damaged is left out.
+        The first attempt checks only the files' footers. Where appending them together fails, each file is read to its
+        end before the next attempt, and damaged ones are rejected.
         """
         outcomes = _outcomes(lake, files)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                some = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
-                if some:
-                    conflict.retried(partial(lake.append_files, some))
+                accepted = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
+                if accepted:
+                    conflict.retried(partial(lake.append_files, accepted))
                 break
             except Exception:
-                # A file may also change or vanish between the two looks at it; where nothing did, the cause is another.
-                # Inside a micro-batch Spark's error comes as py4j's, outside as pyspark's (seen in PySpark 4.2).
+                # A file may have changed or vanished since it was checked; where none has, the error has another cause.
+                # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
+                # PySpark 4.2).
                 self._catch_up(lake)
                 unknown = [file for file in lake.look_again(files) if not self._is_known(file)]
-                outcomes_now = _outcomes(lake, unknown, whole=True)
-                if attempt == _ATTEMPTS or outcomes_now == outcomes:
+                new_outcomes = _outcomes(lake, unknown, whole=True)
+                if attempt == _ATTEMPTS or new_outcomes == outcomes:
                     raise
-                outcomes = outcomes_now
-        self._enter(lake, outcomes)
+                outcomes = new_outcomes
+        self._add_entries(lake, outcomes)
 
-    def _enter(self, lake: Lake, entries: list[Entry]) -> None:
-        """Write entries to the ledger, and the list of rejected files where they change it."""
+    def _add_entries(self, lake: Lake, entries: list[Entry]) -> None:
+        """Append entries to the ledger, and update the table of rejected files where they change it."""
         if not entries:
             return
         changes_rejected = any(entry.status != ACCEPTED or entry.file.source in self.entries for entry in entries)
         self._write(lake, entries, tables.BRONZE_FILES, "append")
-        self.entries |= {entry.file.source: entry for entry in _stamped(entries)}
+        self.entries |= {entry.file.source: entry for entry in _with_time(entries)}
         if changes_rejected:
             self._list_rejected(lake)
 
     def _write(
         self, lake: Lake, entries: list[Entry], table: tables.Table, mode: Literal["append", "overwrite"]
     ) -> None:
-        rows = _as_arrow(_stamped(entries))
+        rows = _as_arrow(_with_time(entries))
         rows = rows.append_column("rejected_at", rows["noted_at"]).select(table.column_names)
         conflict.retried(lambda: lake.write(rows, table, mode))
 
     def _list_rejected(self, lake: Lake) -> None:
-        """Bring ``bronze_rejected_files`` to what the ledger says; the next run does where a crash came between."""
+        """Update ``bronze_rejected_files`` from the ledger; after a crash before this, the next run does it."""
         rejected = [entry for entry in self.entries.values() if entry.status != ACCEPTED]
         listed = lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
-        if {(row["path"], row["error"]) for row in listed} != {(one.file.path, one.error) for one in rejected}:
+        if {(row["path"], row["error"]) for row in listed} != {(entry.file.path, entry.error) for entry in rejected}:
             self._write(lake, rejected, tables.BRONZE_REJECTED_FILES, "overwrite")
 
     def _catch_up(self, lake: Lake) -> None:
-        """Enter files whose rows reached bronze when their entry did not reach the ledger."""
+        """Add the entries of files whose rows are in bronze, but whose entries a crash kept out of the ledger."""
         rows = lake.read(tables.BRONZE_TRANSACTIONS).where("_source_file IS NOT NULL")
         if self.entries:
-            # Their rows are younger than the last entry; an hour for a clock that was set back.
-            last = max(entry.noted for entry in self.entries.values()) - 3600 * 1_000_000
+            # Their rows are newer than the last entry, but for a clock that was set back: by an hour at most.
+            last = max(entry.noted_at for entry in self.entries.values()) - 3600 * 1_000_000
             rows = rows.where(F.col("_ingested_at") > F.timestamp_micros(F.lit(last)))
         counts = {}
         for row in rows.groupBy("_source_file").count().collect():
             known = self.entries.get(row["_source_file"])
             if known is None or known.status == REJECTED:
                 path = f"{lake.landing}/{row['_source_file']}"
-                counts[landing.gone(path, lake.landing)] = row["count"]
+                counts[landing.missing_file(path, lake.landing)] = row["count"]
         files = lake.look_again(list(counts))
-        self._enter(lake, [Entry(file, ACCEPTED, rows) for file, rows in zip(files, counts.values(), strict=True)])
+        self._add_entries(
+            lake, [Entry(file, ACCEPTED, rows) for file, rows in zip(files, counts.values(), strict=True)]
+        )
 
     def _retry(self, lake: Lake) -> None:
-        """Read rejected files again that are other than when they were rejected, or readable now."""
+        """Ingest rejected files that can be read now."""
         rejected = [entry.file for entry in self.entries.values() if entry.status == REJECTED]
-        there = [file for file in lake.look_again(rejected) if file.size is not None]
+        existing = [file for file in lake.look_again(rejected) if file.size is not None]
         readable = [
-            file for file, (_, error) in zip(there, lake.count_rows(there, whole=True), strict=True) if error is None
+            file
+            for file, (_, error) in zip(existing, lake.count_rows(existing, whole=True), strict=True)
+            if error is None
         ]
         size = lake.settings.max_files_per_trigger
         for begin in range(0, len(readable), size):
-            self._take(lake, readable[begin : begin + size])
+            self._ingest(lake, readable[begin : begin + size])
 
 
 def _last_sweep(lake: Lake) -> float:
-    """Return when any process swept last, in seconds since 1970; 0 where none did."""
-    mark = _sweep_mark(lake)
-    return mark.stat().st_mtime if mark.exists() else 0.0
+    """Return the time of the last sweep by any process, in seconds since 1970; 0 where there was none."""
+    file = _sweep_file(lake)
+    return file.stat().st_mtime if file.exists() else 0.0
 
 
-def _sweep_mark(lake: Lake) -> Path:
+def _sweep_file(lake: Lake) -> Path:
     return lake.checkpoint("ingest").folder / "swept"
 
 
 def _outcomes(lake: Lake, files: list[File], whole: bool = False) -> list[Entry]:
-    """Count each file's rows; one that cannot be read is rejected for the reason."""
+    """Count each file's rows; a file that cannot be read is rejected."""
     return [
         Entry(file, REJECTED if error else ACCEPTED, rows, error)
         for file, (rows, error) in zip(files, lake.count_rows(files, whole), strict=True)
     ]
 
 
-def _same(one: File, other: File) -> bool:
-    return (one.size, one.modified) == (other.size, other.modified)
+def _is_same_version(first: File, second: File) -> bool:
+    return (first.size, first.modified) == (second.size, second.modified)
 
 
-def _rewritten(was: File, now: File) -> str:
+def _rewritten(before: File, now: File) -> str:
     return (
-        f"it was rewritten after it was ingested: {_told(was)} then, {_told(now)} now; "
-        "the rows of then stay, those of now are not read: land them under another name"
+        f"it was rewritten after it was ingested: {_description(before)} then, {_description(now)} now; "
+        "the ingested rows stay, the new ones are not read: land them under another name"
     )
 
 
-def _told(file: File) -> str:
+def _description(file: File) -> str:
     if file.size is None or file.modified is None:
         return "no file"
     return f"{file.size:,} bytes of {datetime.fromtimestamp(file.modified / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _stamped(entries: list[Entry]) -> list[Entry]:
+def _with_time(entries: list[Entry]) -> list[Entry]:
     now = time.time_ns() // 1000
     return [
-        entry if entry.noted else Entry(entry.file, entry.status, entry.rows, entry.error, now) for entry in entries
+        entry if entry.noted_at else Entry(entry.file, entry.status, entry.rows, entry.error, now) for entry in entries
     ]
 
 
@@ -308,7 +318,7 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
             entry.rows,
             entry.status,
             entry.error,
-            entry.noted,
+            entry.noted_at,
         )
         for entry in entries
     ]
@@ -317,7 +327,7 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
 
 
 def _latest(lake: Lake) -> dict[str, Entry]:
-    """Read the ledger: of each file what holds now, by its path relative to the landing folder."""
+    """Read the ledger: the latest entry of each file, by its path relative to the landing folder."""
     ledger = lake.rows(tables.BRONZE_FILES).sort_by("noted_at")
     for name in ("modified_at", "noted_at"):
         ledger = ledger.set_column(ledger.schema.get_field_index(name), name, ledger[name].cast(pa.int64()))

@@ -1,4 +1,4 @@
-"""Kafka: settings become the options of Spark's Kafka source, and a topic its offsets, its lag and its errors."""
+"""Kafka: settings become a stream of a topic's messages, its offsets, its lag and readable errors."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 EARLIEST = -2
-"""What Spark takes for the first offset that a partition still has."""
-_PATIENCE = {"default.api.timeout.ms": "5000", "request.timeout.ms": "4000"}
-_MESSAGES_A_TASK = 50_000
+"""Spark's number for the first offset that a partition still has."""
+_SHORT_TIMEOUTS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "4000"}
+_MESSAGES_PER_TASK = 50_000
 
 
 def client_options(settings: Settings) -> dict[str, str]:
-    """Return what a Kafka client of Spark needs, secrets in clear: for the source, and the same for a sink.
+    """Return the options of Spark's Kafka client, with secrets in clear; they suit a source and a sink.
 
-    Messages of a transaction that was not committed are not read: Flink's exactly-once sink writes in transactions.
+    Only messages of committed transactions are read: Flink's exactly-once sink writes in transactions.
     """
-    own = {"bootstrap.servers": settings.bootstrap_servers or "", "isolation.level": "read_committed"}
+    defaults = {"bootstrap.servers": settings.bootstrap_servers or "", "isolation.level": "read_committed"}
     given = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
-    return {f"kafka.{name}": value for name, value in {**own, **given}.items()}
+    return {f"kafka.{name}": value for name, value in {**defaults, **given}.items()}
 
 
 class Topic:
-    """The topic of the lake's settings, as far as its cluster and the checkpoint of the stream that reads it tell.
+    """The Kafka topic that the lake's settings name: its stream, offsets, lag and errors.
 
     Args:
         lake: the lake.
-        checkpoint: of the stream that reads the topic; it need not be there yet.
+        checkpoint: the checkpoint of the stream that reads the topic; it may not exist yet.
 
     Raises:
         UsageError: the checkpoint belongs to another topic.
     """
 
     def __init__(self, lake: Lake, checkpoint: Checkpoint) -> None:
-        """Take the settings' topic, and where the stream that reads it began."""
+        """Read from the checkpoint at which offsets the stream began."""
         self._lake, self._spark, self._settings, self.name = lake, lake.spark, lake.settings, lake.settings.topic
         self._first = _first_offsets(checkpoint.folder)
         others = set(self._first or ()) - {self.name}
@@ -60,7 +60,7 @@ class Topic:
             )
 
     def read_stream(self) -> DataFrame:
-        """Return the topic as a stream, having made sure that it is there: rows of Spark's Kafka source.
+        """Return the topic as a stream of rows of Spark's Kafka source; checks first that the topic exists.
 
         Raises:
             FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
@@ -81,16 +81,17 @@ class Topic:
             .option("startingOffsets", starting)
             .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
             .option("failOnDataLoss", settings.fail_on_data_loss)
-            .option("maxRecordsPerPartition", _MESSAGES_A_TASK)
-            # A broker that restarts is away for some seconds.
+            .option("maxRecordsPerPartition", _MESSAGES_PER_TASK)
+            # A broker is away for some seconds while it restarts.
             .option("fetchOffset.numRetries", 30)
             .load()
         )
 
     def end_offsets(self) -> dict[int, int]:
-        """Return the offset that each partition's next message gets; it takes seconds, without an answer too.
+        """Return the offset of each partition's next message; takes some seconds, also where no broker answers.
 
-        A stream that begins at the end and ends at once reads nothing, and reports the offsets of every partition.
+        A stream with ``availableNow`` that starts at the latest offsets reads nothing and reports every partition's
+        offset.
 
         Raises:
             FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
@@ -98,7 +99,7 @@ class Topic:
         stream = (
             self._spark.readStream.format("kafka")
             .options(**client_options(self._settings))
-            .options(**{f"kafka.{name}": value for name, value in _PATIENCE.items()})
+            .options(**{f"kafka.{name}": value for name, value in _SHORT_TIMEOUTS.items()})
             .option("fetchOffset.numRetries", 1)
             .option("subscribe", self.name)
             .option("startingOffsets", "latest")
@@ -120,17 +121,17 @@ class Topic:
         offsets = json.loads(report["sources"][0]["endOffset"])[self.name]
         return {int(number): offset for number, offset in offsets.items()}
 
-    def lag(self, held: dict[int, int]) -> int:
-        """Count the messages that are to be read and are not yet, by reading them.
+    def lag(self, last_offsets: dict[int, int]) -> int:
+        """Count the messages that are still to be read, by reading them.
 
         Args:
-            held: the last offset that bronze holds, by partition.
+            last_offsets: the last offset that bronze holds, by partition.
 
         Raises:
             FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
         """
         ends = self.end_offsets()
-        starts = {number: self._start(number, end, held) for number, end in ends.items()}
+        starts = {number: self._start(number, end, last_offsets) for number, end in ends.items()}
         if starts == ends:
             return 0
         unread = (
@@ -146,13 +147,13 @@ class Topic:
             return unread.count()
 
     def explain(self, failure: str) -> str | None:
-        """Say in one line what is wrong, and what to do, where Spark's words are those of a Kafka client."""
+        """Return one line with cause and remedy of a failure of the Kafka client; None for any other failure."""
         if "may have been lost" in failure or "DATA_LOSS" in failure:
             return (
                 f"messages of Kafka topic '{self.name}' were removed before they were read{_range(failure)}: to go on "
                 "with those that are left, set fail_on_data_loss to false (--fail-on-data-loss false)"
             )
-        for words, told in (
+        for words, problem in (
             (("SaslAuthenticationException", "Authentication failed"), "refuses the credentials: check kafka_options"),
             (("AuthorizationException",), f"does not allow to read topic '{self.name}': ask for the right to it"),
             (("UnknownTopicOrPartition",), f"has no topic '{self.name}': create it, or name another with --topic"),
@@ -160,9 +161,9 @@ class Topic:
             (("TimeoutException",), "does not answer: check --bootstrap-servers, and security.protocol"),
         ):
             if any(word in failure for word in words):
-                return f"Kafka at {self._settings.bootstrap_servers} {told}"
+                return f"Kafka at {self._settings.bootstrap_servers} {problem}"
         if "Failed to create new KafkaAdminClient" in failure or "ConfigException" in failure:
-            # A stream's error goes no deeper, and Kafka's own words may hold what was given to it.
+            # A stream's error does not have the cause, and Kafka's own message may contain secrets.
             return (
                 f"no Kafka client can be made for {self._settings.bootstrap_servers}: its host name is unknown, "
                 "or an option in kafka_options is missing or wrong"
@@ -171,17 +172,17 @@ class Topic:
 
     @contextmanager
     def _failures_explained(self) -> Iterator[None]:
-        """Raise one line for what Spark raises; the original, which may hold secrets, goes no further."""
+        """Replace Spark's exceptions by one line; the original, which may contain secrets, is dropped."""
         try:
             yield
         except PySparkException as error:
-            told = self.explain(str(error)) or f"cannot read Kafka topic '{self.name}'"
-            raise FraudlakeError(told) from None
+            message = self.explain(str(error)) or f"cannot read Kafka topic '{self.name}'"
+            raise FraudlakeError(message) from None
 
-    def _start(self, number: int, end: int, held: dict[int, int]) -> int:
-        """Find the first offset of a partition that is to be read and is not in bronze."""
-        if number in held:
-            return min(held[number] + 1, end)
+    def _start(self, number: int, end: int, last_offsets: dict[int, int]) -> int:
+        """Return the first offset of a partition that is still to be read."""
+        if number in last_offsets:
+            return min(last_offsets[number] + 1, end)
         if self._first is not None:  # a partition added since is read from its beginning
             return min(self._first[self.name].get(number, EARLIEST), end)
         starting = self._settings.starting_offsets
@@ -195,55 +196,56 @@ class Topic:
 
 
 class Gaps:
-    """Offsets of a topic that no message came from, seen as the micro-batches pass.
+    """Offsets of a topic that were skipped between micro-batches, because their messages are gone.
 
     Args:
-        held: the last offset that bronze holds, by partition.
+        topic: the topic's name.
+        last_offsets: the last offset that bronze holds, by partition.
     """
 
-    def __init__(self, topic: str, held: dict[int, int]) -> None:
-        """Begin behind what bronze holds."""
-        self._topic, self._last = topic, dict(held)
+    def __init__(self, topic: str, last_offsets: dict[int, int]) -> None:
+        """Expect each partition's next offset."""
+        self._topic, self._last = topic, dict(last_offsets)
 
-    def before(self, batch: DataFrame) -> list[str]:
-        """Say, a sentence each, which offsets are missing between the messages so far and those of a micro-batch."""
+    def missing_before(self, batch: DataFrame) -> list[str]:
+        """Return a sentence for each gap between the messages so far and those of a micro-batch."""
         ranges = batch.groupBy("partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
-        return list(self._take(sorted((row["partition"], row["first"], row["last"]) for row in ranges.collect())))
+        return list(self._messages(sorted((row["partition"], row["first"], row["last"]) for row in ranges.collect())))
 
-    def _take(self, ranges: list[tuple[int, int, int]]) -> Iterator[str]:
+    def _messages(self, ranges: list[tuple[int, int, int]]) -> Iterator[str]:
         for partition, first, last in ranges:
             expected = self._last.get(partition, first - 1) + 1
             if first > expected:
                 yield (
                     f"Kafka topic '{self._topic}', partition {partition}: {first - expected:,} offsets "
-                    f"({expected} to {first - 1}) held no message any more"
+                    f"({expected} to {first - 1}) have no messages any more"
                 )
             self._last[partition] = max(last, expected - 1)
 
 
-def places(bronze: DataFrame, topic: str) -> dict[int, int]:
-    """Return the last offset that bronze holds of a topic, by partition."""
+def last_offsets(bronze: DataFrame, topic: str) -> dict[int, int]:
+    """Return the last offset of a topic in bronze, by partition."""
     of_topic = bronze.where(F.col("_topic") == topic)
     last = of_topic.groupBy("_partition").agg(F.max("_offset").alias("last")).collect()
     return {row["_partition"]: row["last"] for row in last}
 
 
-def covered(checkpoint: Path) -> Column:
-    """Tell of rows of silver whether a stream that reads their topic from this checkpoint takes them itself."""
-    at = F.lit(False)
+def is_read_by_stream(checkpoint: Path) -> Column:
+    """Return a condition on rows of silver: the stream of this checkpoint reads them from their topic itself."""
+    is_read = F.lit(False)
     for topic, partitions in (_first_offsets(checkpoint) or {}).items():
         first = F.lit(0)  # a partition added since is read from its beginning
         for number, offset in partitions.items():
             first = F.when(F.col("source") == f"kafka:{topic}/{number:010d}", F.lit(offset)).otherwise(first)
-        at = at | (F.col("source").startswith(f"kafka:{topic}/") & (F.col("position") >= first))
-    return at
+        is_read = is_read | (F.col("source").startswith(f"kafka:{topic}/") & (F.col("position") >= first))
+    return is_read
 
 
-def missing(bronze: DataFrame) -> int:
-    """Count the offsets between the first and the last row of each partition that bronze has no row for.
+def missing_offsets(bronze: DataFrame) -> int:
+    """Count the offsets without a row in bronze, between the first and the last row of each partition.
 
-    Retention removed their messages before they were read, or they never were messages: compaction, and the marks
-    that a producer's transactions leave, take offsets too.
+    Either retention or compaction removed their messages before they were read, or they are the control records of a
+    producer's transactions.
     """
     spans = (
         bronze.where(F.col("_topic").isNotNull())
@@ -254,7 +256,7 @@ def missing(bronze: DataFrame) -> int:
 
 
 def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
-    """Read where a stream began, by topic and partition; None where it has not begun."""
+    """Return the offsets at which a stream began, by topic and partition; None where it has not begun."""
     file = checkpoint / "sources" / "0" / "0"
     if not file.exists():
         return None
@@ -264,6 +266,6 @@ def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
 
 
 def _range(failure: str) -> str:
-    """Find which offsets Spark missed, where it says."""
-    found = re.search(r"in offset \[(\d+), (\d+)\) for topic partition \S+-(\d+)", failure)
-    return f" (partition {found[3]}, between offsets {found[1]} and {found[2]})" if found else ""
+    """Return the range of lost offsets from Spark's message; empty where it has none."""
+    match = re.search(r"in offset \[(\d+), (\d+)\) for topic partition \S+-(\d+)", failure)
+    return f" (partition {match[3]}, between offsets {match[1]} and {match[2]})" if match else ""

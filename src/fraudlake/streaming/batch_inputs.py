@@ -1,8 +1,8 @@
-"""Batch inputs: what a micro-batch of bronze is checked against, so that its repetition after a crash gives the same.
+"""Batch inputs: what a micro-batch of bronze is checked against, recorded so that a repeated one decides the same.
 
-``refine`` commits twice, first to ``silver_transactions``, then to ``silver_quarantine``. A crash in between leaves the
-first commit only, and the repetition must send each row where it would have gone. So the first commit carries its
-inputs as metadata, and the repetition reads them there.
+``refine`` commits twice, first to ``silver_transactions``, then to ``silver_quarantine``. After a crash in between,
+only the first commit exists. The repeated micro-batch must then send each row to the same table as before. So the first
+commit carries the inputs as metadata, and the repeated micro-batch reads them from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchInputs:
-    """The settings, and the versions of the tables that hold the rows of earlier micro-batches."""
+    """The settings, and the versions of the two silver tables before the micro-batch."""
 
     settings: Settings
     silver_version: int
@@ -29,12 +29,12 @@ class BatchInputs:
 
     @classmethod
     def now(cls, lake: Lake) -> BatchInputs:
-        """Return the inputs of a micro-batch that begins now."""
+        """Return the inputs of a new micro-batch: the current settings and versions."""
         return cls(lake.settings, lake.version(tables.SILVER_TRANSACTIONS), lake.version(tables.SILVER_QUARANTINE))
 
     @classmethod
     def recorded(cls, lake: Lake, application: str, batch_id: int) -> BatchInputs | None:
-        """Return the inputs that a micro-batch's first commit carries; None where it made none."""
+        """Return the inputs that a micro-batch's first commit carries; None where there is no such commit."""
         for commit in lake.history(tables.SILVER_TRANSACTIONS):
             record = _record(commit.metadata)
             if (record.get("application"), record.get("batch")) == (application, batch_id):
@@ -63,7 +63,7 @@ class BatchInputs:
 
 
 def _record(metadata: str | None) -> dict[str, Any]:
-    """Read a commit's metadata; that of other writers is passed over."""
+    """Parse a commit's metadata; empty where another writer wrote it."""
     try:
         record = json.loads(metadata or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Conflict: a write that another writer's commit overtook is done again."""
+"""Conflict: a write that failed because another writer committed first is retried."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ T = TypeVar("T")
 
 
 def retried(write: Callable[[], T]) -> T:
-    """Call ``write`` until no other commit comes between, a few times at most; it must be safe to repeat.
+    """Call ``write``, again after each commit conflict, six times at most; it must be safe to repeat.
 
-    Streams and maintenance write the same tables: where OPTIMIZE rewrites a file that a MERGE is about to change, Delta
-    lets the first of the two commit and fails the other (Delta Lake documentation, "Concurrency control").
+    Streams and maintenance write the same tables. Where OPTIMIZE rewrites a file that a MERGE is about to change, Delta
+    lets the first of the two commit and fails the second (Delta Lake documentation, "Concurrency control").
+
+    Returns:
+        What ``write`` returns.
     """
-    # By their names: Spark's exceptions differ between a plain session, a micro-batch and Spark Connect, and
-    # delta-rs is only there where lakes are local.
+    # Conflicts are recognised by name: Spark's exception classes differ between a plain session, a micro-batch and
+    # Spark Connect, and delta-rs is installed only where lakes are local.
     for attempt in range(1, _ATTEMPTS):
         try:
             return write()

@@ -1,7 +1,7 @@
-"""Refresh: an aggregate follows its sources by computing anew only the groups that a micro-batch touched.
+"""Refresh: an aggregate follows its sources; only the groups that a micro-batch touched are recomputed.
 
-A group is always computed whole from the tables as they are, so a micro-batch repeated after a crash, or rows that
-come late, give the same result as one pass over everything.
+A group is always computed whole, from the current tables. So a micro-batch that is repeated after a crash and rows that
+come late give the same result as one pass over everything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.streaming import conflict
-from fraudlake.streaming.rows import kept
+from fraudlake.streaming.rows import persisted
 
 if TYPE_CHECKING:
     from datetime import date
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A table of groups: ``keys`` name a group, one of them ``date``; ``compute`` returns all groups of given dates."""
+    """A table with one row a group.
+
+    ``keys`` are the columns that identify a group; ``date`` is one of them. ``compute`` returns all groups of the given
+    dates.
+    """
 
     table: Table
     keys: tuple[str, ...]
@@ -34,24 +38,27 @@ class Aggregate:
 
 
 def refresh(lake: Lake, touched: DataFrame, aggregate: Aggregate) -> None:
-    """Compute the groups that ``touched`` names and merge them into the aggregate's table."""
-    with kept(touched.select(*aggregate.keys).distinct()) as groups:
+    """Recompute the groups whose keys are in ``touched`` and merge them into the aggregate's table."""
+    with persisted(touched.select(*aggregate.keys).distinct()) as groups:
         dates = [row["date"] for row in groups.select("date").distinct().collect()]
         if dates:
             rows = aggregate.compute(lake, dates).join(groups, on=list(aggregate.keys), how="left_semi")
             merge(lake, rows, aggregate.table, aggregate.keys, dates)
 
 
-def carry_out(lake: Lake, changes: DataFrame, table: Table, keys: tuple[str, ...]) -> None:
-    """Merge changes, the table's columns and ``gone``, into a table in one commit; a row that is gone is deleted."""
-    with kept(changes) as changes:
+def merge_changes(lake: Lake, changes: DataFrame, table: Table, keys: tuple[str, ...]) -> None:
+    """Merge changes into a table in one commit.
+
+    ``changes`` has the table's columns and ``gone``: where that is true, the row with the same keys is deleted.
+    """
+    with persisted(changes) as changes:
         dates = [row["date"] for row in changes.select("date").distinct().collect()]
         if dates:
             _merge(lake, changes, table, keys, dates)
 
 
 def merge(lake: Lake, rows: DataFrame, table: Table, keys: tuple[str, ...], dates: list[date]) -> None:
-    """Put rows of some dates into a table: each in the place of the row with the same keys, where there is one."""
+    """Upsert rows of the given dates: a row replaces the row with the same keys, or is inserted where there is none."""
     _merge(lake, rows.withColumn("gone", F.lit(False)), table, keys, dates)
 
 
@@ -70,5 +77,5 @@ def _merge(lake: Lake, changes: DataFrame, table: Table, keys: tuple[str, ...], 
 
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:
-    """Keep the rows of some dates, by literals, which prune partitions."""
+    """Filter by date with literals, by which Delta prunes partitions."""
     return rows.where(F.col("date").isin(dates))

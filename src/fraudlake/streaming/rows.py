@@ -1,4 +1,4 @@
-"""Rows: computed once where they are used several times; and whether there are any, at little cost."""
+"""Rows: computed once where they are used several times, and checked for being empty at little cost."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def kept(rows: DataFrame, at_once: bool = True) -> Iterator[DataFrame]:
-    """Keep rows for the length of the block; they are computed at its beginning, or by the first use of all of them.
+def persisted(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
+    """Persist rows for the length of the block; without ``eager``, the first action on all of them computes them.
 
-    Serverless compute refuses to (Databricks documentation, "Serverless compute limitations"): there they are computed
-    anew for each use, which is slower and gives the same.
+    Serverless compute refuses ``persist`` (Databricks documentation, "Serverless compute limitations"). There each
+    action computes the rows again, which is slower and gives the same result.
     """
-    with _persisted(rows) as is_kept:
-        if is_kept and at_once:
+    with _try_persist(rows) as is_persisted:
+        if is_persisted and eager:
             _count(rows)
         yield rows
 
 
 @contextmanager
-def counted(rows: DataFrame) -> Iterator[int | None]:
-    """Keep rows for the length of the block and give their number; None where they are not kept."""
-    with _persisted(rows) as is_kept:
-        yield _count(rows) if is_kept else None
+def persisted_count(rows: DataFrame) -> Iterator[int | None]:
+    """Persist rows for the length of the block and return their number; None where the compute refuses ``persist``."""
+    with _try_persist(rows) as is_persisted:
+        yield _count(rows) if is_persisted else None
 
 
 @contextmanager
-def _persisted(rows: DataFrame) -> Iterator[bool]:
-    """Tell whether the compute keeps the rows for the length of the block."""
+def _try_persist(rows: DataFrame) -> Iterator[bool]:
+    """Return whether the compute has persisted the rows for the length of the block."""
     try:
         rows.persist()
     except PySparkException:
@@ -48,10 +48,10 @@ def _persisted(rows: DataFrame) -> Iterator[bool]:
 
 
 def _count(rows: DataFrame) -> int:
-    """Compute kept rows on all cores: to look whether there are any, Spark would take one partition after the other."""
+    """Compute persisted rows on all cores; ``isEmpty`` would compute one partition after the other."""
     return rows.count()
 
 
 def has_rows(rows: DataFrame) -> bool:
-    """Tell whether there are any rows; Spark generates and compiles code for each ``isEmpty``, for this only once."""
+    """Return whether there are any rows; Spark compiles new code for each ``isEmpty``, but only once for this query."""
     return bool(rows.select(F.lit(True)).take(1))

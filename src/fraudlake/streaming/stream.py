@@ -1,4 +1,4 @@
-"""Streams: runs streaming queries to their end or until stopped, each alone on its checkpoint, and reports progress."""
+"""Streams: runs streaming queries to their end or until stopped, one process a checkpoint, and reports progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fraudlake.lake import Lake
 from fraudlake.lake.commit import row_changes
 from fraudlake.lake.lake import Compute
 from fraudlake.streaming import conflict
-from fraudlake.streaming.rows import counted, has_rows
+from fraudlake.streaming.rows import has_rows, persisted_count
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
@@ -33,25 +33,26 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Stream:
-    """One arrow of the lake: ``rows``, a streaming DataFrame, are handed to ``write`` micro-batch by micro-batch.
+    """One streaming query: ``rows``, a streaming DataFrame, are handed to ``write`` micro-batch by micro-batch.
 
-    ``explain`` turns what Spark says of a failure into one line for the user, where the source knows a better one.
-    ``before`` is called when the step is this process's and before the first micro-batch, ``after`` behind the last.
+    ``explain`` turns Spark's message of a failure into one line for the user, or returns None. ``before`` is called
+    once this process holds the step's lock, before the first micro-batch; ``after`` is called after the last one.
     """
 
     step: str
     rows: DataFrame
     write: Write
     reads: tuple[Table, ...] = ()
-    """Tables that the stream reads: replaced by others of the same name, they would be read wrongly."""
+    """Tables that the stream reads; it refuses to go on where one was replaced by another table of the same name."""
     writes: Mapping[str, DataFrame] = field(default_factory=dict)
-    """Rows that only this stream can have written, by table: where there are any, it cannot begin anew."""
+    """Rows that only this stream can have written, by table; where there are any, a new checkpoint is refused."""
     fixed: Mapping[str, object] = field(default_factory=dict)
-    """Settings that a stateful stream cannot change once it has begun."""
-    once: bool = False
-    """Whether ``write`` takes its rows in one go, or keeps them itself: then they are not kept for it."""
+    """Settings that the state depends on; they cannot change once the stream has begun."""
+    persist: bool = True
+    """Whether a micro-batch's rows are persisted before ``write``; not needed where it uses them once or persists
+    them itself."""
     waits: bool = False
-    """Whether rows wait in its state for the watermark, which can pass them without new rows."""
+    """Whether rows wait in the state for the watermark, which can pass them without new rows."""
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
@@ -70,9 +71,9 @@ class Done:
 class Appender:
     """Appends micro-batches to tables exactly once.
 
-    Delta notes an application and a version with each commit (``txnAppId``, ``txnVersion``), so a micro-batch that is
+    Delta records an application and a version with each commit (``txnAppId``, ``txnVersion``), so a micro-batch that is
     repeated after a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The
-    application belongs to the checkpoint: one begun anew counts its micro-batches from 0 again, under a new id.
+    application is the checkpoint's id: a new checkpoint has a new id, and counts its micro-batches from 0 again.
     """
 
     application: str
@@ -95,10 +96,10 @@ class Appender:
 
         Args:
             lake: the lake, in the session of the rows.
-            rows: the rows; where there are none, the commit still wakes the streams that read the table.
-            table: the table that takes them.
-            batch_id: the micro-batch.
-            count: how many rows there are, where that is known: a few are written faster.
+            rows: the rows; an empty commit still wakes the streams that read the table.
+            table: the table to append to.
+            batch_id: the micro-batch's number.
+            count: the number of rows, where it is known: few rows are written in a faster way.
             metadata: a text that the commit carries.
         """
         chosen, transaction = rows.select(*table.column_names), (self.application, batch_id)
@@ -107,31 +108,31 @@ class Appender:
     def append_computed(
         self, lake: Lake, rows: DataFrame, compute: Compute, schema: pa.Schema, table: Table, batch_id: int
     ) -> None:
-        """Append what ``compute`` makes of a micro-batch's rows in Spark's tasks, once.
+        """Append what ``compute`` returns for a micro-batch's rows, once; it runs in Spark's tasks.
 
-        Args are those of :meth:`Lake.append_computed`.
+        The arguments are those of :meth:`Lake.append_computed`.
         """
         transaction = (self.application, batch_id)
         conflict.retried(lambda: lake.append_computed(rows, compute, schema, table, transaction))
 
     def append_messages(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, once."""
+        """Append a micro-batch of Kafka messages to ``bronze_transactions``, once."""
         conflict.retried(lambda: lake.append_messages(batch, (self.application, batch_id)))
 
 
 def run(
     lake: Lake, streams: list[Stream], trigger: str, progress: Progress = lambda step, rows, batches: None
 ) -> list[Done]:
-    """Run streams together: over what is there (``available-now``), or until stopped (``continuous``).
+    """Run streams together: over the available rows (``available-now``), or until stopped (``continuous``).
 
-    An interrupt or a termination signal ends them; a micro-batch under way is taken up again by the next run.
+    SIGINT and SIGTERM end them; the next run repeats a micro-batch that was under way.
 
     Raises:
-        FraudlakeError: a stream failed, or another process runs it already.
+        FraudlakeError: a stream failed, or another process is running it.
     """
-    with contextlib.ExitStack() as held, _stop_signal() as stop:
+    with contextlib.ExitStack() as locks, _stop_signal() as stop:
         for stream in streams:
-            held.enter_context(lake.exclusive(stream.step))
+            locks.enter_context(lake.exclusive(stream.step))
         for stream in streams:
             _require_checkpoint(lake, stream)
             stream.before()
@@ -144,7 +145,7 @@ def run(
         try:
             while not stop.wait(0.2):
                 for step, query in queries.items():
-                    if counts[step].take(query):
+                    if counts[step].update(query):
                         progress(step, counts[step].rows, counts[step].batches)
                 ended = [query for query in queries.values() if not query.isActive]
                 if len(ended) == len(queries) or any(query.exception() for query in ended):
@@ -153,7 +154,7 @@ def run(
             for query in queries.values():
                 query.stop()
         for step, query in queries.items():
-            counts[step].take(query)
+            counts[step].update(query)
             failure = query.exception()
             if failure is not None:
                 explain = next(stream.explain for stream in streams if stream.step == step)
@@ -166,8 +167,8 @@ def run(
 
 def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
-    filled = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
-    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, filled)
+    has_output = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
+    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
 
 
 def _has_work(lake: Lake, stream: Stream) -> bool:
@@ -197,13 +198,14 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
 
 
 def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
-    """Return what Spark calls with each micro-batch: the stream's writing, in the session of the micro-batch.
+    """Return the function that Spark calls with each micro-batch; it runs ``write`` in the micro-batch's session.
 
-    A micro-batch that is repeated after a crash may have been written: its rows are computed all the same, since Spark
-    refuses one whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2). Whatever is raised
-    becomes an ``Exception``: of anything else, as a panic, Spark never hears, and waits on.
+    Where a stateful stream repeats a micro-batch after a crash, its rows are computed even if they were written before:
+    Spark refuses a micro-batch whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2).
+    A ``BaseException`` that is no ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``: Spark
+    does not notice the former and waits forever.
     """
-    step_write = stream.write if stream.once else _persisted(stream.write)
+    step_write = _persisting(stream.write) if stream.persist else stream.write
     repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -219,11 +221,11 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
     return write
 
 
-def _persisted(step_write: Write) -> Write:
-    """Keep a micro-batch while it is written: a stateful step must not run again for each table that is written."""
+def _persisting(step_write: Write) -> Write:
+    """Persist a micro-batch while it is written; otherwise a stateful step runs again for each table that it writes."""
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        with counted(batch) as count:
+        with persisted_count(batch) as count:
             if count or (count is None and has_rows(batch)):
                 step_write(lake, batch, batch_id)
 
@@ -237,10 +239,11 @@ class _Count:
         self.rows = self.batches = 0
         self._seen = -1
 
-    def take(self, query: StreamingQuery) -> bool:
+    def update(self, query: StreamingQuery) -> bool:
+        """Add what the query has reported since; return whether there were new micro-batches."""
         before = self.batches
         for report in query.recentProgress:
-            # Over Spark Connect the item of this name is None, and the attribute is not (seen in PySpark 4.2).
+            # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).
             if report.batchId > self._seen and report.numInputRows > 0:
                 self._seen = report.batchId
                 self.rows += report.numInputRows
@@ -250,7 +253,7 @@ class _Count:
 
 @contextlib.contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, where this is the main thread."""
+    """Turn SIGINT and SIGTERM into an event; only the main thread can handle signals."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -259,18 +262,18 @@ def _stop_signal() -> Iterator[threading.Event]:
     def set_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    kept = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        for number, handler in kept.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def _cause(message: str) -> str:
-    """Find the line that tells: the innermost cause, without class names and stack frames."""
+    """Return the line of a message that names the innermost cause, without class names and stack frames."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
-    causes = [line for line in told if "Error: " in line or "Exception: " in line]
-    line = (causes or told or ["no reason given"])[-1]
+    messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
+    causes = [line for line in messages if "Error: " in line or "Exception: " in line]
+    line = (causes or messages or ["no reason given"])[-1]
     return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500]

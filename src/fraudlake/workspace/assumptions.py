@@ -89,7 +89,7 @@ def assumptions() -> Iterator[Assumption]:
 
 
 def _of_settings() -> Iterator[Assumption]:
-    for name, value in session.EVERYWHERE.items():
+    for name, value in session.COMMON_CONFIGURATION.items():
         is_vital = name == "spark.sql.session.timeZone"
         remedy = "times would be read wrongly: set it for the compute" if is_vital else _UNIMPORTANT_SETTING
         yield Assumption(f"setting {name}", _setting(name, value), remedy, matters=is_vital)
@@ -329,7 +329,7 @@ def _bytes(probe: Probe) -> str:
     file = _parquet(probe)
     reader = probe.scratch.spark.read.format("binaryFile").load([landing.literal(str(file))])
     [row] = reader.selectExpr("path", "length", "octet_length(content) AS bytes").collect()
-    path, size = autoloader.below(str(file.parent), row["path"]), file.stat().st_size
+    path, size = autoloader.posix_path(str(file.parent), row["path"]), file.stat().st_size
     if (path, row["length"], row["bytes"]) != (str(file), size, size):
         raise FraudlakeError(f"{file} of {size} bytes is {row['path']} with {row['bytes']} of {row['length']} bytes")
     return f"{size} bytes of {row['path']}"
