@@ -73,7 +73,7 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     batches: list[tuple[int, float]] = []
     seen: set[int] = set()
 
-    detecting = stream.Stream("detect", silver_alerts.found(source, lake.settings), write)
+    detecting = stream.Stream("detect", silver_alerts.detector_output(source, lake.settings), write)
     query = (
         detecting.rows.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
         .foreachBatch(stream.micro_batch(lake, detecting))

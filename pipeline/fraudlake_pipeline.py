@@ -26,7 +26,7 @@ SETTINGS = settings.load(
 CHECKED = transactions.checked(spark.readStream.option("skipChangeCommits", "true").table(BRONZE), SETTINGS)
 VALID = transactions.valid(CHECKED)
 QUARANTINED = transactions.quarantined(CHECKED)
-ALERTS = alerts.alerts(alerts.found(VALID, SETTINGS))
+ALERTS = alerts.alerts(alerts.detector_output(VALID, SETTINGS))
 
 
 @dp.table
@@ -37,13 +37,13 @@ def silver_transactions() -> DataFrame:
 
 @dp.table
 def silver_quarantine() -> DataFrame:
-    """The other rows, with the reasons."""
+    """The other rows, with their reasons."""
     return QUARANTINED
 
 
 @dp.table
 def silver_alerts() -> DataFrame:
-    """What the detector finds in the valid rows."""
+    """The detector's alerts on the valid rows."""
     return ALERTS
 
 

@@ -17,16 +17,16 @@ class Row(NamedTuple):
 def alerts(
     rows: Iterable[Row], small_below: float = 1.0, large_above: float = 500.0, within: int = 60_000_000
 ) -> list[tuple[Row, Row]]:
-    """Pairs (small, large), in the order of the large ones; the rows are taken in the order given."""
+    """Pairs (small, large), ordered by the large row; the rows are processed in the order given."""
     flags: dict[str, Row] = {}
-    found = []
+    pairs = []
     for row in rows:
         small = flags.pop(row.account_id, None)
         if small and row.amount > large_above and abs(row.time - small.time) <= within:
-            found.append((small, row))
+            pairs.append((small, row))
         if row.amount < small_below:
             flags[row.account_id] = row
-    return found
+    return pairs
 
 
 def in_event_time(rows: Iterable[Row]) -> list[Row]:

@@ -61,7 +61,7 @@ def size_in_bytes(text: str) -> int:
 
 
 MAY_WARN = ("amount_is_positive", "timestamp_is_not_before_floor", "timestamp_is_not_in_future")
-"""The rules of silver that may be warnings: without the others, the steps behind silver cannot work."""
+"""The quality rules that may only warn: the steps after silver cannot work without the others."""
 
 
 def _warnings(value: object) -> object:
@@ -126,7 +126,7 @@ def _starting_offsets(value: str) -> str:
     return value
 
 
-class Rule(BaseModel):
+class FraudRule(BaseModel):
     """A small transaction, immediately followed by a large one of the same account, is fraud."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -137,7 +137,7 @@ class Rule(BaseModel):
     within: Duration = Field(gt=timedelta(0))
 
     @model_validator(mode="after")
-    def _small_is_below_large(self) -> Rule:
+    def _small_is_below_large(self) -> FraudRule:
         if self.small_below > self.large_above:
             raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
         return self
@@ -216,7 +216,9 @@ class Settings(BaseSettings):
     within: Duration = Field(
         timedelta(seconds=60), gt=timedelta(0), description="Longest time from the small transaction to the large one."
     )
-    rules: tuple[Rule, ...] = Field((), description="Several rules at once; replaces the three settings above.")
+    rules: tuple[FraudRule, ...] = Field(
+        (), description="Several fraud rules at once; replaces the three settings above."
+    )
     buckets: int = Field(
         16, ge=1, le=4096, description="Hash buckets of accounts that hold the state; fixed for a lake's life."
     )
@@ -308,10 +310,10 @@ class Settings(BaseSettings):
         return size_in_bytes(self.target_file_size)
 
     @property
-    def active_rules(self) -> tuple[Rule, ...]:
-        """The rules to apply: those of ``rules``, or the one that the three single settings make."""
+    def active_rules(self) -> tuple[FraudRule, ...]:
+        """The fraud rules to apply: those of ``rules``, or the one that the three single settings make."""
         return self.rules or (
-            Rule(
+            FraudRule(
                 name="small_then_large",
                 small_below=self.small_below,
                 large_above=self.large_above,

@@ -1,4 +1,4 @@
-"""Steps: where the pure functions of the layers meet the lake's tables; each step is what one scheduled task calls."""
+"""Steps: apply the layers' pure functions to the lake's tables; one scheduled task calls one step."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
-    """What landed, in files or in a Kafka topic → ``bronze_transactions``, each source on a checkpoint of its own.
+    """Landed files, or a Kafka topic → ``bronze_transactions``. Files and topic have a checkpoint each.
 
-    Every file's fate → ``bronze_files``, ``bronze_rejected_files``.
+    The file source also writes ``bronze_files`` (the outcome of each file) and ``bronze_rejected_files``.
     """
     return [_from_kafka(lake) if lake.settings.source == "kafka" else file_source.stream(lake, retry_rejected)]
 
@@ -43,7 +43,7 @@ def _from_kafka(lake: Lake) -> Stream:
     settings, step = lake.settings, "ingest_kafka"
     appender = Appender.of(lake, step)
     topic = kafka.Topic(lake, lake.checkpoint(step))
-    # Where the stream stops at a gap, there is none to tell of.
+    # With fail_on_data_loss the stream stops at a gap: there is none to log.
     last_offsets = (
         {} if settings.fail_on_data_loss else kafka.last_offsets(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
     )
@@ -70,12 +70,12 @@ def _from_kafka(lake: Lake) -> Stream:
 def refine(lake: Lake) -> list[Stream]:
     """``bronze_transactions`` → ``silver_transactions`` and ``silver_quarantine``.
 
-    A micro-batch makes two commits, and may be repeated when only the first is there: see
+    A micro-batch makes two commits. After a crash between them, Spark repeats it: see
     :class:`~fraudlake.streaming.batch_inputs.BatchInputs`.
     """
     checkpoint = lake.checkpoint("refine")
     appender = Appender.of(lake, "refine")
-    held = duplicates.Held()
+    position_index = duplicates.PositionIndex()
     recorded: dict[int, BatchInputs] = {}
 
     def recover() -> None:
@@ -86,27 +86,28 @@ def refine(lake: Lake) -> list[Stream]:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         inputs = recorded.get(batch_id) or BatchInputs.now(lake)
-        # The digest, which looks at each row, computes them.
+        # The summary reads every row, so it computes the persisted rows.
         with persisted(silver.checked(batch, inputs.settings), eager=False) as checked:
-            found = duplicates.digest(checked)
-            before = duplicates.Before(
+            summary = duplicates.batch_summary(checked)
+            stored = duplicates.StoredTables(
                 lambda: lake.read_version(tables.SILVER_TRANSACTIONS, inputs.silver_version),
                 lambda: lake.read_version(tables.SILVER_QUARANTINE, inputs.quarantine_version),
             )
-            judged = duplicates.marked(checked, found, held.met(found, before), before)
-            is_as_found = judged is checked
-            # Where it holds joins, both tables need them.
-            with contextlib.nullcontext() if is_as_found else persisted(judged):
-                rejected = found.rejected if is_as_found else judged.where(F.size("reasons") > 0).count()
-                valid = found.valid + found.rejected - rejected
+            overlapping_sources = position_index.overlapping_sources(summary, stored)
+            may_hold_duplicates = summary.may_hold_duplicates(overlapping_sources)
+            rows = duplicates.with_duplicate_reasons(checked, summary, overlapping_sources, stored)
+            # The search for duplicates joins: its result is written to two tables, and computed once.
+            with persisted(rows) if may_hold_duplicates else contextlib.nullcontext():
+                rejected = rows.where(F.size("reasons") > 0).count() if may_hold_duplicates else summary.rejected
+                valid = summary.valid + summary.rejected - rejected
                 if valid:
                     metadata = inputs.as_metadata(appender.application, batch_id)
-                    rows = silver.valid(judged)
-                    appender.append(lake, rows, tables.SILVER_TRANSACTIONS, batch_id, count=valid, metadata=metadata)
+                    out = silver.valid(rows)
+                    appender.append(lake, out, tables.SILVER_TRANSACTIONS, batch_id, count=valid, metadata=metadata)
                 if rejected:
-                    rows = silver.quarantined(judged)
-                    appender.append(lake, rows, tables.SILVER_QUARANTINE, batch_id, count=rejected)
-            held.add(found)
+                    out = silver.quarantined(rows)
+                    appender.append(lake, out, tables.SILVER_QUARANTINE, batch_id, count=rejected)
+            position_index.add(summary)
 
     return [
         Stream(
@@ -127,28 +128,28 @@ def detect(lake: Lake) -> list[Stream]:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         with persisted_count(batch) as count:
-            # As rows arrive, none is late.
-            too_late = silver_alerts.late(batch).count() if in_time and count != 0 else 0
-            alerts = None if count is None else count - too_late
-            # Where rows are not persisted, each look at them runs the detector: an empty commit costs less.
-            if alerts != 0:
-                appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id, count=alerts)
-            if too_late:
+            # In the order of arrival no row is late.
+            late_count = silver_alerts.late(batch).count() if in_event_time and count != 0 else 0
+            alert_count = None if count is None else count - late_count
+            # Where rows cannot be persisted, counting them would run the detector again: an empty commit is cheaper.
+            if alert_count != 0:
+                appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id, count=alert_count)
+            if late_count:
                 late = silver.quarantined_late(silver_alerts.late(batch))
-                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id, count=too_late)
+                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id, count=late_count)
 
-    in_time = lake.settings.ordering == "event_time"
-    transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_time else None)
+    in_event_time = lake.settings.ordering == "event_time"
+    transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
     return [
         Stream(
             "detect",
-            silver_alerts.found(transactions, lake.settings),
+            silver_alerts.detector_output(transactions, lake.settings),
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
             writes={tables.SILVER_ALERTS.name: lake.read(tables.SILVER_ALERTS)},
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
-            waits=in_time,
+            waits=in_event_time,
         )
     ]
 
@@ -195,14 +196,16 @@ def _windowed(lake: Lake) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         current = lake.read(tables.GOLD_ALERT_WINDOWS)
         with persisted(alert_windows.scope(batch, current)) as scope:
-            touched, read = _instants(scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read"))
+            touched_from, read_from = _instants(
+                scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read")
+            )
             watermark = _watermark(lake, delay)
-            transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read))
-            alerts = lake.read(tables.SILVER_ALERTS).where(F.col("timestamp") >= read)
-            anew = alert_windows.alert_windows(transactions, alerts, scope, watermark)
-            # Literals, by which Delta passes over the files whose windows are all closed and untouched.
-            liable = current.where((F.col("window_end") >= touched) | (F.col("state") == "open"))
-            changes = alert_windows.changes(anew, liable, scope, watermark)
+            transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read_from))
+            alerts = lake.read(tables.SILVER_ALERTS).where(F.col("timestamp") >= read_from)
+            recomputed = alert_windows.alert_windows(transactions, alerts, scope, watermark)
+            # The condition compares with a literal, so Delta skips files in which all windows are closed and untouched.
+            may_change = current.where((F.col("window_end") >= touched_from) | (F.col("state") == "open"))
+            changes = alert_windows.changes(recomputed, may_change, scope, watermark)
             refresh.merge_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
     times = ("account_id", "timestamp")
@@ -215,7 +218,7 @@ def _windowed(lake: Lake) -> Stream:
 
 
 def _watermark(lake: Lake, delay: str) -> Column:
-    """Return the event time that only late rows lie before: the newest one that silver holds, less the delay."""
+    """Return the watermark: the newest event time in silver, less the delay. Only late rows lie before it."""
     transactions = lake.read(tables.SILVER_TRANSACTIONS)
     newest = transactions.agg(F.max("date")).collect()[0][0]
     (watermark,) = _instants(refresh.on_dates(transactions, [newest]).selectExpr(f"max(timestamp) - {delay}"))
@@ -223,7 +226,7 @@ def _watermark(lake: Lake, delay: str) -> Column:
 
 
 def _instants(row: DataFrame) -> list[Column]:
-    """Turn the times of a one-row frame into literals; as numbers, no session's or machine's time zone matters."""
+    """Turn the times of a one-row frame into literals. They pass as numbers, which no time zone can change."""
     micros = row.select(*(F.unix_micros(row[name]) for name in row.columns)).collect()[0]
     return [F.timestamp_micros(F.lit(value)) for value in micros]
 
@@ -234,7 +237,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> training.O
 
 
 def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
-    """``silver_transactions``, or straight from the Kafka topic → ``gold_fraud_predictions`` → quality and drift."""
+    """``silver_transactions``, or the Kafka topic itself → ``gold_fraud_predictions`` → quality and drift."""
     return scoring.streams(lake, from_topic)
 
 

@@ -24,7 +24,7 @@ def expected(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def history(seed: int, rows: int, accounts: int) -> list[Row]:
-    """Rows in event-time order, rich in what matters: bounds, ties, chains of smalls, gaps of exactly a minute."""
+    """Rows in event-time order, with many border cases: bounds, ties, chains of smalls, gaps of exactly a minute."""
     draw = random.Random(seed)
     amounts = [0.01, 0.99, 1.0, 20.0, 500.0, 500.01, 900.0]
     times = sorted(draw.choice([0, 30, 60, 61]) + 60 * draw.randrange(rows // accounts) for _ in range(rows))
@@ -46,9 +46,9 @@ def flinks_rows_and_alerts(spark: Any) -> tuple[list[Row], set[tuple[str, int, f
 def test_in_the_order_of_arrival_it_finds_what_the_oracle_finds(lake: Any) -> None:
     rows = history(seed=1, rows=3000, accounts=40)
     batches = [rows[:1000], rows[1000:1001], rows[1001:]]
-    taken = [row for batch in batches for row in oracle.in_event_time(batch)]
-    assert detect(lake(), *(batch[::-1] for batch in batches)) == expected(taken)
-    assert len(expected(taken)) > 50
+    in_order = [row for batch in batches for row in oracle.in_event_time(batch)]
+    assert detect(lake(), *(batch[::-1] for batch in batches)) == expected(in_order)
+    assert len(expected(in_order)) > 50
 
 
 def test_in_event_time_order_it_finds_what_flink_found_however_the_input_is_shuffled_and_cut(lake: Any) -> None:
@@ -59,13 +59,13 @@ def test_in_event_time_order_it_finds_what_flink_found_however_the_input_is_shuf
     end = Row("end", max(row.time for row in rows) + 601 * SECOND, 20.0, "part-end", 0)
     detect(opened, shuffled[:20_000], shuffled[20_000:20_010], shuffled[20_010:], [end])
     ours = opened.spark.sql("SELECT account_id, unix_millis(timestamp), amount FROM silver_alerts")
-    found = [tuple(row) for row in ours.collect()]
-    assert len(found) == len(flink)
-    assert set(found) == flink
+    alerts = [tuple(row) for row in ours.collect()]
+    assert len(alerts) == len(flink)
+    assert set(alerts) == flink
     assert opened.read(tables.SILVER_QUARANTINE).count() == 0
 
 
-def test_what_waits_in_a_quiet_bucket_comes_out_when_the_streams_watermark_passes(lake: Any) -> None:
+def test_waiting_rows_of_a_quiet_bucket_are_processed_when_the_streams_watermark_passes(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds", buckets=64)
     small, large = Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)
     others = [Row(str(i), MARCH_7 + 60 * SECOND, 20.0, position=i) for i in range(2, 5)]
@@ -73,7 +73,7 @@ def test_what_waits_in_a_quiet_bucket_comes_out_when_the_streams_watermark_passe
     assert detect(opened, others) == [("part-0-0", "part-0-1")]
 
 
-def test_a_row_later_than_the_bound_is_kept_in_quarantine_and_takes_no_part(lake: Any) -> None:
+def test_a_row_later_than_the_bound_goes_to_quarantine_and_not_to_the_detector(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds")
     pair = [Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + 2 * SECOND, 600.0, position=1)]
     newer = Row("2", MARCH_7 + 60 * SECOND, 20.0, position=2)
@@ -81,10 +81,10 @@ def test_a_row_later_than_the_bound_is_kept_in_quarantine_and_takes_no_part(lake
     assert detect(opened, pair, [newer], [between, Row("2", MARCH_7 + 90 * SECOND, 20.0, position=3)]) == [
         ("part-0-0", "part-0-1")
     ]
-    (kept,) = opened.read(tables.SILVER_QUARANTINE).collect()
-    assert (kept["reasons"], kept["accountId"], kept["amount"], kept["alert"]) == (["late"], "1", 20.0, False)
-    assert (kept["_topic"], kept["_partition"], kept["_offset"], kept["_source_file"]) == ("fraud-events", 3, 9, None)
-    assert kept["dt"].isoformat() == "2026-03-07T00:00:01"
+    (late,) = opened.read(tables.SILVER_QUARANTINE).collect()
+    assert (late["reasons"], late["accountId"], late["amount"], late["alert"]) == (["late"], "1", 20.0, False)
+    assert (late["_topic"], late["_partition"], late["_offset"], late["_source_file"]) == ("fraud-events", 3, 9, None)
+    assert late["dt"].isoformat() == "2026-03-07T00:00:01"
 
 
 def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
@@ -95,10 +95,10 @@ def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
     opened = lake(rules=rules)
     steps_of_1 = [(0, 0.5), (30, 600.0), (100, 0.05), (400, 900.0), (500, 0.05), (520, 900.0)]
     detect(opened, [Row("1", MARCH_7 + s * SECOND, amount, position=i) for i, (s, amount) in enumerate(steps_of_1)])
-    found = opened.spark.sql(
+    alerts = opened.spark.sql(
         "SELECT rule, small_transaction_id, transaction_id, alert_id FROM silver_alerts ORDER BY 3, 1"
     )
-    rows = [tuple(row) for row in found.collect()]
+    rows = [tuple(row) for row in alerts.collect()]
     assert [row[:3] for row in rows] == [
         ("small_then_large", "part-0-0", "part-0-1"),
         ("tiny_then_huge", "part-0-2", "part-0-3"),

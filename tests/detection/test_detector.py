@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fraudlake.detection import detector, ordering
-from fraudlake.settings import Rule
+from fraudlake.settings import FraudRule
 from tests import oracle
 from tests.oracle import Row
 
 SECOND = 1_000_000
-RULE = Rule(name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(seconds=60))
-STRICTER = Rule(name="stricter", small_below=0.5, large_above=600.0, within=timedelta(seconds=10))
+RULE = FraudRule(name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(seconds=60))
+STRICTER = FraudRule(name="stricter", small_below=0.5, large_above=600.0, within=timedelta(seconds=10))
 
 
 def table(rows: list[Row]) -> pa.Table:
@@ -37,38 +37,38 @@ def table(rows: list[Row]) -> pa.Table:
     )
 
 
-def detect(batches: list[list[Row]], rules: tuple[Rule, ...] = (RULE,)) -> list[tuple[str, str, str]]:
-    """Rule, small id and large id of every alert, the rows being taken in these micro-batches."""
+def detect(batches: list[list[Row]], rules: tuple[FraudRule, ...] = (RULE,)) -> list[tuple[str, str, str]]:
+    """Rule, small id and large id of every alert on these micro-batches."""
     flags, alerts = detector.FLAGS.empty_table(), []
     for rows in batches:
-        found, flags = detector.detect(flags, table(rows), detector.Limits.of(rules), now=0)
-        alerts += told(found, rules)
+        pairs, flags = detector.detect(flags, table(rows), detector.Limits.of(rules), now=0)
+        alerts += with_ids(pairs, rules)
     return sorted(alerts)
 
 
-def told(found: detector.Found, rules: tuple[Rule, ...]) -> list[tuple[str, str, str]]:
-    candidates, *pairs = found
-    ids = candidates["transaction_id"].to_pylist()
-    return [(rules[r].name, ids[s], ids[b]) for r, s, b in zip(*pairs, strict=True)]
+def with_ids(pairs: detector.AlertPairs, rules: tuple[FraudRule, ...]) -> list[tuple[str, str, str]]:
+    ids = pairs.candidates["transaction_id"].to_pylist()
+    numbers = zip(pairs.rule, pairs.small, pairs.large, strict=True)
+    return [(rules[rule].name, ids[small], ids[large]) for rule, small, large in numbers]
 
 
 def detect_in_event_time(batches: list[list[Row]], bound: int) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Alerts, and the ids of late rows, the watermark following the micro-batches as Spark's does; all let out."""
+    """Alerts and the ids of late rows; the watermark moves as Spark's does, and passes all rows at the end."""
     flags, waiting, watermark = detector.FLAGS.empty_table(), detector.ROWS.empty_table(), 0
     alerts, late = [], []
     for rows in [*batches, []]:
         if not rows:
-            watermark = 10**18  # the end: whatever waits is let out
-        settled = detector.settle(waiting, table(rows), watermark, bound)
-        found, flags = detector.detect(flags, settled.ready, detector.Limits.of((RULE,)), settled.until)
-        waiting = settled.waiting
-        alerts += told(found, (RULE,))
-        late += settled.late["transaction_id"].to_pylist()
+            watermark = 10**18  # the end: no row waits any longer
+        split = detector.split_by_watermark(waiting, table(rows), watermark, bound)
+        pairs, flags = detector.detect(flags, split.ready, detector.Limits.of((RULE,)), split.ready_before)
+        waiting = split.waiting
+        alerts += with_ids(pairs, (RULE,))
+        late += split.late["transaction_id"].to_pylist()
         watermark = max([watermark, *(row.time - bound for row in rows)])
     return sorted(alerts), sorted(late)
 
 
-def expected(rows: list[Row], rule: Rule = RULE) -> list[tuple[str, str, str]]:
+def expected(rows: list[Row], rule: FraudRule = RULE) -> list[tuple[str, str, str]]:
     pairs = oracle.alerts(rows, rule.small_below, rule.large_above, round(rule.within.total_seconds() * SECOND))
     return sorted((rule.name, f"{s.source}-{s.position}", f"{b.source}-{b.position}") for s, b in pairs)
 
@@ -101,7 +101,7 @@ def test_both_bounds_are_strict() -> None:
     assert detect([account((0, 0.5), (1, 500.0))]) == []
 
 
-def test_a_small_one_after_a_small_one_takes_its_place() -> None:
+def test_a_small_transaction_replaces_the_flag_of_a_small_one_before() -> None:
     assert detect([account((0, 0.5), (50, 0.6), (100, 600.0))]) == [("small_then_large", "part-0-1", "part-0-2")]
 
 
@@ -120,18 +120,18 @@ def test_a_large_one_that_comes_later_with_an_earlier_time_counts_within_the_sam
     assert detect([[small], [far]]) == []
 
 
-def test_rows_of_one_time_are_taken_by_where_they_came_from() -> None:
+def test_rows_of_the_same_time_are_ordered_by_source_and_position() -> None:
     small, large = Row("1", 0, 0.5, "part-a", 7), Row("1", 0, 600.0, "part-b", 2)
     assert len(detect([[large, small]])) == 1
     assert detect([[small._replace(source="part-c"), large]]) == []
     assert len(detect([[large._replace(source="part-a", position=8), small]])) == 1
 
 
-def test_a_flag_that_ended_before_now_is_dropped() -> None:
+def test_a_flag_that_expired_before_now_is_dropped() -> None:
     flags = detector.detect(detector.FLAGS.empty_table(), table(account((0, 0.5))), detector.Limits.of((RULE,)), 0)[1]
-    other = table([Row("2", 70 * SECOND, 50.0)])
-    still_open = detector.detect(flags, other, detector.Limits.of((RULE,)), 60 * SECOND)[1]
-    dropped = detector.detect(flags, other, detector.Limits.of((RULE,)), 60 * SECOND + 1)[1]
+    later = table([Row("2", 70 * SECOND, 50.0)])
+    still_open = detector.detect(flags, later, detector.Limits.of((RULE,)), 60 * SECOND)[1]
+    dropped = detector.detect(flags, later, detector.Limits.of((RULE,)), 60 * SECOND + 1)[1]
     assert (len(flags), len(still_open), len(dropped)) == (1, 1, 0)
 
 
@@ -140,7 +140,7 @@ def test_one_wild_timestamp_does_not_move_a_buckets_clock() -> None:
     assert ordering.clock(table([Row("9", i, 50.0) for i in range(3)] + [Row("8", year, 50.0)])) == 1
 
 
-def test_each_rule_finds_its_own() -> None:
+def test_each_rule_raises_its_own_alerts() -> None:
     rows = account((0, 0.7), (5, 550.0), (100, 0.2), (105, 650.0))
     assert detect([rows], (RULE, STRICTER)) == sorted(expected(rows) + expected(rows, STRICTER))
     assert len(expected(rows, STRICTER)) == 1
@@ -198,7 +198,7 @@ def test_a_row_behind_the_watermark_is_late_and_one_at_it_is_not() -> None:
     assert detect_in_event_time([[newest], [at, behind]], BOUND)[1] == ["part-0-2"]
 
 
-def test_a_late_row_takes_no_part() -> None:
+def test_a_late_row_neither_alerts_nor_clears_a_flag() -> None:
     small, large = Row("1", 0, 0.5, position=0), Row("1", 20 * SECOND, 900.0, position=1)
     between, newest = Row("1", 10 * SECOND, 0.7, position=2), Row("9", 100 * SECOND, 50.0, position=3)
     alerts, late = detect_in_event_time([[small, large], [newest], [between]], BOUND)

@@ -38,8 +38,8 @@ def alerts(spark: Any) -> Any:
 
 
 def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
-    found = account_daily(transactions(spark), alerts(spark), Settings().active_rules).orderBy("account_id", "date")
-    assert [tuple(row) for row in found.collect()] == [
+    days = account_daily(transactions(spark), alerts(spark), Settings().active_rules).orderBy("account_id", "date")
+    assert [tuple(row) for row in days.collect()] == [
         ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 2),
         ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
         ("2", MARCH_7, 2, 540.0, 500.0, 0, 0, 1),
@@ -47,29 +47,29 @@ def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
 
 
 def test_agreement_counts_a_transaction_once_however_many_rules_alert_on_it(spark: Any) -> None:
-    found = detector_agreement(transactions(spark), alerts(spark)).orderBy("date")
-    assert [tuple(row) for row in found.collect()] == [(MARCH_7, 4, 1, 1, 1), (MARCH_8, 1, 0, 0, 0)]
+    agreement = detector_agreement(transactions(spark), alerts(spark)).orderBy("date")
+    assert [tuple(row) for row in agreement.collect()] == [(MARCH_7, 4, 1, 1, 1), (MARCH_8, 1, 0, 0, 0)]
 
 
-def judged(
+def quality(
     spark: Any, *rows: tuple[float, bool, bool | None], verdicts: dict[int, bool] | None = None
 ) -> dict[str, Any]:
-    """The figures of predictions (probability, prediction, Flink's label), which are numbered, by who judged them."""
+    """The quality of predictions (probability, prediction, Flink's label), by ``judged_by``; ids are their numbers."""
     full = [(str(number), MARCH_7, "1", *row) for number, row in enumerate(rows)]
     schema = (
         "transaction_id string, date date, model_version string, probability double, prediction boolean, label boolean"
     )
     decided = [(str(number), verdict) for number, verdict in (verdicts or {}).items()]
-    found = prediction_quality(
+    figures = prediction_quality(
         spark.createDataFrame(full, schema), spark.createDataFrame(decided, "transaction_id string, verdict boolean")
     )
-    return {row["judged_by"]: row for row in found.collect()}
+    return {row["judged_by"]: row for row in figures.collect()}
 
 
 def test_prediction_quality_by_hand(spark: Any) -> None:
     # By falling probability the labels are: fraud, not, fraud, not; average precision = (1/1 + 2/3) / 2.
     rows = (0.9, True, True), (0.8, True, False), (0.6, True, True), (0.1, False, False)
-    row = judged(spark, *rows)["flink"]
+    row = quality(spark, *rows)["flink"]
     assert (row["transactions"], row["fraud"], row["true_prediction_rate"]) == (4, 2, 0.75)
     assert (row["precision"], row["recall"]) == (pytest.approx(2 / 3), 1.0)
     assert row["f1"] == pytest.approx(0.8)
@@ -78,11 +78,11 @@ def test_prediction_quality_by_hand(spark: Any) -> None:
 
 def test_equal_probabilities_are_one_step_of_the_curve(spark: Any) -> None:
     rows = (0.7, True, True), (0.7, True, False), (0.7, True, False), (0.7, True, False)
-    assert judged(spark, *rows)["flink"]["area_under_pr"] == 0.25
+    assert quality(spark, *rows)["flink"]["area_under_pr"] == 0.25
 
 
 def test_a_prediction_without_a_label_is_judged_by_the_verdict_alone(spark: Any) -> None:
-    found = judged(spark, (0.9, True, None), (0.2, False, False), verdicts={0: True, 1: True})
-    flink, verdict = found["flink"], found["verdict"]
+    figures = quality(spark, (0.9, True, None), (0.2, False, False), verdicts={0: True, 1: True})
+    flink, verdict = figures["flink"], figures["verdict"]
     assert (flink["transactions"], flink["true_prediction_rate"], flink["precision"]) == (1, 1.0, None)
     assert (verdict["transactions"], verdict["true_prediction_rate"], verdict["recall"]) == (2, 0.5, 0.5)

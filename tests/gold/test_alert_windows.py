@@ -1,4 +1,4 @@
-"""Alert windows, kept up batch by batch, against an oracle that computes them from all rows at once."""
+"""Alert windows, updated batch by batch, against an oracle that computes them from all rows together."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def _only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expected(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> set[Window]:
     """All windows of some rows, in plain Python."""
-    of_account = defaultdict(list)
+    by_account = defaultdict(list)
     for row in in_event_time(rows):
-        of_account[row.account_id].append(row)
+        by_account[row.account_id].append(row)
     watermark = max(row.time for row in rows) - DELAY
     alerts = list(alerted)
-    found = set()
+    windows = set()
 
-    def add(kind: str, number: int | None, start: int, end: int, held: list[Row], closed: bool) -> None:
-        cents, most = round(sum(100 * row.amount for row in held)), max(row.amount for row in held)
-        figures = len(held), cents, most, sum(alerts.count(row) for row in held)
-        found.add((kind, held[0].account_id, number, start, end, *figures, "closed" if closed else "open"))
+    def add(kind: str, number: int | None, start: int, end: int, members: list[Row], closed: bool) -> None:
+        cents, most = round(sum(100 * row.amount for row in members)), max(row.amount for row in members)
+        figures = len(members), cents, most, sum(alerts.count(row) for row in members)
+        windows.add((kind, members[0].account_id, number, start, end, *figures, "closed" if closed else "open"))
 
-    for own in of_account.values():
+    for own in by_account.values():
         for kind, step in (("tumbling", HOUR), ("sliding", 10 * MINUTE)):
             starts = {row.time // step * step - back for row in own for back in range(0, HOUR, step)}
             for start in starts:
@@ -56,22 +56,22 @@ def expected(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> set[Window]:
                 sessions[-1].append(row)
             else:
                 sessions.append([row])
-        for held in sessions:
-            end = held[-1].time + 30 * MINUTE
-            add("session", None, held[0].time, end, held, end <= watermark)
+        for members in sessions:
+            end = members[-1].time + 30 * MINUTE
+            add("session", None, members[0].time, end, members, end <= watermark)
         for first in range(0, len(own), 100):
-            held = own[first : first + 100]
-            closed = len(held) == 100 and held[-1].time < watermark
-            add("count", first // 100 + 1, held[0].time, held[-1].time, held, closed)
-    return found
+            members = own[first : first + 100]
+            closed = len(members) == 100 and members[-1].time < watermark
+            add("count", first // 100 + 1, members[0].time, members[-1].time, members, closed)
+    return windows
 
 
-def found(lake: Any, where: str = "true") -> set[Window]:
+def stored_windows(lake: Any, where: str = "true") -> set[Window]:
     rows = lake.read(tables.GOLD_ALERT_WINDOWS).where(where)
     columns = ["kind", "account_id", "number", "unix_micros(window_start)", "unix_micros(window_end)", "transactions"]
     figures = ["round(100 * amount_sum)", "amount_max", "alerts", "state"]
     windows = [tuple(row) for row in rows.selectExpr(*columns, *figures).collect()]
-    assert len(windows) == len(set(windows)), "a window is there twice"
+    assert len(windows) == len(set(windows)), "the table holds a window twice"
     return set(windows)
 
 
@@ -85,7 +85,7 @@ def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
 
 def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
     """Hand rows that silver holds to a step, as one micro-batch."""
-    (aggregate,) = (one for one in steps.aggregate(lake) if one.step == step)
+    (aggregate,) = (stream for stream in steps.aggregate(lake) if stream.step == step)
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.spark.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
     aggregate.write(lake, batch.withColumn("date", F.to_date("timestamp")), 0)
@@ -103,7 +103,7 @@ def history(seed: int) -> list[Row]:
     return rows
 
 
-def test_windows_kept_up_batch_by_batch_are_those_of_all_rows(lake: Any) -> None:
+def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None:
     opened = lake()
     rows = in_event_time(history(7))
     late = random.Random(1).sample(rows, 40)
@@ -113,11 +113,11 @@ def test_windows_kept_up_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
     )  # more than the first micro-batch holds, and before it in time, as when a table is read in parts
     take(opened, early[180:])
     take(opened, early[:180])
-    assert found(opened) == expected(early)
+    assert stored_windows(opened) == expected(early)
 
     land(opened, late)
     take(opened, late)
-    assert found(opened) == expected(rows)
+    assert stored_windows(opened) == expected(rows)
 
     once = opened.spark.sql("SELECT * FROM gold_alert_windows").collect()
     take(opened, late)  # as a micro-batch is repeated after a crash
@@ -126,13 +126,13 @@ def test_windows_kept_up_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
 
 def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_in(lake: Any) -> None:
     opened = lake()
-    noon, one, half = MARCH_7 + 12 * HOUR, MARCH_7 + 13 * HOUR, 30 * MINUTE
-    in_time = [Row("1", noon, 20.0, position=0), Row("1", one, 30.0, position=1)]
+    noon, one_pm, half = MARCH_7 + 12 * HOUR, MARCH_7 + 13 * HOUR, 30 * MINUTE
+    in_time = [Row("1", noon, 20.0, position=0), Row("1", one_pm, 30.0, position=1)]
     in_time.append(Row("1", noon + DAY, 40.0, position=2))
     late = Row("1", noon + half, 700.0, position=3)
 
     def sessions() -> list[tuple[Any, ...]]:
-        return sorted(window[3:] for window in found(opened, "kind = 'session' AND date = '2026-03-07'"))
+        return sorted(window[3:] for window in stored_windows(opened, "kind = 'session' AND date = '2026-03-07'"))
 
     def day() -> tuple[Any, ...]:
         daily = opened.read(tables.GOLD_ACCOUNT_DAILY).where("date = '2026-03-07'")
@@ -144,7 +144,7 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
     assert day() == (2, 50.0, 30.0, 0)
     assert sessions() == [
         (noon, noon + half, 1, 2000, 20.0, 0, "closed"),
-        (one, one + half, 1, 3000, 30.0, 0, "closed"),
+        (one_pm, one_pm + half, 1, 3000, 30.0, 0, "closed"),
     ]
 
     land(opened, [late])
@@ -152,10 +152,10 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
     take(opened, [late])
     take(opened, [late], "account_daily")
     assert day() == (3, 750.0, 700.0, 1)
-    assert sessions() == [(noon, one + half, 3, 75000, 700.0, 1, "closed")]
-    assert found(opened) == expected([*in_time, late], [late])
+    assert sessions() == [(noon, one_pm + half, 3, 75000, 700.0, 1, "closed")]
+    assert stored_windows(opened) == expected([*in_time, late], [late])
 
-    # Its hour, six sliding windows, the session and the hundred; one session is gone; today's are untouched.
+    # The row changes its hour, six sliding windows, its session and its count window, and removes a merged session.
     metrics = opened.spark.sql("DESCRIBE HISTORY gold_alert_windows LIMIT 1").first()["operationMetrics"]
     changed = [metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
     assert changed == ["9", "1", "0"]

@@ -34,9 +34,9 @@ spark.createDataFrame(
 )
 
 silver = spark.readStream.format("delta").load(f"{folder}/silver")
-found = alerts.alerts(alerts.found(silver, settings))
+alert_rows = alerts.alerts(alerts.detector_output(silver, settings))
 query = (
-    found.writeStream.format("delta")
+    alert_rows.writeStream.format("delta")
     .option("checkpointLocation", f"{folder}/checkpoint")
     .trigger(availableNow=True)
     .start(f"{folder}/alerts")

@@ -1,4 +1,4 @@
-"""The quarantine through the command line: what it shows, and the way back, exactly once."""
+"""The quarantine through the command line: its report, and replays, exactly once."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NAN = float("nan")
 
 @pytest.fixture
 def broken(lake: Callable[..., Lake]) -> Lake:
-    """A lake whose silver holds row 0, the other rows being in quarantine; row 5 is a late one, so it is in both."""
-    one = lake()
+    """A lake with rows 0 and 5 in silver and rows 1 to 5 in quarantine: row 5 is late, so it is in both."""
+    opened = lake()
     rows = [
         ("1", 5.0, "x"),
         ("1", -6.0, None),
@@ -41,14 +41,14 @@ def broken(lake: Callable[..., Lake]) -> Lake:
         (NOON, account, amount, False, own, None, None, None, "a", at, None, None, None, NOON, NOON.date())
         for at, (account, amount, own) in enumerate(rows)
     ]
-    frame = one.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
+    frame = opened.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
     frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
-    stream.run(one, steps.refine(one), "available-now")
-    one.spark.sql(
+    stream.run(opened, steps.refine(opened), "available-now")
+    opened.spark.sql(
         "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
         "FROM bronze_transactions WHERE _source_row = 5"
     )
-    return one
+    return opened
 
 
 def silver(lake: Lake) -> list[tuple[int, float, list[str] | None]]:
@@ -88,11 +88,11 @@ def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.Captu
 
 
 def test_status_adds_up_with_late_rows_and_says_why_rows_are_kept(broken: Lake) -> None:
-    found = status(broken)
-    assert (found.bronze, found.silver, found.quarantine, found.late) == (6, 2, 5, 1)
-    assert not [gap for gap in found.gaps if "refine" in gap]
-    assert found.reasons["amount_is_positive"] == 3
-    assert set(found.last_batches) == {"refine"}
+    counts = status(broken)
+    assert (counts.bronze, counts.silver, counts.quarantine, counts.late) == (6, 2, 5, 1)
+    assert not [gap for gap in counts.gaps if "refine" in gap]
+    assert counts.reasons["amount_is_positive"] == 3
+    assert set(counts.last_batches) == {"refine"}
 
 
 def test_a_rule_that_is_mended_lets_rows_back_in_once(lake: Callable[..., Lake], broken: Lake) -> None:
@@ -114,16 +114,16 @@ def test_a_rule_that_is_mended_lets_rows_back_in_once(lake: Callable[..., Lake],
 
 def test_a_value_that_is_mended_lets_rows_of_one_rule_back_in(broken: Lake, capfd: pytest.CaptureFixture[str]) -> None:
     run(broken, "quarantine", "--replay", "--rule", "amount_is_positive", "--set", "amount=abs(amount)")
-    told = json.loads(capfd.readouterr().out)
-    assert told == {"moved": 1, "stayed": 2, "not_replayable": 0, "finished": 0}
+    message = json.loads(capfd.readouterr().out)
+    assert message == {"moved": 1, "stayed": 2, "not_replayable": 0, "finished": 0}
     assert silver(broken) == [(0, 5.0, None), (1, 6.0, None), (5, 9.0, None)]
     assert quarantine(broken)[0] == (2, ["account_is_named", "amount_is_positive"])
-    kept = broken.read(tables.BRONZE_TRANSACTIONS).where("_source_row = 1").first()
-    assert kept is not None and kept["amount"] == -6.0
+    landed = broken.read(tables.BRONZE_TRANSACTIONS).where("_source_row = 1").first()
+    assert landed is not None and landed["amount"] == -6.0
 
 
 @pytest.mark.parametrize("cut_before", ["append", "delete", "done"])
-def test_a_replay_that_was_cut_is_finished_by_the_next_one(
+def test_a_replay_that_was_interrupted_is_finished_by_the_next_one(
     broken: Lake, monkeypatch: pytest.MonkeyPatch, cut_before: str
 ) -> None:
     def killed(*arguments: Any, **options: Any) -> None:
@@ -131,7 +131,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one(
 
     target: dict[str, tuple[Any, str]] = {
         "append": (replay.Appender, "append"),
-        "delete": (replay, "_take_out"),
+        "delete": (replay, "_update_quarantine"),
         "done": (Path, "touch"),
     }
     with monkeypatch.context() as patched:

@@ -23,7 +23,7 @@ Row = tuple[str, int, float, str | None]
 
 
 def land(lake: Lake, *rows: Row) -> None:
-    """Put rows into bronze, as one commit; ``refine`` takes what came since as one micro-batch."""
+    """Append rows to bronze as one commit; ``refine`` takes new rows as one micro-batch."""
     full = [
         (NOON, "1", amount, False, own, None, None, None, file, at, None, None, None, NOON, NOON.date())
         for file, at, amount, own in rows
@@ -47,22 +47,22 @@ def quarantine(lake: Lake) -> list[tuple[str, int, list[str]]]:
     return [(row["_source_file"], row["_source_row"], row["reasons"]) for row in rows]
 
 
-def test_a_place_is_taken_once_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
-    one = lake()
-    land(one, ("a", 0, 5.0, None), ("a", 1, 6.0, None), ("a", 0, 5.0, None), ("b", 0, 5.0, None))
-    refine(one)
-    assert silver(one) == [("a", 0), ("a", 1), ("b", 0)]
-    assert quarantine(one) == [("a", 0, ["place_is_new"])]
+def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
+    opened = lake()
+    land(opened, ("a", 0, 5.0, None), ("a", 1, 6.0, None), ("a", 0, 5.0, None), ("b", 0, 5.0, None))
+    refine(opened)
+    assert silver(opened) == [("a", 0), ("a", 1), ("b", 0)]
+    assert quarantine(opened) == [("a", 0, ["place_is_new"])]
 
 
-def test_a_place_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
-    one = lake()
-    land(one, ("a", 0, 5.0, None), ("a", 1, -6.0, None))
-    refine(one)
-    land(one, ("a", 0, 5.0, None), ("a", 1, -6.0, None), ("a", 2, 7.0, None))
-    refine(one)
-    assert silver(one) == [("a", 0), ("a", 2)]
-    assert quarantine(one) == [
+def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
+    opened = lake()
+    land(opened, ("a", 0, 5.0, None), ("a", 1, -6.0, None))
+    refine(opened)
+    land(opened, ("a", 0, 5.0, None), ("a", 1, -6.0, None), ("a", 2, 7.0, None))
+    refine(opened)
+    assert silver(opened) == [("a", 0), ("a", 2)]
+    assert quarantine(opened) == [
         ("a", 0, ["place_is_new"]),
         ("a", 1, ["amount_is_positive"]),
         ("a", 1, ["amount_is_positive", "place_is_new"]),
@@ -70,66 +70,67 @@ def test_a_place_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -
 
 
 def test_the_first_valid_row_of_an_id_wins_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
-    one = lake()
-    land(one, ("b", 0, 5.0, "x"), ("a", 7, 5.0, "x"), ("a", 3, -5.0, "x"), ("c", 0, 5.0, "y"), ("d", 0, 5.0, None))
-    refine(one)
-    assert silver(one) == [("a", 7), ("c", 0), ("d", 0)]
-    assert quarantine(one) == [
+    opened = lake()
+    land(opened, ("b", 0, 5.0, "x"), ("a", 7, 5.0, "x"), ("a", 3, -5.0, "x"), ("c", 0, 5.0, "y"), ("d", 0, 5.0, None))
+    refine(opened)
+    assert silver(opened) == [("a", 7), ("c", 0), ("d", 0)]
+    assert quarantine(opened) == [
         ("a", 3, ["amount_is_positive", "transaction_is_new"]),
         ("b", 0, ["transaction_is_new"]),
     ]
 
 
 def test_an_id_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
-    one = lake()
-    land(one, ("a", 0, -5.0, "x"), ("a", 1, 5.0, "y"))
-    refine(one)
-    land(one, ("b", 0, 5.0, "x"), ("b", 1, 5.0, "y"), ("b", 2, 5.0, " "))
-    refine(one)
-    assert silver(one) == [("a", 1), ("b", 0), ("b", 2)]
-    assert quarantine(one) == [("a", 0, ["amount_is_positive"]), ("b", 1, ["transaction_is_new"])]
+    opened = lake()
+    land(opened, ("a", 0, -5.0, "x"), ("a", 1, 5.0, "y"))
+    refine(opened)
+    land(opened, ("b", 0, 5.0, "x"), ("b", 1, 5.0, "y"), ("b", 2, 5.0, " "))
+    refine(opened)
+    assert silver(opened) == [("a", 1), ("b", 0), ("b", 2)]
+    assert quarantine(opened) == [("a", 0, ["amount_is_positive"]), ("b", 1, ["transaction_is_new"])]
 
 
-def test_what_the_tables_hold_is_looked_up_once_a_date(lake: Callable[..., Lake]) -> None:
-    one = lake()
-    land(one, ("a", 3, 5.0, None), ("a", 4, 5.0, None), ("b", 0, -5.0, None))
-    refine(one)
-    opened = []
+def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> None:
+    opened = lake()
+    land(opened, ("a", 3, 5.0, None), ("a", 4, 5.0, None), ("b", 0, -5.0, None))
+    refine(opened)
+    reads = []
 
     def open_silver() -> Any:
-        opened.append("silver")
-        return one.read(tables.SILVER_TRANSACTIONS)
+        reads.append("silver")
+        return opened.read(tables.SILVER_TRANSACTIONS)
 
-    before = duplicates.Before(open_silver, lambda: one.read(tables.SILVER_QUARANTINE))
-    held = duplicates.Held()
+    stored = duplicates.StoredTables(open_silver, lambda: opened.read(tables.SILVER_QUARANTINE))
+    position_index = duplicates.PositionIndex()
 
-    def met(*sources: tuple[str, int, int], day: int = NOON.day) -> set[str]:
+    def overlapping(*ranges: tuple[str, int, int], day: int = NOON.day) -> set[str]:
+        """The overlapping sources of a micro-batch of these ranges, which is committed then."""
         on = date(2026, 3, day)
-        found = tuple(duplicates.Source(*source, repeats=False) for source in sources)
-        digest = duplicates.Digest(found, on, on, has_ids=False, valid=1, rejected=0)
-        known = held.met(digest, before)
-        held.add(digest)
-        return known
+        source_ranges = tuple(duplicates.SourceRange(*span, may_repeat=False) for span in ranges)
+        summary = duplicates.BatchSummary(source_ranges, on, on, has_ids=False, valid=1, rejected=0)
+        sources = position_index.overlapping_sources(summary, stored)
+        position_index.add(summary)
+        return sources
 
-    assert met(("a", 4, 9), ("c", 0, 1)) == {"a"}
-    assert met(("b", 0, 1), ("d", 0, 1)) == {"b"}  # "b" is in quarantine
-    assert opened == ["silver"] * 2
-    assert met(("a", 0, 2), ("c", 2, 3), ("d", 1, 1), ("e", 0, 7)) == {"d"}
-    assert met(("a", 1, 1), ("e", 7, 8)) == {"a", "e"}
-    assert opened == ["silver"] * 2
-    assert met(("a", 10, 11), ("f", 0, 0), day=9) == set()
-    assert met(("f", 0, 0), ("g", 0, 0), day=8) == {"f"}
-    assert opened == ["silver"] * 3
+    assert overlapping(("a", 4, 9), ("c", 0, 1)) == {"a"}
+    assert overlapping(("b", 0, 1), ("d", 0, 1)) == {"b"}  # "b" is in quarantine
+    assert reads == ["silver"] * 2
+    assert overlapping(("a", 0, 2), ("c", 2, 3), ("d", 1, 1), ("e", 0, 7)) == {"d"}
+    assert overlapping(("a", 1, 1), ("e", 7, 8)) == {"a", "e"}
+    assert reads == ["silver"] * 2
+    assert overlapping(("a", 10, 11), ("f", 0, 0), day=9) == set()
+    assert overlapping(("f", 0, 0), ("g", 0, 0), day=8) == {"f"}
+    assert reads == ["silver"] * 3
 
 
 @pytest.mark.parametrize("fails_at", [tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE], ids=lambda t: t.name)
 def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, fails_at: Table
 ) -> None:
-    one = lake()
-    land(one, ("a", 0, 5.0, "x"), ("a", 1, -6.0, None))
-    refine(one)
-    land(one, ("a", 0, 5.0, "x"), ("b", 0, 5.0, None), ("b", 1, 5.0, "y"), ("b", 2, 5.0, "y"), ("b", 3, -5.0, None))
+    opened = lake()
+    land(opened, ("a", 0, 5.0, "x"), ("a", 1, -6.0, None))
+    refine(opened)
+    land(opened, ("a", 0, 5.0, "x"), ("b", 0, 5.0, None), ("b", 1, 5.0, "y"), ("b", 2, 5.0, "y"), ("b", 3, -5.0, None))
     append = Appender.append
 
     def cut(self: Appender, lake: Lake, rows: Any, table: Table, batch_id: int, **options: Any) -> None:
@@ -140,19 +141,19 @@ def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
     with monkeypatch.context() as patched:
         patched.setattr(Appender, "append", cut)
         with pytest.raises(Exception, match="killed"):
-            refine(one)
-    # By then, a negative amount is no longer a reason to reject a row.
+            refine(opened)
+    # The new settings no longer reject a negative amount.
     refine(lake(warn=("amount_is_positive",)))
 
-    # Before the first commit nothing was decided: the rules of the repetition hold.
+    # Without the first commit nothing is recorded: the quality rules of the repetition apply.
     is_new = fails_at is tables.SILVER_TRANSACTIONS
     negative = ("b", 3)
-    assert silver(one) == [("a", 0), ("b", 0), ("b", 1), *([negative] if is_new else [])]
-    assert quarantine(one) == [
+    assert silver(opened) == [("a", 0), ("b", 0), ("b", 1), *([negative] if is_new else [])]
+    assert quarantine(opened) == [
         ("a", 0, ["place_is_new", "transaction_is_new"]),
         ("a", 1, ["amount_is_positive"]),
         ("b", 2, ["transaction_is_new"]),
         *([] if is_new else [(*negative, ["amount_is_positive"])]),
     ]
-    places = Counter(silver(one) + [place[:2] for place in quarantine(one)])
-    assert places == {("a", 0): 2, ("a", 1): 1, ("b", 0): 1, ("b", 1): 1, ("b", 2): 1, ("b", 3): 1}
+    source_positions = Counter(silver(opened) + [row[:2] for row in quarantine(opened)])
+    assert source_positions == {("a", 0): 2, ("a", 1): 1, ("b", 0): 1, ("b", 1): 1, ("b", 2): 1, ("b", 3): 1}

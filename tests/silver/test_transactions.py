@@ -45,7 +45,7 @@ def bronze(spark: Any, *rows: tuple[datetime | None, str | None, float | None]) 
         ((None, None, None), ["account_is_named", "amount_is_known", "timestamp_is_known"]),
     ],
 )
-def test_a_row_is_told_every_rule_that_it_breaks(spark: Any, row: Any, reasons: list[str]) -> None:
+def test_a_row_has_the_name_of_every_rule_that_it_breaks(spark: Any, row: Any, reasons: list[str]) -> None:
     checked = transactions.checked(bronze(spark, row), Settings())
     assert checked.first()["reasons"] == reasons
 
@@ -58,7 +58,7 @@ def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -
     assert [row["reasons"] for row in transactions.quarantined(checked).collect()] == [["account_is_named"]]
 
 
-def test_the_clock_that_a_row_may_not_be_ahead_of_is_that_of_its_arrival(spark: Any) -> None:
+def test_a_row_may_not_be_ahead_of_the_time_of_its_arrival(spark: Any) -> None:
     rows = bronze(spark, (NOON + timedelta(days=2), "1", 5.0))
     assert transactions.checked(rows, Settings()).first()["reasons"] == ["timestamp_is_not_in_future"]
     later = F.lit(NOON + timedelta(days=3))
@@ -79,11 +79,11 @@ def test_each_row_is_either_valid_or_quarantined(spark: Any) -> None:
     rows = bronze(spark, (NOON, "1", 5.0), (NOON, None, 5.0), (NOON, "2", -1.0), (NOON, "3", 7.0))
     checked = transactions.checked(rows, Settings())
     assert [row["account_id"] for row in transactions.valid(checked).collect()] == ["1", "3"]
-    kept = transactions.quarantined(checked).drop("reasons", "quarantined_at")
-    assert_df_equality(kept, rows.where("_source_row IN (1, 2)").drop("date"))
+    quarantined = transactions.quarantined(checked).drop("reasons", "quarantined_at")
+    assert_df_equality(quarantined, rows.where("_source_row IN (1, 2)").drop("date"))
 
 
-def test_a_transactions_id_comes_from_its_place_alone(spark: Any) -> None:
+def test_a_derived_id_depends_on_the_source_position_alone(spark: Any) -> None:
     first = transactions.valid(transactions.checked(bronze(spark, (NOON, "1", 5.0), (NOON, "1", 5.0)), Settings()))
     again = transactions.valid(transactions.checked(bronze(spark, (NOON, "9", 7.0)), Settings()))
     ids = [row["transaction_id"] for row in first.collect()]

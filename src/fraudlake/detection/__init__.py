@@ -1,1 +1,1 @@
-"""Detection: the fraud rules, evaluated by a stateful stream of buckets of accounts."""
+"""Detection: fraud rules, evaluated by a stateful stream over buckets of accounts."""

@@ -1,4 +1,4 @@
-"""Silver alerts: the stream of valid transactions goes through the stateful detector and comes out as alerts."""
+"""Silver alerts: the stateful detector turns the stream of valid transactions into alerts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
 
-PATIENCE_SECONDS = 600
-"""In the order of arrival: how long behind a bucket's traffic an open flag is kept for rows that come out of order."""
+GRACE_SECONDS = 600
+"""Grace period in the order of arrival: how long, in event time, an expired flag stays open for rows out of order."""
 
-_FOUND = pa.schema(
+_OUTPUT = pa.schema(
     [
         ("rule", pa.string()),  # null for a row that came too late
         ("account_id", pa.string()),
@@ -38,22 +38,22 @@ _FOUND = pa.schema(
 )
 
 
-def found(silver: DataFrame, settings: Settings) -> DataFrame:
+def detector_output(silver: DataFrame, settings: Settings) -> DataFrame:
     """Run the detector over a stream, in the order that ``settings.ordering`` names.
 
     Args:
         silver: a stream of ``silver_transactions``.
-        settings: the rules, the order, how late a row may be, and the number of buckets.
+        settings: the fraud rules, the order, how late a row may be, and the number of buckets.
 
     Returns:
-        A stream of what :func:`alerts` and :func:`late` tell apart: alerts, and rows that came too late.
+        A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
     """
     limits, in_event_time = detector.Limits.of(settings.active_rules), settings.ordering == "event_time"
     if in_event_time:
         bound = settings.max_out_of_orderness.total_seconds()
         silver = silver.withWatermark("timestamp", f"{bound * 1000:.0f} milliseconds")
     packed = buckets.pack(_columns(silver, limits, in_event_time), detector.ROWS, settings.buckets).groupBy("bucket")
-    schema = from_arrow_schema(_FOUND)
+    schema = from_arrow_schema(_OUTPUT)
     if in_event_time:
         timed = buckets.TimedBucketProcessor(detector.FLAGS, detector.ROWS, _in_event_time(limits, bound))
         return packed.transformWithStateInPandas(timed, schema, "Append", "EventTime")
@@ -61,10 +61,10 @@ def found(silver: DataFrame, settings: Settings) -> DataFrame:
     return packed.transformWithStateInPandas(processor, schema, "Append", "None")
 
 
-def alerts(found: DataFrame) -> DataFrame:
-    """Give the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time."""
+def alerts(detector_output: DataFrame) -> DataFrame:
+    """Return the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time."""
     time, seconds = F.timestamp_micros("time"), (F.col("time") - F.col("small_time")) / 1_000_000
-    return found.where(F.col("rule").isNotNull()).select(
+    return detector_output.where(F.col("rule").isNotNull()).select(
         F.sha2(F.concat_ws("|", "rule", "small_transaction_id", "transaction_id"), 256).substr(1, 32).alias("alert_id"),
         "rule",
         "account_id",
@@ -87,9 +87,9 @@ def alerts(found: DataFrame) -> DataFrame:
     )
 
 
-def late(found: DataFrame) -> DataFrame:
-    """Give the rows that came too late for event-time order: what they hold, ``source``, ``position``, ``reasons``."""
-    return found.where(F.col("rule").isNull()).select(
+def late(detector_output: DataFrame) -> DataFrame:
+    """Return the rows too late for event-time order: ``dt, accountId, amount, alert, source, position, reasons``."""
+    return detector_output.where(F.col("rule").isNull()).select(
         F.timestamp_micros("time").alias("dt"),
         F.col("account_id").alias("accountId"),
         "amount",
@@ -101,7 +101,7 @@ def late(found: DataFrame) -> DataFrame:
 
 
 def _columns(silver: DataFrame, limits: detector.Limits, in_event_time: bool) -> DataFrame:
-    """Select what the detector wants; what nobody will ask for travels as null."""
+    """Select the detector's columns. A value that no output can need is sent as null, which saves space."""
     amount = F.col("amount")
     candidate = (amount < max(limits.small_below)) | (amount > min(limits.large_above))
     may_be_late = F.lit(in_event_time)
@@ -118,11 +118,11 @@ def _columns(silver: DataFrame, limits: detector.Limits, in_event_time: bool) ->
 
 
 def _as_they_arrive(limits: detector.Limits) -> buckets.Step:
-    patience = detector.microseconds(PATIENCE_SECONDS)
+    grace = detector.microseconds(GRACE_SECONDS)
 
     def step(flags: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
-        hits, still_open = detector.detect(flags, rows, limits, ordering.clock(rows) - patience)
-        return _frame(_pairs(hits, limits.names)), still_open
+        pairs, open_flags = detector.detect(flags, rows, limits, ordering.clock(rows) - grace)
+        return _frame(_alert_rows(pairs, limits.names)), open_flags
 
     return step
 
@@ -133,19 +133,19 @@ def _in_event_time(limits: detector.Limits, bound_seconds: float) -> buckets.Tim
     def step(
         flags: pa.Table, waiting: pa.Table, rows: pa.Table, watermark: int
     ) -> tuple[pd.DataFrame, pa.Table, pa.Table]:
-        settled = detector.settle(waiting, rows, watermark, bound)
-        hits, still_open = detector.detect(flags, settled.ready, limits, settled.until)
-        out = pa.concat_tables([_pairs(hits, limits.names), _too_late(settled.late)])
-        return _frame(out), still_open, settled.waiting
+        split = detector.split_by_watermark(waiting, rows, watermark, bound)
+        pairs, open_flags = detector.detect(flags, split.ready, limits, split.ready_before)
+        output = pa.concat_tables([_alert_rows(pairs, limits.names), _late_rows(split.late)])
+        return _frame(output), open_flags, split.waiting
 
     return step
 
 
-def _pairs(hits: detector.Found, names: tuple[str, ...]) -> pa.Table:
-    large, small = (hits.candidates.take(pa.array(at)) for at in (hits.large, hits.small))
-    return _found_table(
-        len(hits.rule),
-        rule=pa.array(np.array(names)[hits.rule]),
+def _alert_rows(pairs: detector.AlertPairs, names: tuple[str, ...]) -> pa.Table:
+    large, small = (pairs.candidates.take(pa.array(numbers)) for numbers in (pairs.large, pairs.small))
+    return _output_table(
+        len(pairs.rule),
+        rule=pa.array(np.array(names)[pairs.rule]),
         **{name: large[name] for name in ("account_id", "transaction_id", "time", "amount")},
         small_transaction_id=small["transaction_id"],
         small_time=small["time"],
@@ -153,17 +153,18 @@ def _pairs(hits: detector.Found, names: tuple[str, ...]) -> pa.Table:
     )
 
 
-def _too_late(rows: pa.Table) -> pa.Table:
-    given = {name: rows[name] for name in ("account_id", "time", "amount", "label", "position")}
-    return _found_table(len(rows), **given, source=rows["source"].cast(pa.string()))
+def _late_rows(rows: pa.Table) -> pa.Table:
+    columns = {name: rows[name] for name in ("account_id", "time", "amount", "label", "position")}
+    return _output_table(len(rows), **columns, source=rows["source"].cast(pa.string()))
 
 
-def _found_table(rows: int, **columns: pa.Array) -> pa.Table:
-    """Make a table of :data:`_FOUND` from some of its columns, the others null."""
-    return pa.table([columns.get(field.name, pa.nulls(rows, field.type)) for field in _FOUND], schema=_FOUND)
+def _output_table(rows: int, **columns: pa.Array) -> pa.Table:
+    """Make a table of :data:`_OUTPUT` from some of its columns; the others are null."""
+    return pa.table([columns.get(field.name, pa.nulls(rows, field.type)) for field in _OUTPUT], schema=_OUTPUT)
 
 
-def _frame(found: pa.Table) -> pd.DataFrame:
-    # Nullable types: pandas would turn integers with gaps into floats.
-    frame: pd.DataFrame = found.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get)
+def _frame(output: pa.Table) -> pd.DataFrame:
+    # Without nullable types, pandas turns a column of integers and nulls into floats.
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    frame: pd.DataFrame = output.to_pandas(types_mapper=nullable.get)
     return frame

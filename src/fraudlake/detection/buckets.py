@@ -1,7 +1,7 @@
-"""Buckets: rows become one Arrow slice per bucket of accounts, so that state costs a call a bucket, not a row.
+"""Buckets: rows become one Arrow slice per bucket of accounts, so that state costs one call a bucket, not one a row.
 
-PySpark hands a stateful processor its rows one Python tuple each (seen in 4.2). A slice travels as a single binary
-value instead, through the exchange and into the processor, which opens it as arrays.
+PySpark hands a stateful processor each row as a Python tuple (seen in 4.2). A slice is one binary value instead: it
+passes the exchange as such, and the processor opens it as arrays.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def pack(rows: DataFrame, schema: pa.Schema, buckets: int) -> DataFrame:
     """Pack rows by bucket.
 
     Args:
-        rows: the columns of ``schema``, among them ``account``, a 64-bit hash: an account's bucket is its remainder.
-        schema: the Arrow schema that :func:`unpack` is to give back.
-        buckets: how many there are.
+        rows: the columns of ``schema``. One is ``account``, a 64-bit hash; its remainder by ``buckets`` is the bucket.
+        schema: the Arrow schema of the packed rows, which :func:`unpack` returns.
+        buckets: the number of buckets.
 
     Returns:
-        ``bucket, payload``: a row for each bucket that an Arrow batch of the input has rows of.
+        ``bucket, payload``: from each Arrow batch of the input, one row for each bucket that has rows in it.
     """
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            # 16 bits are enough for every bucket, and numpy sorts them by radix.
+            # 16 bits hold every bucket number, and numpy sorts 16-bit integers by radix.
             bucket = (batch.column("account").to_numpy().view(np.uint64) % np.uint64(buckets)).astype(np.uint16)
             order = np.argsort(bucket, kind="stable")
             start = np.flatnonzero(np.diff(bucket[order], prepend=-1))
@@ -64,13 +64,13 @@ def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:
 
 
 def unpack(payloads: Iterable[bytes], schema: pa.Schema) -> pa.Table:
-    """Open payloads, one behind the other."""
+    """Read payloads into one table, in their order."""
     tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 class _ArrowState:
-    """An Arrow table kept as one value of a bucket's state; an empty one is not kept at all."""
+    """An Arrow table as one value of a bucket's state; an empty table is not stored."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str, schema: pa.Schema) -> None:
         self._value, self._schema = handle.getValueState(name, "payload BINARY"), schema
@@ -91,67 +91,67 @@ def _unpack_frames(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> pa.Tabl
 
 
 Step = Callable[[pa.Table, pa.Table], tuple[pd.DataFrame, pa.Table]]
-"""Takes what a bucket kept and its new rows; returns what comes out and what to keep."""
+"""Takes a bucket's state and its new rows; returns the output and the new state."""
 
 
 class BucketProcessor(StatefulProcessor):
-    """Takes each bucket's rows as they arrive, keeping one Arrow table of it."""
+    """Processes each bucket's rows as they arrive; its state is one Arrow table."""
 
-    def __init__(self, kept: pa.Schema, rows: pa.Schema, step: Step) -> None:
-        """``kept`` is the schema of what is kept, ``rows`` that of the packed rows."""
-        self._schemas, self._step = (kept, rows), step
+    def __init__(self, state: pa.Schema, rows: pa.Schema, step: Step) -> None:
+        """``state`` is the schema of the state, ``rows`` that of the packed rows."""
+        self._schemas, self._step = (state, rows), step
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._kept = _ArrowState(handle, "kept", self._schemas[0])
+        self._state = _ArrowState(handle, "kept", self._schemas[0])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Take a micro-batch's payloads of one bucket."""
-        out, keep = self._step(self._kept.read(), _unpack_frames(rows, self._schemas[1]))
-        self._kept.write(keep)
-        if len(out):
-            yield out
+        """Process the payloads that a micro-batch has of one bucket."""
+        output, state = self._step(self._state.read(), _unpack_frames(rows, self._schemas[1]))
+        self._state.write(state)
+        if len(output):
+            yield output
 
 
 TimedStep = Callable[[pa.Table, pa.Table, pa.Table, int], tuple[pd.DataFrame, pa.Table, pa.Table]]
-"""Takes what a bucket kept, its waiting and its new rows and the watermark in microseconds; returns what comes out,
-what to keep and what goes on waiting."""
+"""Takes a bucket's state, its waiting rows, its new rows and the watermark in microseconds; returns the output, the new
+state and the rows that still wait."""
 
 
 class TimedBucketProcessor(StatefulProcessor):
-    """Takes each bucket's rows in event-time order, keeping what waits for the watermark as a second Arrow table.
+    """Processes each bucket's rows in event-time order; its waiting rows are a second Arrow table of its state.
 
-    A timer at the first waiting row brings a bucket's rows out when the stream's watermark passes, though the bucket
-    itself gets no more.
+    A timer is set to the first waiting row. So the rows are processed once the watermark of the stream has passed them,
+    even if their bucket gets no new rows.
     """
 
-    def __init__(self, kept: pa.Schema, rows: pa.Schema, step: TimedStep) -> None:
-        """``kept`` is the schema of what is kept, ``rows`` that of the packed rows."""
-        self._schemas, self._step = (kept, rows), step
+    def __init__(self, state: pa.Schema, rows: pa.Schema, step: TimedStep) -> None:
+        """``state`` is the schema of the state, ``rows`` that of the packed and of the waiting rows."""
+        self._schemas, self._step = (state, rows), step
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._handle = handle
-        self._kept = _ArrowState(handle, "kept", self._schemas[0])
+        self._state = _ArrowState(handle, "kept", self._schemas[0])
         self._waiting = _ArrowState(handle, "waiting", self._schemas[1])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Take a micro-batch's payloads of one bucket."""
-        yield from self._take(_unpack_frames(rows, self._schemas[1]), timerValues)
+        """Process the payloads that a micro-batch has of one bucket."""
+        yield from self._process(_unpack_frames(rows, self._schemas[1]), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Let out what the watermark has passed."""
-        yield from self._take(self._schemas[1].empty_table(), timerValues)
+        """Process the waiting rows that the watermark has passed."""
+        yield from self._process(self._schemas[1].empty_table(), timerValues)
 
-    def _take(self, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
+    def _process(self, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
         watermark = timers.getCurrentWatermarkInMs() * 1000
-        out, keep, wait = self._step(self._kept.read(), self._waiting.read(), rows, watermark)
-        self._kept.write(keep)
-        self._waiting.write(wait)
+        output, state, waiting = self._step(self._state.read(), self._waiting.read(), rows, watermark)
+        self._state.write(state)
+        self._waiting.write(waiting)
         for expiry in list(self._handle.listTimers()):
             self._handle.deleteTimer(expiry)
-        if len(wait):
-            # Milliseconds are what timers know: the first one in which the watermark is behind the first row.
-            self._handle.registerTimer(int(wait["time"].to_numpy().min()) // 1000 + 1)
-        if len(out):
-            yield out
+        if len(waiting):
+            # A timer has whole milliseconds: this is the first one after the first waiting row.
+            self._handle.registerTimer(int(waiting["time"].to_numpy().min()) // 1000 + 1)
+        if len(output):
+            yield output

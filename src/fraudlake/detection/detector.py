@@ -1,9 +1,9 @@
-"""The detector: transactions and the open flags of their accounts become alerts and the flags that stay open.
+"""The detector: transactions and the open flags of their accounts become alerts and the new open flags.
 
-Because the large transaction must *immediately* follow the small one, every rule is a condition on two consecutive
-transactions of an account. So a whole bucket of accounts is sorted by account and order once, and each rule is
-evaluated on neighbouring rows as arrays. What a bucket must remember is its flags: the last transaction of each
-account, where it was small for some rule and may still be followed in time.
+The large transaction must *immediately* follow the small one, so every fraud rule is a condition on two consecutive
+transactions of an account. A whole bucket of accounts is sorted once, by account and order, and each rule is evaluated
+on neighbouring rows as arrays. The state of a bucket is its open flags. An open flag is the last transaction of an
+account, if it is small for some rule and a large one may still follow within the rule's time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fraudlake.settings import Rule
+    from fraudlake.settings import FraudRule
 
 ROWS = pa.schema(
     [
@@ -30,8 +30,8 @@ ROWS = pa.schema(
         ("amount", pa.float64()),
         ("source", pa.dictionary(pa.int32(), pa.string())),
         ("position", pa.int64()),
-        ("account_id", pa.string()),  # where it may be wanted: candidates, rows that are small or large for some rule,
-        ("transaction_id", pa.string()),  # and rows that may turn out to be late
+        ("account_id", pa.string()),  # null unless the row is small or large for some rule, or may be late
+        ("transaction_id", pa.string()),  # null unless the row is small or large for some rule
         ("label", pa.bool_()),
     ]
 )
@@ -46,12 +46,12 @@ FLAGS = pa.schema(
         ("transaction_id", pa.string()),
     ]
 )
-"""A bucket's open flags: at most one an account, its last transaction."""
+"""A bucket's open flags: at most one an account, which is its last transaction."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The rules as the detector needs them: amounts in account currency, times in microseconds."""
+    """The fraud rules as the detector needs them: amounts in account currency, times in microseconds."""
 
     names: tuple[str, ...]
     small_below: tuple[float, ...]
@@ -59,8 +59,8 @@ class Limits:
     within: tuple[int, ...]
 
     @classmethod
-    def of(cls, rules: Sequence[Rule]) -> Limits:
-        """Take the limits from rules."""
+    def of(cls, rules: Sequence[FraudRule]) -> Limits:
+        """Take the limits from fraud rules."""
         return cls(
             tuple(rule.name for rule in rules),
             tuple(rule.small_below for rule in rules),
@@ -74,10 +74,10 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-class Found(NamedTuple):
-    """What :func:`detect` found: alerts as pairs of rows of ``candidates`` (:data:`FLAGS`' columns).
+class AlertPairs(NamedTuple):
+    """Alerts as pairs of a small and a large row of ``candidates`` (the columns of :data:`FLAGS`).
 
-    ``rule``, ``small`` and ``large`` are arrays of one length: the rule's number, and the two rows'.
+    ``rule``, ``small`` and ``large`` have one entry an alert: the number of the rule, and the numbers of the two rows.
     """
 
     candidates: pa.Table
@@ -86,69 +86,71 @@ class Found(NamedTuple):
     large: NDArray[np.int64]
 
 
-def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[Found, pa.Table]:
-    """Apply the rules to a bucket's rows, in the order of event time behind the flags that were open.
+def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[AlertPairs, pa.Table]:
+    """Apply the fraud rules to a bucket's rows, in event-time order, after the flags that were open.
 
-    Rows of one time are taken in the order of ``source`` and ``position``.
+    Rows of the same time are ordered by ``source`` and ``position``.
 
     Args:
         flags: open flags, :data:`FLAGS`.
-        rows: the bucket's new transactions, :data:`ROWS`; in any order.
-        limits: the rules.
-        now: flags that ended before this time (microseconds) are no longer kept.
+        rows: the bucket's new transactions, :data:`ROWS`, in any order.
+        limits: the fraud rules.
+        now: event time in microseconds; flags that expired before it are dropped.
 
     Returns:
-        The alerts, and the flags left open.
+        The alerts, and the flags that are open now.
     """
-    order = ordering.behind(flags, rows)
+    order = ordering.row_order(flags, rows)
     account, time, amount = (
         np.concatenate([flags[name].to_numpy(), rows[name].to_numpy()])[order] for name in ("account", "time", "amount")
     )
     follows = account[1:] == account[:-1]
-    # In the order of arrival the large one may be the earlier of the two: a little out of order, not from another day.
+    # In the order of arrival the large row may have the earlier time: rows out of order alert, too, within the bound.
     gap = np.abs(time[1:] - time[:-1])
-    found = [
+    small_by_rule = [
         np.flatnonzero(follows & (amount[:-1] < small) & (amount[1:] > large) & (gap <= within))
         for small, large, within in zip(limits.small_below, limits.large_above, limits.within, strict=True)
     ]
-    last = np.append(~follows, True) if len(account) else np.zeros(0, bool)
-    still_open = np.flatnonzero(last & (amount < max(limits.small_below)) & (time >= now - max(limits.within)))
+    is_last = np.append(~follows, True) if len(account) else np.zeros(0, bool)
+    open_flags = np.flatnonzero(is_last & (amount < max(limits.small_below)) & (time >= now - max(limits.within)))
 
-    small = np.concatenate(found)
-    rule = np.repeat(np.arange(len(found)), [len(pairs) for pairs in found])
-    table = ordering.pick(flags, rows, order[np.concatenate([small, small + 1, still_open])])
+    small = np.concatenate(small_by_rule)
+    rule = np.repeat(np.arange(len(small_by_rule)), [len(numbers) for numbers in small_by_rule])
+    table = ordering.pick(flags, rows, order[np.concatenate([small, small + 1, open_flags])])
     count = len(small)
-    return Found(table, rule, np.arange(count), np.arange(count, 2 * count)), table.slice(2 * count)
+    return AlertPairs(table, rule, np.arange(count), np.arange(count, 2 * count)), table.slice(2 * count)
 
 
-class Settled(NamedTuple):
-    """Rows sorted out by the watermark: ``ready`` to be taken, to go on ``waiting``, too ``late``.
+class WatermarkSplit(NamedTuple):
+    """Rows by the watermark: ``ready`` for the detector, still ``waiting``, or too ``late``.
 
-    No row that is not late will come with a time before ``until`` (microseconds).
+    Ready rows lie before ``ready_before`` (microseconds). A row with such a time that comes after them is late.
     """
 
     ready: pa.Table
     waiting: pa.Table
     late: pa.Table
-    until: int
+    ready_before: int
 
 
-def settle(waiting: pa.Table, rows: pa.Table, watermark: int, bound: int) -> Settled:
-    """Sort out which of a bucket's rows can be taken in event-time order.
+def split_by_watermark(waiting: pa.Table, rows: pa.Table, watermark: int, bound: int) -> WatermarkSplit:
+    """Select the rows of a bucket that can be processed in event-time order.
 
-    A row before the watermark is late. The others wait until none can come before them: until the watermark has passed
-    them, or a row of the bucket itself has by ``bound``, which is where the watermark will stand next.
+    A new row before the watermark is late. Any other row waits until no earlier row can come. That is so once the
+    watermark has passed it, or once the bucket has a row that is newer by more than ``bound``: the next watermark is
+    the newest event time less ``bound``.
 
     Args:
-        waiting: rows that wait, :data:`ROWS`.
+        waiting: rows that wait since earlier micro-batches, :data:`ROWS`.
         rows: new rows, :data:`ROWS`.
         watermark: the stream's watermark, microseconds.
         bound: how far behind the newest event time a row may come, microseconds.
     """
     is_late = rows["time"].to_numpy() < watermark
     late = rows.filter(pa.array(is_late))
-    here = pa.concat_tables([waiting, rows.filter(pa.array(~is_late)) if len(late) else rows])
-    time = here["time"].to_numpy()
-    until = max(watermark, int(time.max()) - bound) if len(time) else watermark
-    is_ready = pa.array(time < until)
-    return Settled(here.filter(is_ready), here.filter(pa.array(time >= until)), late, until)
+    in_time = pa.concat_tables([waiting, rows.filter(pa.array(~is_late)) if len(late) else rows])
+    time = in_time["time"].to_numpy()
+    ready_before = max(watermark, int(time.max()) - bound) if len(time) else watermark
+    is_ready = pa.array(time < ready_before)
+    still_waiting = in_time.filter(pa.array(time >= ready_before))
+    return WatermarkSplit(in_time.filter(is_ready), still_waiting, late, ready_before)

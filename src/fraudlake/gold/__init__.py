@@ -1,1 +1,1 @@
-"""Gold: what analysts and the risk team use: aggregates, features, a model and its predictions."""
+"""Gold: aggregates for analysts and the risk team."""

@@ -1,4 +1,4 @@
-"""Account by day: transactions and alerts become what each account did on each day."""
+"""Account days: transactions and alerts become one row of figures for each account and day."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.settings import Rule
+    from fraudlake.settings import FraudRule
 
 KEYS = ("account_id", "date")
 
 
-def account_daily(transactions: DataFrame, alerts: DataFrame, rules: tuple[Rule, ...]) -> DataFrame:
+def account_daily(transactions: DataFrame, alerts: DataFrame, rules: tuple[FraudRule, ...]) -> DataFrame:
     """Aggregate by account and day (UTC).
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more.
-        rules: a transaction counts as small, or large, where it is for one of them.
+        rules: the fraud rules; a transaction counts as small, or as large, if it is so for any of them.
 
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.
     """
     small = F.col("amount") < max(rule.small_below for rule in rules)
     large = F.col("amount") > min(rule.large_above for rule in rules)
-    done = transactions.groupBy(*KEYS).agg(
+    activity = transactions.groupBy(*KEYS).agg(
         F.count("*").alias("transactions"),
         F.sum("amount").alias("amount_sum"),
         F.max("amount").alias("amount_max"),
@@ -35,7 +35,7 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: tuple[Rule,
         F.count_if(large).alias("large_transactions"),
     )
     alerted = alerts.groupBy("account_id", F.to_date("timestamp").alias("date")).agg(F.count("*").alias("alerts"))
-    return done.join(alerted, on=list(KEYS), how="left").select(
+    return activity.join(alerted, on=list(KEYS), how="left").select(
         *KEYS,
         "transactions",
         "amount_sum",

@@ -1,8 +1,8 @@
-"""Alert windows: transactions and alerts become what each account did in windows of time, of activity and of count.
+"""Alert windows: transactions and alerts become figures of each account by tumbling, sliding, session and count window.
 
 The windows are those of Flink's keyed streams: tumbling, sliding and session windows in event time, and count windows.
-A window is in the table from its first transaction on and changes with every later one, however late; `state` tells
-whether the watermark has passed it, so that only a late row can change it still.
+A window is in the table from its first transaction on. Every later transaction changes it, however late. Its `state` is
+`closed` once the watermark has passed it: from then on only a late row can change it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SIZE, _SLIDE, _GAP = 60 * _MINUTE, 10 * _MINUTE, 30 * _MINUTE
 
 
 def scope(touched: DataFrame, current: DataFrame) -> DataFrame:
-    """Tell from where on each touched account's windows must be computed anew.
+    """Return from where on the windows of each touched account must be recomputed.
 
-    All that follows an account's earliest new row may change: sessions merge, and count windows shift. What lies before
-    does not, so it is enough to read on from where the windows begin that the row falls into.
+    All windows that follow an account's earliest new row may change: sessions merge, and count windows shift. Windows
+    before it do not change. So it is enough to read from the start of the windows that this row falls into.
 
     Args:
         touched: ``account_id, timestamp`` of new transactions and alerts.
-        current: ``gold_alert_windows`` as it is.
+        current: the present ``gold_alert_windows``.
 
     Returns:
         One row an account: ``account_id``; ``touched_from``, the earliest new event time; ``session_from`` and
@@ -39,11 +39,11 @@ def scope(touched: DataFrame, current: DataFrame) -> DataFrame:
         number of the count window that begins there; ``read_from``, the earliest of them all.
     """
     earliest = touched.groupBy("account_id").agg(F.min("timestamp").alias("touched_from"))
-    # Rows of one instant may lie on both sides of a border between count windows: begin at one that has none such.
+    # Rows of the same time may lie in two neighbouring count windows: begin at a border where the times differ.
     end_before = F.lag("window_end").over(Window.partitionBy("account_id", "kind").orderBy("number"))
     is_border = (F.col("kind") == "count") & F.coalesce(end_before < F.col("window_start"), F.lit(True))
     begins_before = is_border & (F.col("window_start") < F.col("touched_from"))
-    # A gap of exactly half an hour does not part two sessions, in Flink as in Spark.
+    # A gap of exactly half an hour does not split a session, in Flink as in Spark.
     reaches = (F.col("kind") == "session") & (F.col("window_end") >= F.col("touched_from"))
     known = (
         current.where("kind IN ('session', 'count')")
@@ -68,13 +68,13 @@ def scope(touched: DataFrame, current: DataFrame) -> DataFrame:
 
 
 def alert_windows(transactions: DataFrame, alerts: DataFrame, scope: DataFrame, watermark: Column) -> DataFrame:
-    """Compute the windows of accounts from their scope on.
+    """Compute the windows of the accounts in ``scope``, each from its start there.
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts``; an alert counts in the windows of its large transaction.
         scope: see :func:`scope`.
-        watermark: event time that only late rows lie before.
+        watermark: event time; only late rows lie before it.
 
     Returns:
         The columns of ``gold_alert_windows``; amounts in account currency.
@@ -88,28 +88,28 @@ def alert_windows(transactions: DataFrame, alerts: DataFrame, scope: DataFrame, 
     in_order = Window.partitionBy("account_id").orderBy("timestamp", "source", "position")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = F.lag("timestamp").over(in_order)
-    goes_on = (before >= F.col("session_from")) & (F.unix_micros("timestamp") - F.unix_micros(before) <= _GAP)
-    is_session_start = (F.col("timestamp") >= F.col("session_from")) & ~F.coalesce(goes_on, F.lit(False))
-    counted = F.count_if(F.col("timestamp") >= F.col("count_from"))
-    # Each row names the windows that it lies in: one exchange by account serves all kinds.
-    named = rows.withColumn("begins", F.when(is_session_start, F.col("timestamp"))).withColumn(
+    continues = (before >= F.col("session_from")) & (F.unix_micros("timestamp") - F.unix_micros(before) <= _GAP)
+    is_session_start = (F.col("timestamp") >= F.col("session_from")) & ~F.coalesce(continues, F.lit(False))
+    in_count_windows = F.count_if(F.col("timestamp") >= F.col("count_from"))
+    # Each row lists the windows that it lies in, so one exchange by account serves all kinds of windows.
+    with_windows = rows.withColumn("begins", F.when(is_session_start, F.col("timestamp"))).withColumn(
         "windows",
         F.array(
             _window("tumbling", _floor("timestamp", _SIZE)),
             *(_window("sliding", _floor("timestamp", _SLIDE, back)) for back in range(0, _SIZE, _SLIDE)),
             _window("session", F.last("begins", ignorenulls=True).over(so_far)),
-            _window("count", None, F.col("first_number") + F.floor((counted.over(so_far) - 1) / ROWS_COUNTED)),
+            _window("count", None, F.col("first_number") + F.floor((in_count_windows.over(so_far) - 1) / ROWS_COUNTED)),
         ),
     )
-    is_anew = (
+    is_in_scope = (
         F.when(F.col("kind") == "session", F.col("begin") >= F.col("session_from"))
         .when(F.col("kind") == "count", F.col("timestamp") >= F.col("count_from"))
         .otherwise(_plus("begin", _SIZE) > F.col("touched_from"))
     )
     end = F.when(F.col("kind") == "count", F.col("last")).when(F.col("kind") == "session", _plus("last", _GAP))
     return (
-        named.select("*", F.inline("windows"))
-        .where(is_anew)
+        with_windows.select("*", F.inline("windows"))
+        .where(is_in_scope)
         .groupBy("kind", "account_id", "number", "begin")
         .agg(
             F.min("timestamp").alias("first"),
@@ -145,26 +145,27 @@ def _plus(time: str, micros: int) -> Column:
 
 
 def passed(watermark: Column) -> Column:
-    """Tell whether the watermark has passed a window: only a late row can change it.
+    """Return whether the watermark has passed a window, so that only a late row can change it.
 
-    The end of a window of time lies behind its last instant; that of a count window is its last transaction's time.
+    The end of a tumbling, sliding or session window is exclusive. The end of a count window is the time of its last
+    transaction.
     """
     full = (F.col("transactions") == ROWS_COUNTED) & (F.col("window_end") < watermark)
     return F.when(F.col("kind") == "count", full).otherwise(F.col("window_end") <= watermark)
 
 
-def changes(anew: DataFrame, current: DataFrame, scope: DataFrame, watermark: Column) -> DataFrame:
-    """Tell what must change in ``gold_alert_windows``.
+def changes(recomputed: DataFrame, current: DataFrame, scope: DataFrame, watermark: Column) -> DataFrame:
+    """Return the changes to make in ``gold_alert_windows``.
 
     Args:
-        anew: the windows computed anew, see :func:`alert_windows`.
-        current: ``gold_alert_windows`` as it is.
+        recomputed: the recomputed windows, see :func:`alert_windows`.
+        current: the present ``gold_alert_windows``.
         scope: see :func:`scope`.
-        watermark: event time that only late rows lie before.
+        watermark: event time; only late rows lie before it.
 
     Returns:
-        The columns of ``gold_alert_windows`` and ``gone``: true for a window that is no more, as when a late row makes
-        one session of two. Beside the windows computed anew, those come that the watermark has passed by now.
+        The columns of ``gold_alert_windows`` and ``gone``: true for a window that no longer exists, as when a late row
+        merges two sessions. The rows are the recomputed windows, and open windows that the watermark has passed by now.
     """
     in_scope = (
         F.when(F.col("kind") == "session", F.col("window_start") >= F.col("session_from"))
@@ -178,12 +179,12 @@ def changes(anew: DataFrame, current: DataFrame, scope: DataFrame, watermark: Co
     )
     same = [F.col(f"old.{key}").eqNullSafe(F.col(f"new.{key}")) for key in KEYS]
     is_new = F.col("new.kind").isNotNull()
-    kept = [name for name in current.columns if name != "state"]
+    columns = [name for name in current.columns if name != "state"]
     return (
-        anew.alias("new")
+        recomputed.alias("new")
         .join(old.alias("old"), on=same, how="full_outer")
         .select(
-            *(F.when(is_new, F.col(f"new.{name}")).otherwise(F.col(f"old.{name}")).alias(name) for name in kept),
+            *(F.when(is_new, F.col(f"new.{name}")).otherwise(F.col(f"old.{name}")).alias(name) for name in columns),
             F.when(is_new, F.col("new.state")).otherwise("closed").alias("state"),
             (~is_new & F.col("in_scope")).alias("gone"),
         )

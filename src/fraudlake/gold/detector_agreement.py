@@ -1,4 +1,4 @@
-"""Detector agreement: Flink's flag against our alert, transaction by transaction, counted by day."""
+"""Detector agreement: Flink's flag and our alert on each transaction are compared and counted by day."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ KEYS = ("date",)
 
 
 def detector_agreement(transactions: DataFrame, alerts: DataFrame) -> DataFrame:
-    """Count, by day (UTC), the transactions that both flagged, only Flink, and only Spark.
+    """Count by day (UTC) the transactions that both flagged, that only Flink flagged, and that only Spark flagged.
 
     Args:
-        transactions: ``silver_transactions``; ``label`` is Flink's verdict, null counting as no flag.
+        transactions: ``silver_transactions``; ``label`` is Flink's flag; null counts as false.
         alerts: ``silver_alerts``.
 
     Returns:

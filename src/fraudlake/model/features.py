@@ -106,7 +106,7 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         :data:`COMPUTED` in the order of account and time, with the columns that ``rows`` has beyond those of a stream;
         and the memory for the next rows.
     """
-    order = ordering.behind(memory, rows, by_time=True)
+    order = ordering.row_order(memory, rows, by_time=True)
     known = {name: memory[name].to_numpy() for name in MEMORY.names}
     fresh = {name: rows[name].to_numpy() for name in ("account", "time", "amount")}
     fresh |= _summands(fresh["time"], fresh["amount"])

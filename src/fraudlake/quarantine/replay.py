@@ -1,10 +1,10 @@
-"""Replay: quarantined rows are judged again, and those that are valid by now move to silver, exactly once.
+"""Replay: quarantined rows are checked again, and those that are valid now move to silver, exactly once.
 
-A replay first writes down what it will do: ``replays/<id>/plan`` in the lake holds the rows, judged, and
-``replays/<id>/replay.json``, written last, makes them a plan. Only then it touches tables: an append to silver under
-the replay's own transaction id, which Delta passes over when it is repeated, and one MERGE that takes the moved rows
-out of the quarantine, which finds nothing when it is repeated. A replay that was cut is therefore finished by doing it
-again, and that is what the next one does before anything else.
+A replay first writes its plan: ``replays/<id>/plan`` in the lake holds the rows with their new reasons, and
+``replays/<id>/replay.json``, written last, makes the plan complete. Only then the replay changes tables. It appends to
+silver under a Delta transaction id of its own, so Delta skips the append when it is repeated. Then one MERGE deletes
+the moved rows from the quarantine; repeated, it matches nothing. So an interrupted replay is finished by carrying out
+its plan again, and the next replay does that first.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
 
-_PLACE = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
+_SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did, in rows; ``finished`` counts earlier replays that had been cut and were finished first."""
+    """What a replay did, in rows; ``finished`` counts earlier replays that were interrupted and are finished now."""
 
     moved: int
     stayed: int
@@ -46,26 +46,26 @@ class Replayed:
     finished: int
 
 
-def replay(lake: Lake, rule: str | None, mended: Mapping[str, str]) -> Replayed:
-    """Judge quarantined rows again, under the settings as they are and the clock as it is.
+def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Replayed:
+    """Check quarantined rows again, with the present settings and the present time.
 
-    Rows that are valid move to ``silver_transactions``; the others stay untouched, with the reasons that they have now.
-    Late rows and second rows of one place are left alone: the lake holds them already.
+    Rows that are valid move to ``silver_transactions``. The others stay, with their values unchanged and their reasons
+    updated. Late rows and rows with a repeated source position are not replayed: the lake has them already.
 
     Args:
         lake: the lake; ``refine`` must not run.
-        rule: replay only rows that broke it.
-        mended: SQL expressions by the raw column that they are to replace. What landed stays in bronze.
+        rule: the quality rule whose rows are replayed; None replays all.
+        replacements: SQL expressions by the raw column whose value they replace. Bronze keeps the values that landed.
 
     Raises:
-        UsageError: there is no such rule or column, or Spark cannot read an expression.
-        FraudlakeError: ``refine`` or another replay runs, or an expression fails on a row; nothing has changed then.
+        UsageError: the rule or the column does not exist, or Spark cannot parse an expression.
+        FraudlakeError: ``refine`` or another replay is running, or an expression fails on a row. Nothing was changed.
     """
     if rule is not None:
         require_known(lake, rule)
     with lake.exclusive("refine"):
-        cut = unfinished(lake)
-        for folder in cut:
+        interrupted = unfinished(lake)
+        for folder in interrupted:
             _carry_out(lake, folder)
         rows = lake.read(tables.SILVER_QUARANTINE)
         rows = rows if rule is None else broken(rows, rule)
@@ -73,62 +73,65 @@ def replay(lake: Lake, rule: str | None, mended: Mapping[str, str]) -> Replayed:
         candidates, total = replayable.count(), rows.count()
         moved = 0
         if candidates:
-            folder = _plan(lake, replayable, rule, mended)
+            folder = _plan(lake, replayable, rule, replacements)
             moved = json.loads((folder / "replay.json").read_text())["moved"]
             _carry_out(lake, folder)
-        return Replayed(moved, candidates - moved, total - candidates, len(cut))
+        return Replayed(moved, candidates - moved, total - candidates, len(interrupted))
 
 
 def unfinished(lake: Lake) -> list[Path]:
-    """Return the plans that were not carried out to their end."""
+    """Return the folders of plans that were not carried out to their end."""
     plans = sorted(lake.replays.glob("*/replay.json"))
     return [plan.parent for plan in plans if not (plan.parent / "done").exists()]
 
 
-def _plan(lake: Lake, rows: DataFrame, rule: str | None, mended: Mapping[str, str]) -> Path:
+def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[str, str]) -> Path:
     started = datetime.now(UTC)
     folder = lake.replays / f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     bronze = rows.drop("reasons", "quarantined_at")
     now = F.lit(started)
     as_landed = transactions.checked(_dated(bronze), lake.settings, now)
-    as_mended = transactions.checked(_dated(_mended(bronze, mended)), lake.settings, now)
+    as_replaced = transactions.checked(_dated(_replaced(bronze, replacements)), lake.settings, now)
     try:
-        judged = _new(lake, as_mended)
-        # A row that stays keeps its values as they landed, so its reasons are theirs, too.
-        reasons = _new(lake, as_landed).select(*_PLACE, F.col("reasons").alias("reasons_as_landed"))
-        same = [F.col(f"judged.{name}").eqNullSafe(F.col(f"landed.{name}")) for name in _PLACE]
-        plan = judged.alias("judged").join(reasons.alias("landed"), on=same, how="inner")
-        plan.select("judged.*", "reasons_as_landed").write.parquet(str(folder / "plan"))
+        checked = _with_duplicate_reasons(lake, as_replaced)
+        # A row that stays keeps the values that landed, so its reasons are the ones of these values.
+        reasons = _with_duplicate_reasons(lake, as_landed).select(
+            *_SOURCE_POSITION, F.col("reasons").alias("reasons_as_landed")
+        )
+        same = [F.col(f"checked.{name}").eqNullSafe(F.col(f"landed.{name}")) for name in _SOURCE_POSITION]
+        plan = checked.alias("checked").join(reasons.alias("landed"), on=same, how="inner")
+        plan.select("checked.*", "reasons_as_landed").write.parquet(str(folder / "plan"))
         moved = lake.spark.read.parquet(str(folder / "plan")).where(F.size("reasons") == 0).count()
     except AnalysisException as error:
         raise UsageError(f"--set: {_first_line(error)}") from None
     except PySparkException as error:
         raise FraudlakeError(f"the replay failed, and nothing was changed: {_first_line(error)}") from None
-    told = {"started": started.isoformat(), "rule": rule, "set": dict(mended), "moved": moved}
+    metadata = {"started": started.isoformat(), "rule": rule, "set": dict(replacements), "moved": moved}
     draft = folder / "replay.tmp"
-    draft.write_text(json.dumps(told) + "\n")
+    draft.write_text(json.dumps(metadata) + "\n")
     draft.replace(folder / "replay.json")
     return folder
 
 
-def _new(lake: Lake, checked: DataFrame) -> DataFrame:
-    """Tell ids that silver holds by now; the rows' own places are theirs alone."""
-    before = duplicates.Before(
+def _with_duplicate_reasons(lake: Lake, checked: DataFrame) -> DataFrame:
+    """Add the reason to rows whose id silver holds by now. Quarantine is left out: it holds these rows themselves."""
+    stored = duplicates.StoredTables(
         lambda: lake.read(tables.SILVER_TRANSACTIONS), lambda: lake.read(tables.SILVER_QUARANTINE).limit(0)
     )
-    found = duplicates.digest(checked)
-    return duplicates.marked(checked, found, duplicates.Held().met(found, before), before)
+    summary = duplicates.batch_summary(checked)
+    overlapping_sources = duplicates.PositionIndex().overlapping_sources(summary, stored)
+    return duplicates.with_duplicate_reasons(checked, summary, overlapping_sources, stored)
 
 
 def _dated(bronze: DataFrame) -> DataFrame:
     return bronze.withColumn("date", F.to_date("dt"))
 
 
-def _mended(bronze: DataFrame, mended: Mapping[str, str]) -> DataFrame:
-    """Replace values; every expression sees the row as it landed."""
+def _replaced(bronze: DataFrame, replacements: Mapping[str, str]) -> DataFrame:
+    """Replace values; every expression reads the values that landed."""
     replaced: list[Column] = []
     types = {field.name: field.dataType for field in bronze.schema}
-    for name, expression in mended.items():
+    for name, expression in replacements.items():
         if name not in RAW:
             raise UsageError(f"--set {name}: there is no such column; there are {', '.join(RAW)}")
         try:
@@ -136,7 +139,7 @@ def _mended(bronze: DataFrame, mended: Mapping[str, str]) -> DataFrame:
             bronze.select(replaced[-1])
         except (AnalysisException, ParseException) as error:
             raise UsageError(f"--set {name}={expression}: {_first_line(error)}") from None
-    return bronze.select(*replaced, *(name for name in bronze.columns if name not in mended))
+    return bronze.select(*replaced, *(name for name in bronze.columns if name not in replacements))
 
 
 def _carry_out(lake: Lake, folder: Path) -> None:
@@ -144,13 +147,13 @@ def _carry_out(lake: Lake, folder: Path) -> None:
     valid = transactions.valid(plan)
     if has_rows(valid):
         Appender(f"replay-{folder.name}").append(lake, valid, tables.SILVER_TRANSACTIONS, 0)
-    _take_out(lake, plan)
+    _update_quarantine(lake, plan)
     (folder / "done").touch()
 
 
-def _take_out(lake: Lake, plan: DataFrame) -> None:
+def _update_quarantine(lake: Lake, plan: DataFrame) -> None:
     plan.createOrReplaceTempView("replay_plan")
-    same = " AND ".join(f"q.{name} <=> p.{name}" for name in _PLACE)
+    same = " AND ".join(f"q.{name} <=> p.{name}" for name in _SOURCE_POSITION)
     merge = (
         f"MERGE INTO {lake.name_of(tables.SILVER_QUARANTINE)} q USING replay_plan p "
         f"ON {same} AND {duplicates.REPLAYABLE.replace('reasons', 'q.reasons')} "

@@ -66,7 +66,7 @@ def require_known(lake: Lake, rule: str) -> None:
     Raises:
         UsageError: names those that are known.
     """
-    checks = [check.name for check in rules.checks(lake.settings, F.current_timestamp())]
+    checks = [quality_rule.name for quality_rule in rules.quality_rules(lake.settings, F.current_timestamp())]
     known = [*checks, rules.PLACE_IS_NEW, rules.TRANSACTION_IS_NEW, rules.LATE]
     if rule not in known:
         raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(known)}")

@@ -1,1 +1,1 @@
-"""Silver: what is valid in bronze, what is not and why, and the alerts."""
+"""Silver: valid transactions, quarantined rows with their reasons, and analysts' verdicts."""

@@ -1,4 +1,4 @@
-"""Clock: the time now, as a column."""
+"""Clock: the current time, as a column."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def now() -> Column:
-    """Return the time of the query, the same in all of its rows.
+    """Return the time at which the query began, the same for all of its rows.
 
-    A timestamp by itself becomes a number in the code that Spark generates, which then is another code, compiled anew,
-    for each micro-batch. Taken out of an array, by an index that Spark does not know beforehand, it stays out of it.
+    Spark writes a plain timestamp as a literal into the code that it generates, and so compiles that code again for
+    each micro-batch. A timestamp taken from an array, by an index that the planner does not know, is not a literal.
     """
     return F.get(F.array(F.current_timestamp()), F.pmod(F.spark_partition_id(), F.lit(1)))

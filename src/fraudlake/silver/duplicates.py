@@ -1,9 +1,9 @@
-"""Duplicates: rows that silver or quarantine hold already, or that a micro-batch holds twice, are told so.
+"""Duplicates: rows that repeat a stored row, or another row of their micro-batch, get the reasons for that.
 
-Two things make a row the same as another one: its place, and the producer's own id of the transaction. Bronze takes
-each place once, so equal places mean that it was filled twice (its checkpoint was deleted, say). That must not double
-a transaction, and to find out must cost next to nothing: a source is looked at row by row only where the range of its
-positions meets what is there already.
+A row repeats another one where both have the same source position, or the same transaction id of the producer. Bronze
+takes each source position once, so a repeated one means that bronze was filled twice (after its checkpoint was deleted,
+for instance). Such a refill must not double a transaction, and looking for it must be cheap: the positions of a source
+are compared row by row only where their range overlaps the range that is stored.
 """
 
 from __future__ import annotations
@@ -24,46 +24,61 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 REPLAYABLE = f"NOT arrays_overlap(reasons, array('{rules.LATE}', '{rules.PLACE_IS_NEW}'))"
-"""Of ``silver_quarantine``: rows that are nowhere else. A late row is in silver, the first of a place somewhere."""
+"""A condition on ``silver_quarantine``: the row is stored nowhere else.
+
+A late row is in silver as well. Of a row with a repeated source position, the first one is in silver or in quarantine.
+"""
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a micro-batch holds of one source: the range of positions, and whether any may come more than once."""
+class SourceRange:
+    """The range of positions that a micro-batch has of one source, and whether a position may come twice in it."""
 
-    name: str
+    source: str
     low: int
     high: int
-    repeats: bool
+    may_repeat: bool
 
 
 @dataclass(frozen=True)
-class Digest:
-    """What a micro-batch holds, as far as it tells where duplicates may be."""
+class BatchSummary:
+    """What a micro-batch contains, as far as duplicates depend on it."""
 
-    sources: tuple[Source, ...]
+    ranges: tuple[SourceRange, ...]
     first_date: date | None
     last_date: date | None
     has_ids: bool
+    """Whether any row has a producer's own id."""
     valid: int
     """Rows without ``reasons``."""
     rejected: int
 
+    def may_hold_duplicates(self, overlapping_sources: set[str]) -> bool:
+        """Return whether :func:`with_duplicate_reasons` must compare any row."""
+        return self.has_ids or bool(self.suspects(overlapping_sources))
 
-def digest(checked: DataFrame) -> Digest:
-    """Digest rows of ``bronze_transactions`` with their ``reasons``, in one pass that exchanges a row a source only.
+    def suspects(self, overlapping_sources: set[str]) -> set[str]:
+        """Return the sources whose positions must be compared row by row."""
+        return overlapping_sources | {span.source for span in self.ranges if span.may_repeat}
 
-    Positions that fill their range, by their number and their sum, do not repeat.
+
+def batch_summary(checked: DataFrame) -> BatchSummary:
+    """Summarize rows of ``bronze_transactions`` with their ``reasons``, in one pass that exchanges one row a source.
+
+    The positions of a source cannot repeat where their count and their sum are those of the whole range.
     """
-    at, low, high = position(), F.min("_at"), F.max("_at")
-    fills = (F.count("_at") == high - low + 1) & (2 * F.try_sum("_at") == (low + high) * F.count("_at"))
+    low, high = F.min("_position"), F.max("_position")
+    count, double_sum = F.count("_position"), 2 * F.try_sum("_position")
+    fills_range = (count == high - low + 1) & (double_sum == (low + high) * count)
     rows = (
-        checked.select(source().alias("source"), at.alias("_at"), "date", own_id().alias("_id"), "reasons")
+        checked.select(
+            source().alias("source"), position().alias("_position"), "date", own_id().alias("_id"), "reasons"
+        )
         .groupBy("source")
         .agg(
             low.alias("low"),
             high.alias("high"),
-            F.coalesce(~fills, F.lit(True)).alias("repeats"),
+            F.coalesce(~fills_range, F.lit(True)).alias("may_repeat"),
             F.min("date").alias("first_date"),
             F.max("date").alias("last_date"),
             F.count("_id").alias("ids"),
@@ -72,9 +87,9 @@ def digest(checked: DataFrame) -> Digest:
         )
         .collect()
     )
-    return Digest(
+    return BatchSummary(
         tuple(
-            Source(row["source"], row["low"], row["high"], row["repeats"])
+            SourceRange(row["source"], row["low"], row["high"], row["may_repeat"])
             for row in rows
             if row["source"] is not None and row["low"] is not None
         ),
@@ -87,59 +102,59 @@ def digest(checked: DataFrame) -> Digest:
 
 
 @dataclass(frozen=True)
-class Before:
-    """The tables as they were before a micro-batch; they are opened only where they are needed."""
+class StoredTables:
+    """Both tables as they were before a micro-batch. They are opened only where they are needed."""
 
     silver: Callable[[], DataFrame]
     quarantine: Callable[[], DataFrame]
 
 
-class Held:
-    """Ranges of positions that silver and quarantine hold, by source: looked up once a date and then remembered.
+class PositionIndex:
+    """The ranges of positions that silver and quarantine hold, by source: read once a date, then kept in memory.
 
-    They stay right for as long as no other process brings new places in. None does beside ``refine``: a replay only
-    moves rows.
+    The index stays right as long as no other process adds source positions. Only ``refine`` does: a replay moves rows
+    from one table to the other.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing remembered."""
+        """Begin with an empty index."""
         self._ranges: dict[str, tuple[int, int]] = {}
         self._dates: tuple[date, date] | None = None
 
-    def met(self, found: Digest, before: Before) -> set[str]:
-        """Name the sources of a micro-batch whose range of positions meets what is there already."""
-        if not found.sources:
+    def overlapping_sources(self, summary: BatchSummary, stored: StoredTables) -> set[str]:
+        """Return the sources of a micro-batch whose range of positions overlaps the stored one."""
+        if not summary.ranges:
             return set()
         if not self._ranges:
-            # There may be no second micro-batch, and to look for these sources alone costs less.
-            there = _ranges(_places(found, before))
+            # A process may take only one micro-batch: for that, reading its own sources alone is cheaper.
+            ranges = _ranges(_positions_near(summary, stored))
         else:
-            if not self._knows(found):
-                self._look(found, before)
-            there = self._ranges
-        return {one.name for one in found.sources if _meets(one, there)}
+            if not self._covers(summary):
+                self._load(summary, stored)
+            ranges = self._ranges
+        return {span.source for span in summary.ranges if _overlaps(span, ranges)}
 
-    def add(self, found: Digest) -> None:
-        """Remember the places of a micro-batch, which is in the tables now."""
+    def add(self, summary: BatchSummary) -> None:
+        """Add the positions of a micro-batch that has been committed."""
         if len(self._ranges) > _MOST_SOURCES:
             self._ranges, self._dates = {}, None
-        self._widen((one.name, one.low, one.high) for one in found.sources)
+        self._widen((span.source, span.low, span.high) for span in summary.ranges)
 
-    def _knows(self, found: Digest) -> bool:
-        if self._dates is None or found.first_date is None or found.last_date is None:
+    def _covers(self, summary: BatchSummary) -> bool:
+        if self._dates is None or summary.first_date is None or summary.last_date is None:
             return False
-        return self._dates[0] <= found.first_date and found.last_date <= self._dates[1]
+        return self._dates[0] <= summary.first_date and summary.last_date <= self._dates[1]
 
-    def _look(self, found: Digest, before: Before) -> None:
-        dates = [day for day in (found.first_date, found.last_date, *(self._dates or ())) if day is not None]
+    def _load(self, summary: BatchSummary, stored: StoredTables) -> None:
+        dates = [day for day in (summary.first_date, summary.last_date, *(self._dates or ())) if day is not None]
         is_new = _on_dates(min(dates, default=None), max(dates, default=None))
         if self._dates is not None:
             is_new &= ~_on_dates(*self._dates)
-        self._widen((name, low, high) for name, (low, high) in _ranges(_taken(before, is_new)).items())
+        self._widen((name, low, high) for name, (low, high) in _ranges(_positions(stored, is_new)).items())
         self._dates = (min(dates), max(dates)) if dates else None
 
-    def _widen(self, more: Iterable[tuple[str, int, int]]) -> None:
-        for name, low, high in more:
+    def _widen(self, ranges: Iterable[tuple[str, int, int]]) -> None:
+        for name, low, high in ranges:
             known = self._ranges.get(name, (low, high))
             self._ranges[name] = min(low, known[0]), max(high, known[1])
 
@@ -147,32 +162,36 @@ class Held:
 _MOST_SOURCES = 500_000
 
 
-def marked(checked: DataFrame, found: Digest, met: set[str], before: Before) -> DataFrame:
-    """Add :data:`~rules.PLACE_IS_NEW` and :data:`~rules.TRANSACTION_IS_NEW` to the ``reasons`` that they apply to.
+def with_duplicate_reasons(
+    checked: DataFrame, summary: BatchSummary, overlapping_sources: set[str], stored: StoredTables
+) -> DataFrame:
+    """Add :data:`~rules.PLACE_IS_NEW` and :data:`~rules.TRANSACTION_IS_NEW` to the ``reasons`` of duplicates.
 
-    Of the rows with one place, and of the valid rows with one id, the first is new, by source and position, unless
-    the tables hold it already. A row that breaks another rule never stands in the way of one that does not.
+    A row is a duplicate where the tables hold its source position, or its id, already. Of several rows of the
+    micro-batch with one source position, all but one are duplicates. Of several rows with one id, all but the first
+    valid one by source and position are duplicates; none is where no row is valid. A row that breaks another rule
+    never makes a duplicate of a row that breaks none.
 
     Args:
         checked: rows of one micro-batch with their ``reasons``.
-        found: the digest of the same rows.
-        met: what :meth:`Held.met` says of it.
-        before: the tables as they were before these rows.
+        summary: the summary of the same rows.
+        overlapping_sources: what :meth:`PositionIndex.overlapping_sources` returns for the summary.
+        stored: the tables as they were before these rows.
     """
-    suspects = met | {one.name for one in found.sources if one.repeats}
+    suspects = summary.suspects(overlapping_sources)
     if suspects:
-        taken = _places(found, before).where(F.col("source").isin(sorted(met)))
-        checked = _without_repeated_places(checked, taken, suspects)
-    return _without_repeated_ids(checked, before.silver()) if found.has_ids else checked
+        known = _positions_near(summary, stored).where(F.col("source").isin(sorted(overlapping_sources)))
+        checked = _with_repeated_positions(checked, known, suspects)
+    return _with_repeated_ids(checked, stored.silver()) if summary.has_ids else checked
 
 
-def _places(found: Digest, before: Before) -> DataFrame:
-    """Return the places that may matter; date, source and position are compared with literals, which skips files."""
-    names = [one.name for one in found.sources]
+def _positions_near(summary: BatchSummary, stored: StoredTables) -> DataFrame:
+    """Return the stored positions that may repeat. Comparing with literals lets Delta skip files."""
+    names = [span.source for span in summary.ranges]
     near = F.col("source").isin(names) & F.col("position").between(
-        min(one.low for one in found.sources), max(one.high for one in found.sources)
+        min(span.low for span in summary.ranges), max(span.high for span in summary.ranges)
     )
-    return _taken(before, _on_dates(found.first_date, found.last_date)).where(near)
+    return _positions(stored, _on_dates(summary.first_date, summary.last_date)).where(near)
 
 
 def _on_dates(first: date | None, last: date | None) -> Column:
@@ -180,48 +199,54 @@ def _on_dates(first: date | None, last: date | None) -> Column:
     return F.col("date").between(F.lit(first), F.lit(last))
 
 
-def _taken(before: Before, on_dates: Column) -> DataFrame:
-    """Return the places that silver holds on some dates, and all that quarantine holds."""
-    kept = before.quarantine().where(REPLAYABLE).select(source().alias("source"), position().alias("position"))
-    return before.silver().where(on_dates).select("source", "position").unionAll(kept)
+def _positions(stored: StoredTables, on_dates: Column) -> DataFrame:
+    """Return ``source, position`` of the rows that silver holds on some dates, and of all that quarantine holds."""
+    quarantined = stored.quarantine().where(REPLAYABLE)
+    quarantined = quarantined.select(source().alias("source"), position().alias("position"))
+    return stored.silver().where(on_dates).select("source", "position").unionAll(quarantined)
 
 
-def _ranges(places: DataFrame) -> dict[str, tuple[int, int]]:
-    rows = places.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
+def _ranges(positions: DataFrame) -> dict[str, tuple[int, int]]:
+    rows = positions.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
     return {row["source"]: (row["low"], row["high"]) for row in rows if row["source"] is not None}
 
 
-def _meets(one: Source, there: dict[str, tuple[int, int]]) -> bool:
-    return one.name in there and one.low <= there[one.name][1] and there[one.name][0] <= one.high
+def _overlaps(span: SourceRange, ranges: dict[str, tuple[int, int]]) -> bool:
+    return span.source in ranges and span.low <= ranges[span.source][1] and ranges[span.source][0] <= span.high
 
 
-def _without_repeated_places(checked: DataFrame, taken: DataFrame, suspects: set[str]) -> DataFrame:
-    place = ["_of", "_at"]
+def _with_repeated_positions(checked: DataFrame, known: DataFrame, suspects: set[str]) -> DataFrame:
+    source_position = ["_source", "_position"]
     is_suspect = source().isin(sorted(suspects))
-    rows = checked.where(is_suspect).withColumns({"_of": source(), "_at": position()})
-    known = taken.select(F.col("source").alias("_of"), F.col("position").alias("_at"), F.lit(True).alias("_is_there"))
-    first = Window.partitionBy(*place).orderBy(F.size("reasons"), F.xxhash64("dt", "accountId", "amount", "alert"))
-    judged = rows.join(known.distinct(), on=place, how="left").withColumn("_nth", F.row_number().over(first))
-    told = _told(judged, F.coalesce("_is_there", F.col("_nth") > 1), rules.PLACE_IS_NEW)
-    return checked.where(~is_suspect).unionByName(told.drop(*place, "_is_there", "_nth"))
+    rows = checked.where(is_suspect).withColumns({"_source": source(), "_position": position()})
+    known = known.select(
+        F.col("source").alias("_source"), F.col("position").alias("_position"), F.lit(True).alias("_is_stored")
+    )
+    order = Window.partitionBy(*source_position).orderBy(
+        F.size("reasons"), F.xxhash64("dt", "accountId", "amount", "alert")
+    )
+    ranked = rows.join(known.distinct(), on=source_position, how="left").withColumn("_nth", F.row_number().over(order))
+    is_repeated = F.coalesce("_is_stored", F.col("_nth") > 1)
+    with_reasons = _with_reason(ranked, is_repeated, rules.PLACE_IS_NEW)
+    return checked.where(~is_suspect).unionByName(with_reasons.drop(*source_position, "_is_stored", "_nth"))
 
 
-def _without_repeated_ids(checked: DataFrame, silver: DataFrame) -> DataFrame:
+def _with_repeated_ids(checked: DataFrame, silver: DataFrame) -> DataFrame:
     rows = checked.where(own_id().isNotNull()).withColumn("_id", own_id())
     known = silver.join(
         F.broadcast(rows.select("_id").distinct()), F.col("transaction_id") == F.col("_id"), "left_semi"
     )
-    known = known.select(F.col("transaction_id").alias("_id"), F.lit(True).alias("_is_there")).distinct()
+    known = known.select(F.col("transaction_id").alias("_id"), F.lit(True).alias("_is_stored")).distinct()
     is_valid = F.size("reasons") == 0
-    first = Window.partitionBy("_id").orderBy(F.desc(is_valid), source(), position())
-    judged = rows.join(known, on="_id", how="left").withColumns(
-        {"_nth": F.row_number().over(first), "_has_valid": F.max(is_valid).over(Window.partitionBy("_id"))}
+    order = Window.partitionBy("_id").orderBy(F.desc(is_valid), source(), position())
+    ranked = rows.join(known, on="_id", how="left").withColumns(
+        {"_nth": F.row_number().over(order), "_has_valid": F.max(is_valid).over(Window.partitionBy("_id"))}
     )
-    repeated = F.coalesce("_is_there", F.col("_has_valid") & (F.col("_nth") > 1))
-    told = _told(judged, repeated, rules.TRANSACTION_IS_NEW).drop("_id", "_is_there", "_nth", "_has_valid")
-    return checked.where(own_id().isNull()).unionByName(told)
+    is_repeated = F.coalesce("_is_stored", F.col("_has_valid") & (F.col("_nth") > 1))
+    with_reasons = _with_reason(ranked, is_repeated, rules.TRANSACTION_IS_NEW)
+    return checked.where(own_id().isNull()).unionByName(with_reasons.drop("_id", "_is_stored", "_nth", "_has_valid"))
 
 
-def _told(rows: DataFrame, broken: Column, name: str) -> DataFrame:
-    more = F.when(broken, F.array(F.lit(name))).otherwise(F.array().cast("array<string>"))
-    return rows.withColumn("reasons", F.concat("reasons", more))
+def _with_reason(rows: DataFrame, is_broken: Column, name: str) -> DataFrame:
+    reason = F.when(is_broken, F.array(F.lit(name))).otherwise(F.array().cast("array<string>"))
+    return rows.withColumn("reasons", F.concat("reasons", reason))

@@ -1,4 +1,4 @@
-"""Rules: what a bronze row must fulfil to be a transaction, and whether breaking it rejects the row or only warns."""
+"""Quality rules: what a bronze row must fulfil to be a transaction; a broken rule rejects the row, or only warns."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ if TYPE_CHECKING:
 PLACE_IS_NEW = "place_is_new"
 TRANSACTION_IS_NEW = "transaction_is_new"
 LATE = "late"
-"""Reasons that no rule of a row alone can give: duplicates, and what the detector adds (the row is in silver, too)."""
+"""Reasons that a row alone cannot show.
+
+Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well.
+"""
 
 
 @dataclass(frozen=True)
-class Check:
-    """A rule with its name: ``valid`` is true, or null, where a row fulfils it."""
+class QualityRule:
+    """A condition with a name: a row fulfils the rule where ``valid`` is true or null."""
 
     name: str
     valid: Column
     severity: Literal["reject", "warn"]
 
 
-def checks(settings: Settings, clock: Column) -> list[Check]:
-    """Return the rules of a row alone; a null breaks only the rule that is about nulls.
+def quality_rules(settings: Settings, clock: Column) -> list[QualityRule]:
+    """Return the rules that look at one row alone. A null value breaks only the rule that forbids nulls.
 
     Args:
-        settings: the bounds, and which rules only warn.
-        clock: the time that a row may not be too far ahead of.
+        settings: the bounds, and the names of the rules that only warn.
+        clock: the current time to the rules: ``timestamp_is_not_in_future`` adds ``max_ahead`` to it.
     """
     amount, dt = F.col("amount"), F.col("dt")
     latest = clock + F.make_dt_interval(secs=F.lit(settings.max_ahead.total_seconds()))
-    rules = {
+    valid = {
         "account_is_named": F.coalesce(F.length(F.trim("accountId")) > 0, F.lit(False)),
         "amount_is_known": amount.isNotNull() & ~F.isnan(amount),
         "amount_is_finite": F.isnan(amount) | (F.abs(amount) < F.lit(float("inf"))),
@@ -45,7 +48,7 @@ def checks(settings: Settings, clock: Column) -> list[Check]:
         "timestamp_is_not_before_floor": dt >= F.lit(settings.timestamp_floor).cast("timestamp"),
         "timestamp_is_not_in_future": dt <= latest,
     }
-    # A message that cannot be read has no fields: that says it all, and their rules would only repeat it.
-    readable = F.col("_error").isNull()
-    rules = {"message_is_readable": readable, **{name: valid | ~readable for name, valid in rules.items()}}
-    return [Check(name, valid, "warn" if name in settings.warn else "reject") for name, valid in rules.items()]
+    # A message that cannot be read has no fields. It breaks one rule only: the others would add nothing.
+    is_readable = F.col("_error").isNull()
+    valid = {"message_is_readable": is_readable, **{name: column | ~is_readable for name, column in valid.items()}}
+    return [QualityRule(name, column, "warn" if name in settings.warn else "reject") for name, column in valid.items()]

@@ -1,4 +1,4 @@
-"""Silver transactions: bronze rows that keep every rule, in analysts' names; the others with the reasons."""
+"""Silver transactions: bronze rows that fulfil every quality rule, in analysts' names; the others with the reasons."""
 
 from __future__ import annotations
 
@@ -16,62 +16,65 @@ if TYPE_CHECKING:
 
 
 _KAFKA = "kafka:"
-"""How the ``source`` of a row from Kafka begins."""
+"""The prefix of ``source`` in rows from Kafka."""
 
 
 def source() -> Column:
-    """Name what a bronze row came from, the file or the topic and partition: with :func:`position`, its place."""
+    """Return the source of a bronze row: its file, or its topic and partition.
+
+    Source and :func:`position` together are the row's source position. Bronze takes each source position once.
+    """
     return F.coalesce(F.col("_source_file"), F.format_string(f"{_KAFKA}%s/%010d", F.col("_topic"), F.col("_partition")))
 
 
 def is_from_kafka() -> Column:
-    """Tell of a row of ``silver_transactions`` whether it came from Kafka."""
+    """Return whether a row of ``silver_transactions`` came from Kafka."""
     return F.col("source").startswith(_KAFKA)
 
 
 def position() -> Column:
-    """Tell where in its source a bronze row stood: the row, or the offset."""
+    """Return the position of a bronze row in its source: the row number in a file, or the offset in a partition."""
     return F.coalesce(F.col("_source_row"), F.col("_offset"))
 
 
 def own_id() -> Column:
-    """Return the producer's own id of a bronze row's transaction; null where there is none, or a blank one."""
+    """Return the transaction id that the producer sent with a bronze row; null where it is missing or blank."""
     return F.when(F.length(F.trim("transaction_id")) > 0, F.col("transaction_id"))
 
 
 def derived_id(source: ColumnOrName, position: ColumnOrName) -> Column:
-    """Make a transaction's id from its place."""
+    """Make a transaction id from the source position."""
     return F.format_string("%016x-%d", F.xxhash64(source), position)
 
 
 def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) -> DataFrame:
-    """Add the names of the rules that a row breaks.
+    """Add the names of the quality rules that a row breaks.
 
     Args:
         bronze: rows of ``bronze_transactions``.
         settings: the rules' bounds and severities.
-        clock: what "now" is to the rules; by default the time at which a row was ingested. It must not move from one
-            reading of a row to the next, or a row could be valid to one table and invalid to the other.
+        clock: the current time to the rules; by default the time at which a row was ingested. It must be the same each
+            time a row is computed: otherwise a row could be valid for one table and invalid for the other.
 
     Returns:
         The rows with ``reasons``, an empty array for a valid row, and ``warnings``, null where there are none.
     """
-    found = rules.checks(settings, F.col("_ingested_at") if clock is None else clock)
-    reasons, warnings = (_broken(found, severity) for severity in ("reject", "warn"))
+    quality_rules = rules.quality_rules(settings, F.col("_ingested_at") if clock is None else clock)
+    reasons, warnings = (_broken(quality_rules, severity) for severity in ("reject", "warn"))
     return bronze.withColumns({"reasons": reasons, "warnings": F.when(F.size(warnings) > 0, warnings)})
 
 
-def _broken(checks: list[rules.Check], severity: str) -> Column:
-    broken = [F.when(~check.valid, F.lit(check.name)) for check in checks if check.severity == severity]
+def _broken(quality_rules: list[rules.QualityRule], severity: str) -> Column:
+    broken = [F.when(~rule.valid, F.lit(rule.name)) for rule in quality_rules if rule.severity == severity]
     return F.array_compact(F.array(*broken)) if broken else F.array().cast("array<string>")
 
 
 def valid(checked_rows: DataFrame) -> DataFrame:
-    """Valid rows in the columns of ``silver_transactions``.
+    """Return the valid rows in the columns of ``silver_transactions``.
 
-    ``source`` and ``position`` are where the row landed: file and row, or topic, partition and offset. Sorted as text
-    and number they give the order of rows of one time. ``transaction_id`` is the producer's own where it sends one,
-    and else made from the place: the same row always has the same one.
+    ``source`` and ``position`` say where the row landed: file and row, or topic, partition and offset. Rows of the same
+    time are ordered by ``source`` as text, then by ``position``. ``transaction_id`` is the producer's own where it sent
+    one. Otherwise it is made from the source position, so the same row always has the same id.
     """
     return checked_rows.where(F.size("reasons") == 0).select(
         F.coalesce(own_id(), derived_id(source(), position())).alias("transaction_id"),
@@ -87,15 +90,16 @@ def valid(checked_rows: DataFrame) -> DataFrame:
 
 
 def quarantined(checked_rows: DataFrame) -> DataFrame:
-    """Every other row, untouched, with its ``reasons`` and the time, in the columns of ``silver_quarantine``."""
+    """Return every other row, unchanged, with its ``reasons`` and the time, in the columns of ``silver_quarantine``."""
     rejected = checked_rows.where(F.size("reasons") > 0).drop("date", "warnings")
     return rejected.withColumn("quarantined_at", clock.now())
 
 
 def quarantined_late(late: DataFrame) -> DataFrame:
-    """Rows that came too late for the detector, in the columns of ``silver_quarantine``.
+    """Return the rows that came too late for the detector, in the columns of ``silver_quarantine``.
 
-    They are valid, so ``silver_transactions`` has them too; ``source`` and ``position`` are taken apart again.
+    They are valid, so ``silver_transactions`` has them too. ``source`` and ``position`` are split into file and row, or
+    topic, partition and offset.
     """
     of_kafka = F.col("source").startswith(_KAFKA)
     topic = F.regexp_extract("source", f"^{_KAFKA}(.*)/(\\d+)$", 1)
@@ -105,7 +109,7 @@ def quarantined_late(late: DataFrame) -> DataFrame:
         "accountId",
         "amount",
         "alert",
-        *(F.lit(None).cast(kind).alias(name) for name, kind in _UNKNOWN_OF_LATE),
+        *(F.lit(None).cast(kind).alias(name) for name, kind in _NULL_COLUMNS_OF_LATE),
         F.when(~of_kafka, F.col("source")).alias("_source_file"),
         F.when(~of_kafka, F.col("position")).alias("_source_row"),
         F.when(of_kafka, topic).alias("_topic"),
@@ -117,7 +121,7 @@ def quarantined_late(late: DataFrame) -> DataFrame:
     )
 
 
-_UNKNOWN_OF_LATE = (
+_NULL_COLUMNS_OF_LATE = (
     ("transaction_id", "string"),
     ("_rescued_data", "string"),
     ("_raw", "binary"),

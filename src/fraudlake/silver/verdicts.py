@@ -1,4 +1,4 @@
-"""Verdicts: what analysts decided about transactions becomes rows of ``silver_verdicts``; the latest of each holds."""
+"""Verdicts: analysts' decisions about transactions become rows of ``silver_verdicts``; the latest one counts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def from_file(rows: DataFrame, silver: DataFrame, decided_at: datetime) -> DataF
 
     Args:
         rows: :data:`REQUIRED` and any of ``analyst, reason, decided_at``, as text or typed. ``verdict`` is true, 1,
-            yes or fraud where it is fraud, and false, 0, no or ok where it is not.
+            yes or fraud for fraud, and false, 0, no or ok otherwise.
         silver: the transactions.
-        decided_at: stands where a row has no time of its own.
+        decided_at: the time for rows that have none of their own.
 
     Returns:
-        The columns of ``silver_verdicts``; ``verdict`` is null where it is none of these, ``date`` (of the
-        transaction) where silver does not hold the transaction.
+        The columns of ``silver_verdicts``. ``verdict`` is null where its text is none of these; ``date`` (of the
+        transaction) is null where silver does not hold the transaction.
     """
     text = F.lower(F.trim(F.col("verdict").cast("string")))
     given = rows.select(
@@ -44,6 +44,6 @@ def from_file(rows: DataFrame, silver: DataFrame, decided_at: datetime) -> DataF
 
 
 def latest(verdicts: DataFrame) -> DataFrame:
-    """Give the verdict that holds of each transaction: the one decided last."""
+    """Return the latest verdict on each transaction."""
     newest = Window.partitionBy("transaction_id").orderBy(F.desc("decided_at"), F.desc("verdict"))
     return verdicts.withColumn("_nth", F.row_number().over(newest)).where("_nth = 1").drop("_nth")
