@@ -111,7 +111,7 @@ def test_nothing_to_learn_from_is_one_line(life: dict[str, Any]) -> None:
 def test_the_first_model_scores_at_once_and_the_same_rows_are_not_learned_twice(life: dict[str, Any]) -> None:
     first, again = life["first"], life["again"]
     assert (first.version.number, first.is_new, first.is_champion) == ("1", True, True)
-    assert "learned from Flink's label: fitted on" in first.told
+    assert "learned from Flink's label: fitted on" in first.reason
     assert (again.version.number, again.is_new, again.is_champion) == ("1", False, True)
 
 
@@ -125,7 +125,7 @@ def test_a_verdict_is_taken_once(life: dict[str, Any]) -> None:
 def test_a_better_challenger_takes_over_and_scores_from_the_next_micro_batch_on(life: dict[str, Any]) -> None:
     second = life["second"]
     assert (second.version.number, second.is_champion, second.version.replaced) == ("2", True, "1")
-    assert "version 2 beats version 1" in second.told
+    assert "version 2 beats version 1" in second.reason
     assert counts(life["lake"]) == [("1", "silver", life["old"]), ("2", "silver", ROWS - life["old"])]
 
 
@@ -154,8 +154,8 @@ def test_the_stream_gives_the_features_of_the_batch(life: dict[str, Any]) -> Non
 
 def test_predictions_of_fraud_say_why_and_others_do_not(life: dict[str, Any]) -> None:
     lake = life["lake"]
-    told = lake.spark.sql("SELECT prediction, size(reasons) AS n, count(*) FROM gold_fraud_predictions GROUP BY ALL")
-    sizes = {(row["prediction"], row["n"]) for row in told.collect()}
+    counts = lake.spark.sql("SELECT prediction, size(reasons) AS n, count(*) FROM gold_fraud_predictions GROUP BY ALL")
+    sizes = {(row["prediction"], row["n"]) for row in counts.collect()}
     assert {n for prediction, n in sizes if prediction} <= {1, 2, 3}
     assert {n for prediction, n in sizes if not prediction} == {None}
 
@@ -258,7 +258,7 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
     assert training.rollback(lake).number == "1"
     assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "1"
     assert [(one.number, one.aliases) for one in registry.versions()] == [("2", ()), ("1", ("champion",))]
-    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced none"):
+    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced no version"):
         training.rollback(lake)
     assert training.promote(lake, "2")[0].aliases == ("champion",)
     with pytest.raises(FraudlakeError, match="has no version 7"):
@@ -373,14 +373,13 @@ def test_after_a_version_of_an_earlier_fraudlake_train_makes_a_new_champion(lake
     registry = training.registry_of(opened)
     register_spark_ml_model(registry, tmp_path)
     earlier = (
-        "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, which this one "
-        "cannot score with"
+        "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, and cannot be used"
     )
     with pytest.raises(FraudlakeError, match=f"^{earlier}: train again with 'fraudlake train'$"):
         steps.score(opened)
     trained = training.train(opened)
     assert (trained.version.number, trained.is_champion) == ("2", True)
-    assert f"{earlier}: it scores now" in trained.told
+    assert f"{earlier}: it scores now" in trained.reason
     assert published.champion_number(opened.read(tables.GOLD_MODELS)) == "2"
     with pytest.raises(FraudlakeError, match=earlier):
         training.rollback(opened)
