@@ -33,11 +33,11 @@ def test_what_is_missing_is_told_with_what_to_grant(fraudlake: Command, workspac
     found = {one["what"]: one for one in json.loads(out)["checks"] if not one["ok"]}
     assert found["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY"
     assert "GRANT USE SCHEMA, SELECT, MODIFY, CREATE TABLE" in found["schema main.fraud"]["remedy"]
-    assert found["volume /Volumes/main/fraud/landing"]["seen"].startswith("there is none")
+    assert found["volume /Volumes/main/fraud/landing"]["seen"].startswith("it does not exist")
     assert found["volume /Volumes/main/fraud/checkpoints"]["seen"].startswith("permission denied")
     assert "WRITE VOLUME ON VOLUME main.fraud.checkpoints" in found["volume /Volumes/main/fraud/checkpoints"]["remedy"]
     assert found["warehouse"]["seen"].startswith("there is no SQL warehouse that you may use")
-    assert found["secret fraudlake/nokey"]["seen"] == "the scope 'fraudlake' holds no 'nokey'"
+    assert found["secret fraudlake/nokey"]["seen"] == "the scope 'fraudlake' has no 'nokey'"
     assert len(found) == 5
 
 
@@ -45,8 +45,8 @@ def test_a_catalog_that_does_not_exist_is_told(fraudlake: Command, workspace: Wo
     workspace.grants = {}
     code, out, _ = fraudlake("check")
     assert code == 1
-    assert "✗ catalog main: there is none (Catalog 'main' does not exist)" in out
-    assert "✗ schema main.fraud: there is none" in out
+    assert "✗ catalog main: it does not exist (Catalog 'main' does not exist)" in out
+    assert "✗ schema main.fraud: it does not exist" in out
 
 
 def test_groups_that_unity_catalog_does_not_know_hold_nothing_and_stop_nothing(
@@ -78,7 +78,7 @@ def test_only_groups_of_the_account_can_be_granted_rights(fraudlake: Command) ->
             False,
             "belongs to this workspace alone: Unity Catalog grants rights to groups of the account only",
         ),
-        "group fraudlake-nobody": (False, "there is none, or it is not assigned to this workspace"),
+        "group fraudlake-nobody": (False, "it does not exist, or is not assigned to this workspace"),
     }
 
 
@@ -87,7 +87,7 @@ def test_the_service_principal_must_be_one_of_the_workspaces(fraudlake: Command,
     assert (code, f"✓ service principal {APPLICATION_ID}: fraudlake prod" in out) == (0, True)
     workspace.service_principals = {}
     code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
-    assert (code, f"✗ service principal {APPLICATION_ID}: there is none" in out) == (1, True)
+    assert (code, f"✗ service principal {APPLICATION_ID}: it does not exist" in out) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["jane@example.com", "fraudlake prod", "11111111222233334444555555555555"])

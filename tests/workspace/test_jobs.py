@@ -72,7 +72,7 @@ def test_an_unknown_or_ambiguous_job_is_wrong_use(fraudlake: Command, workspace:
     workspace.jobs.append({"job_id": 12, "settings": {**workspace.jobs[1]["settings"], "name": "ingest_and_detect"}})
     code, _, err = fraudlake("run", "ingest_and_detect")
     assert code == 2
-    assert "or the id of one: 11 ([dev jane] fraudlake ingest and detect), 12 (ingest_and_detect)" in err
+    assert "or an id: 11 ([dev jane] fraudlake ingest and detect), 12 (ingest_and_detect)" in err
 
 
 def test_of_several_targets_that_one_counts_whose_lake_is_named(fraudlake: Command, workspace: Workspace) -> None:

@@ -112,7 +112,7 @@ def test_a_run_that_outputnothing_is_no_success(fraudlake: Command, deployed: Wo
     code, _, err = fraudlake("probe")
 
     assert code == 1
-    assert "run 500 has ended, but its output holds no answers" in err.splitlines()[-1]
+    assert "run 500 has ended, but its output has no answers" in err.splitlines()[-1]
 
 
 def test_without_its_job_the_probe_cannot_ask(fraudlake: Command, workspace: Workspace) -> None:
@@ -258,7 +258,9 @@ def test_what_travels_to_a_worker_needs_no_wheel_there(process: str, tmp_path: P
 def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None:
     class Stuck(Sending):
         def run(self, name: str, writer: Any, into: str | None = None) -> None:
-            raise RuntimeError(f'STREAM_FAILED {worker._MARK}{{"names": [false, "no table"]}}{worker._MARK} at Frame')
+            raise RuntimeError(
+                f'STREAM_FAILED {worker._REPORT_MARKER}{{"names": [false, "no table"]}}{worker._REPORT_MARKER} at Frame'
+            )
 
     assert worker.in_a_micro_batch(Stuck(tmp_path)) == {"names": (False, "no table")}
 
