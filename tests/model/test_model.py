@@ -56,8 +56,8 @@ def write_verdicts(rows: pa.Table, file: Path) -> None:
 
 
 def score(lake: Lake) -> None:
-    for one in steps.score(lake):
-        stream.run(lake, [one], "available-now")
+    for scoring_stream in steps.score(lake):
+        stream.run(lake, [scoring_stream], "available-now")
 
 
 def counts(lake: Lake) -> list[tuple[str, str, int]]:
@@ -133,10 +133,10 @@ def test_trained_on_verdicts_the_model_finds_the_fraud_that_the_rule_does_not_se
     truth = {
         f"t{n}": kind for n, kind in zip(life["rows"]["n"].to_pylist(), life["rows"]["kind"].to_pylist(), strict=True)
     }
-    found = life["lake"].spark.sql(
+    predicted = life["lake"].spark.sql(
         "SELECT transaction_id, label, prediction FROM gold_fraud_predictions WHERE model_version = '2'"
     )
-    rows = [(truth[row["transaction_id"]] is not None, row["label"], row["prediction"]) for row in found.collect()]
+    rows = [(truth[row["transaction_id"]] is not None, row["label"], row["prediction"]) for row in predicted.collect()]
     by_rule, by_model = (sum(fraud and row[at] for fraud, *row in rows) for at in (0, 1))
     assert by_model >= 2 * by_rule
     assert by_model / sum(prediction for _, _, prediction in rows) > 0.7  # few rows, few trees
@@ -229,8 +229,8 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
     for _ in range(2):
         assert scoring.backfill(lake, day, day, "2") == ("2", on_that_day)
     assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
-    judged = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
-    assert {(row["model_version"], row["transactions"]) for row in judged.collect()} == {
+    quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
+    assert {(row["model_version"], row["transactions"]) for row in quality.collect()} == {
         ("1", on_that_day),
         ("2", on_that_day),
     }
@@ -257,7 +257,7 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
 
     assert training.rollback(lake).number == "1"
     assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "1"
-    assert [(one.number, one.aliases) for one in registry.versions()] == [("2", ()), ("1", ("champion",))]
+    assert [(version.number, version.aliases) for version in registry.versions()] == [("2", ()), ("1", ("champion",))]
     with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced no version"):
         training.rollback(lake)
     assert training.promote(lake, "2")[0].aliases == ("champion",)

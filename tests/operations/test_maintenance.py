@@ -34,7 +34,7 @@ def rows(number: int) -> list[Row]:
 
 
 def account_daily(lake: Any) -> list[stream.Stream]:
-    return [one for one in steps.aggregate(lake) if one.step == "account_daily"]
+    return [stream for stream in steps.aggregate(lake) if stream.step == "account_daily"]
 
 
 def counted(lake: Any) -> int:
@@ -83,8 +83,8 @@ def test_maintenance_runs_while_a_stream_runs_and_no_row_is_lost(maintained: Mai
     assert maintained.failures == []
     assert maintained.streamed == 120
     spark = maintained.lake.spark
-    found = spark.sql("SELECT account_id, date, transactions, amount_sum FROM gold_account_daily").collect()
-    assert sorted((row[0], str(row[1]), row[2], row[3]) for row in found) == [
+    daily = spark.sql("SELECT account_id, date, transactions, amount_sum FROM gold_account_daily").collect()
+    assert sorted((row[0], str(row[1]), row[2], row[3]) for row in daily) == [
         (account, f"2026-03-0{7 + int(account) % 2}", 30, 600.0) for account in "0123"
     ]
     history = spark.sql("DESCRIBE HISTORY gold_account_daily").collect()

@@ -30,15 +30,15 @@ def test_what_is_missing_is_told_with_what_to_grant(fraudlake: Command, workspac
     workspace.warehouses = []
     code, out, _ = fraudlake("check", "--kafka-secret", "fraudlake/nokey", json=True)
     assert code == 1
-    found = {one["what"]: one for one in json.loads(out)["checks"] if not one["ok"]}
-    assert found["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY"
-    assert "GRANT USE SCHEMA, SELECT, MODIFY, CREATE TABLE" in found["schema main.fraud"]["remedy"]
-    assert found["volume /Volumes/main/fraud/landing"]["seen"].startswith("it does not exist")
-    assert found["volume /Volumes/main/fraud/checkpoints"]["seen"].startswith("permission denied")
-    assert "WRITE VOLUME ON VOLUME main.fraud.checkpoints" in found["volume /Volumes/main/fraud/checkpoints"]["remedy"]
-    assert found["warehouse"]["seen"].startswith("there is no SQL warehouse that you may use")
-    assert found["secret fraudlake/nokey"]["seen"] == "the scope 'fraudlake' has no 'nokey'"
-    assert len(found) == 5
+    failed = {check["what"]: check for check in json.loads(out)["checks"] if not check["ok"]}
+    assert failed["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY"
+    assert "GRANT USE SCHEMA, SELECT, MODIFY, CREATE TABLE" in failed["schema main.fraud"]["remedy"]
+    assert failed["volume /Volumes/main/fraud/landing"]["seen"].startswith("it does not exist")
+    assert failed["volume /Volumes/main/fraud/checkpoints"]["seen"].startswith("permission denied")
+    assert "WRITE VOLUME ON VOLUME main.fraud.checkpoints" in failed["volume /Volumes/main/fraud/checkpoints"]["remedy"]
+    assert failed["warehouse"]["seen"].startswith("there is no SQL warehouse that you may use")
+    assert failed["secret fraudlake/nokey"]["seen"] == "the scope 'fraudlake' has no 'nokey'"
+    assert len(failed) == 5
 
 
 def test_a_catalog_that_does_not_exist_is_told(fraudlake: Command, workspace: Workspace) -> None:
@@ -55,7 +55,7 @@ def test_groups_that_unity_catalog_does_not_know_hold_nothing_and_stop_nothing(
     workspace.principals = {"analysts"}
     code, out, _ = fraudlake("check", json=True)
     assert code == 1
-    checks = {one["what"]: one for one in json.loads(out)["checks"]}
+    checks = {check["what"]: check for check in json.loads(out)["checks"]}
     assert checks["catalog main"]["seen"] == "may USE CATALOG"
     assert checks["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY, SELECT, USE SCHEMA"
     assert checks["warehouse"]["ok"]
@@ -72,7 +72,8 @@ def test_only_groups_of_the_account_can_be_granted_rights(fraudlake: Command) ->
     named = ("fraudlake-readers", "fraudlake-local", "fraudlake-nobody")
     code, out, _ = fraudlake("check", *(part for group in named for part in ("--group", group)), json=True)
     assert code == 1
-    assert {one["what"]: (one["ok"], one["seen"]) for one in json.loads(out)["checks"] if "group" in one["what"]} == {
+    groups = [check for check in json.loads(out)["checks"] if "group" in check["what"]]
+    assert {check["what"]: (check["ok"], check["seen"]) for check in groups} == {
         "group fraudlake-readers": (True, "is a group of the account"),
         "group fraudlake-local": (
             False,
