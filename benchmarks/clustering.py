@@ -1,4 +1,4 @@
-"""What clustering spares: files and bytes read for one account's history, before and after ZORDER, and with liquid.
+"""What clustering saves: files and bytes read for an account's history, before and after ZORDER, and with liquid.
 
 python benchmarks/clustering.py [rows] [days] [target file size]
 """

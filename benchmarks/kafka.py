@@ -1,4 +1,4 @@
-"""Kafka → bronze, messages a second, with a real broker: ``python benchmarks/kafka.py [messages] [partitions]``."""
+"""Kafka → bronze, messages per second, with a real broker: ``python benchmarks/kafka.py [messages] [partitions]``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
     python benchmarks/latency.py --seconds 120 --work /tmp/latency
 
-Files of 1,000 rows land once a second. Of each alert's large transaction: when its file landed, and when the commits
-were made that hold it in bronze, in silver and as an alert. Prints the percentiles and draws where the time goes.
+A file of 1,000 rows lands every second. For each alert's large transaction the benchmark takes the time at which its
+file landed, and the times at which it was committed to bronze, to silver and as an alert. It prints percentiles and
+plots the waits.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the model finds that the rule does not, how long training takes, and how fast the stream scores.
+"""What fraud the model detects beyond the rule, how long training takes, and how fast the stream scores.
 
     python benchmarks/model.py --rows 1000000 --work /tmp/bench
 
-Simulated traffic (0.5 % fraud of three kinds, of which the rule sees one) goes into silver_transactions of a lake in
-WORK, the truth stays outside. Analysts look at a share of it, drawn by lot; the last days are held out, and every model
+Simulated traffic (0.5 % fraud of three kinds, of which the rule detects one) goes into silver_transactions of a lake in
+WORK, the truth stays outside. Analysts look at a random share of it; the last days are held out, and every model
 is tested there on all transactions, against the truth.
 """
 
@@ -99,18 +99,18 @@ def timed(report: dict, name: str, run):
 
 
 def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
-    """Every model, the rule and a constant guess on the held-out rows, against the truth."""
+    """Compare every model, the rule and a constant guess with the truth on the held-out rows."""
     registry = training.registry_of(lake)
     begin = max(outcome.version.tested_from for outcome in outcomes.values())
     history = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
     held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()
-    places = held_out["position"].to_numpy()
-    fraud = np.array([kind is not None for kind in kinds[places]])
+    positions = held_out["position"].to_numpy()
+    fraud = np.array([kind is not None for kind in kinds[positions]])
     rule = held_out["label"].to_numpy()
     matrix = np.column_stack([held_out[name].to_numpy() for name in features.NAMES])
     precision = (fraud & rule).sum() / rule.sum()
     figures = {
-        "rows": len(places),
+        "rows": len(positions),
         "fraud": int(fraud.sum()),
         "rule": line(rule.astype(float), fraud, precision),
         "constant guess": line(np.zeros(len(fraud)), fraud, precision),
@@ -122,7 +122,7 @@ def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
 
 
 def line(probability: np.ndarray, fraud: np.ndarray, rule_precision: float) -> dict:
-    """Figures of one way to guess; recall at the highest number of hits that keeps the rule's precision."""
+    """Figures of a predictor, with the highest recall at no less than the rule's precision."""
     order = np.argsort(-probability, kind="stable")
     ends = np.append(np.diff(probability[order]) != 0, True)
     hits, seen = np.cumsum(fraud[order])[ends], (np.flatnonzero(ends) + 1)

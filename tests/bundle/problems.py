@@ -1,4 +1,4 @@
-"""Finds in a rendered target what a workspace refuses and `databricks bundle validate` lets pass, one line each."""
+"""Lists the values of a rendered target that a workspace refuses and `databricks bundle validate` accepts."""
 
 from __future__ import annotations
 

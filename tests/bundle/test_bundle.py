@@ -166,7 +166,7 @@ def test_every_job_runs_alone_and_tells_when_it_fails(target: str) -> None:
         assert job["health"]["rules"], key
         assert job["tags"] == {"project": "fraudlake", "target": target}, key
         if "continuous" in job:
-            # The Jobs documentation ("Run jobs continuously") allows neither; such a job begins anew by itself.
+            # The Jobs documentation ("Run jobs continuously") allows neither; such a job restarts by itself.
             assert not any({"depends_on", "max_retries"} & set(task) for task in job["tasks"]), key
         else:
             assert job["queue"] == {"enabled": True}, key

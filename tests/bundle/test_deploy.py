@@ -120,7 +120,7 @@ def test_a_missing_variable_is_named(bundle: Run, missing: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["dev"])
-def test_an_expired_token_is_told_and_not_shown(bundle: Run) -> None:
+def test_an_expired_token_is_reported_and_not_shown(bundle: Run) -> None:
     done = bundle("validate", token="dapi-expired-0123456789")
 
     assert done.returncode == 1

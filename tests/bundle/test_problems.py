@@ -1,4 +1,4 @@
-"""Every value of the bundle that a workspace would refuse is noticed here, and none is in the bundle."""
+"""The checks of ``problems`` notice values that a workspace would refuse, and the bundle has none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model's life: trained, promoted, scoring, judged, drifting, rolled back; and what goes wrong on the way."""
+"""The model's life cycle: training, promotion, scoring, quality, drift and rollback, and their failures."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
     monkeypatch.setattr(Checkpoint, "pending_batch", lambda checkpoint: last)
     stream.micro_batch(lake, steps.score(lake)[0])(micro_batch, last)
     assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
-    # Or the state of its features would not be there for the next one.
+    # Otherwise the next micro-batch would lack the state of its features.
     assert (tmp_path / "ran").exists()
 
 
@@ -305,7 +305,7 @@ def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dic
     )
     add_to_silver(lake, late, tmp_path)
     lake.spark.sql(f"UPDATE {lake.name_of(tables.GOLD_MODELS)} SET model = CAST('no model' AS BINARY)")
-    # It was changed behind the back of the stream, whose start would have published it again.
+    # Somebody changed the table after the stream had started, whose start would have published the row again.
     running = replace(steps.score(lake)[0], before=lambda: None)
     with pytest.raises(
         FraudlakeError, match=r"score failed: version 2 in gold_models cannot be read .*'fraudlake score'"

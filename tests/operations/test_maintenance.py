@@ -43,7 +43,7 @@ def counted(lake: Any) -> int:
 
 @dataclass
 class Maintained:
-    """A lake whose stream ran while it was maintained, again and again, and what came of it."""
+    """A lake that was maintained repeatedly while its stream ran, with the rows streamed and the failures."""
 
     lake: Any
     streamed: int
@@ -92,7 +92,7 @@ def test_maintenance_runs_while_a_stream_runs_and_no_row_is_lost(maintained: Mai
     assert any(min(versions["MERGE"]) < version < max(versions["MERGE"]) for version in versions["OPTIMIZE"])
 
 
-def test_files_that_a_stream_has_still_to_read_are_kept(maintained: Maintained) -> None:
+def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maintained) -> None:
     lake = maintained.lake
     land(lake, rows(3))
     assert "silver_transactions" in maintenance.optimize(lake)

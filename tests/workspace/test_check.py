@@ -23,7 +23,7 @@ def test_all_is_well_in_one_line_each(fraudlake: Command, workspace: Workspace) 
     assert workspace.files == {}
 
 
-def test_what_is_missing_is_told_with_what_to_grant(fraudlake: Command, workspace: Workspace) -> None:
+def test_missing_rights_are_reported_with_what_to_grant(fraudlake: Command, workspace: Workspace) -> None:
     workspace.grants["SCHEMA", "main.fraud"] = {"analysts": ["USE_SCHEMA", "SELECT"]}
     workspace.read_only = True
     workspace.folders.remove("/Volumes/main/fraud/landing")
@@ -41,7 +41,7 @@ def test_what_is_missing_is_told_with_what_to_grant(fraudlake: Command, workspac
     assert len(failed) == 5
 
 
-def test_a_catalog_that_does_not_exist_is_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_a_catalog_that_does_not_exist_is_reported(fraudlake: Command, workspace: Workspace) -> None:
     workspace.grants = {}
     code, out, _ = fraudlake("check")
     assert code == 1
@@ -61,7 +61,7 @@ def test_groups_that_unity_catalog_does_not_know_hold_nothing_and_stop_nothing(
     assert checks["warehouse"]["ok"]
 
 
-def test_another_failure_of_a_grant_is_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_another_failure_of_a_grant_is_reported(fraudlake: Command, workspace: Workspace) -> None:
     workspace.fail("effective-permissions/CATALOG", 403, {"error_code": "PERMISSION_DENIED", "message": "no MANAGE"})
     code, out, _ = fraudlake("check")
     assert code == 1

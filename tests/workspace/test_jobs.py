@@ -23,7 +23,7 @@ def test_deployed_jobs_are_listed_with_their_last_runs_and_why_one_failed(
     ]
 
 
-def test_a_failure_without_an_output_is_told_by_its_state(fraudlake: Command, workspace: Workspace) -> None:
+def test_a_failure_without_an_output_is_reported_by_its_state(fraudlake: Command, workspace: Workspace) -> None:
     workspace.runs = [a_run(2, 11, FAILED)]
     workspace.fail("get-output", 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "expired"})
     _, out, _ = fraudlake("jobs", json=True)
@@ -32,7 +32,7 @@ def test_a_failure_without_an_output_is_told_by_its_state(fraudlake: Command, wo
     assert [run["error"] for run in job["runs"]] == ["Task ingest failed"]
 
 
-def test_nothing_deployed_is_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_nothing_deployed_is_an_error(fraudlake: Command, workspace: Workspace) -> None:
     del workspace.jobs[1]
     code, _, err = fraudlake("jobs")
     assert code == 1

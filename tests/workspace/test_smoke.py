@@ -55,7 +55,7 @@ def test_other_alerts_fail_and_all_is_taken_away_nevertheless(
     assert "DELETE" in workspace.statements[-1][0]
 
 
-def test_a_job_that_fails_and_a_clean_up_that_fails_are_both_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_a_job_that_fails_and_a_clean_up_that_fails_are_both_reported(fraudlake: Command, workspace: Workspace) -> None:
     workspace.fails_with = "fraudlake: no"
     workspace.fail("/api/2.0/sql/statements", 403, {"error_code": "PERMISSION_DENIED", "message": "no MODIFY"})
     code, _, err = fraudlake("smoke")

@@ -115,8 +115,7 @@ def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataF
                 )
 
     partial = rows.select("date", "model_version", *names).mapInArrow(count, _COUNTED)
-    # Versions can differ in the number of bins of a feature, but a group has one version. The sum starts from an empty
-    # array, whose missing numbers count as zero.
+    # The arrays of a group are of equal length. The sum starts from an empty array: its missing numbers count as zero.
     added = F.aggregate(
         F.collect_list("bins"),
         F.array().cast("array<bigint>"),

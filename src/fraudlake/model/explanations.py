@@ -30,7 +30,7 @@ WORDS = {
     "sum_hour": "the account paid %.2f in the hour before it",
     "count_day": "the account made %.0f payments in the day before it",
     "sum_day": "the account paid %.2f in the day before it",
-    "amount_to_usual": "the amount is %.1f times the account's usual one",
+    "amount_to_usual": "the amount is %.1f times the account's usual amount",
     "hours_from_usual": "it is %.1f hours from the account's usual time of day",
 }
 

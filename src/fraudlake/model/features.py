@@ -177,7 +177,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
         opens = np.maximum((second // length - tiles + 1) * length, low)
         start = np.maximum(np.searchsorted(rank, run * span + opens - low), first)
         columns |= {f"count_{name}": since(start, "count"), f"sum_{name}": since(start, "cents") / 100}
-    # The usual value is the mean over all transactions so far, this one included: an account's first is usual.
+    # The usual value is the mean over all transactions so far, the current included: an account's first is usual.
     own = _summands(time, amount)
     count = since(first, "count") + 1
     logs, east, north = (since(first, name) + own[name] for name in ("logs", "east", "north"))

@@ -100,7 +100,7 @@ class Champion:
     """The current champion. Each micro-batch asks for it, so a new champion scores from the next micro-batch on.
 
     A micro-batch is one commit. When Spark repeats it after a crash, a micro-batch that was committed keeps its
-    predictions, and one that was not is scored as a whole by the current champion.
+    predictions, and an uncommitted micro-batch is scored as a whole by the current champion.
     """
 
     def __init__(self) -> None:

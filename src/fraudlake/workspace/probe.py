@@ -92,7 +92,7 @@ def require(answers: Sequence[Answer]) -> None:
     """Check that no answer means that a job will fail.
 
     Raises:
-        FraudlakeError: one does; the message names the assumptions that do not hold.
+        FraudlakeError: a job will fail; the message names the assumptions that do not hold.
     """
     wrong = failed(answers)
     if wrong:
