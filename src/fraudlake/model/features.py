@@ -143,10 +143,10 @@ def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.
 
 def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return at which rows an account begins, or comes back after it was forgotten."""
-    is_other = np.diff(table["account"], prepend=0) != 0
-    is_other[:1] = True
+    is_other_account = np.diff(table["account"], prepend=0) != 0
+    is_other_account[:1] = True
     away = np.diff(table["time"], prepend=0) > detector.microseconds(FORGET_DAYS * _DAY)
-    begins: NDArray[np.bool_] = is_other | (away & is_new)
+    begins: NDArray[np.bool_] = is_other_account | (away & is_new)
     return begins
 
 

@@ -64,8 +64,9 @@ def publish(lake: Lake, champion: Model) -> None:
 
 
 def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
-    """``silver_transactions`` → a registered model. If the latest version learned the same rows with the same settings,
-    nothing is trained.
+    """``silver_transactions`` → a registered model.
+
+    Nothing is trained if the latest version learned the same rows with the same settings.
 
     The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
     and it is better by :func:`_compared`, or the champion is of an earlier fraudlake that cannot score any more.
@@ -117,8 +118,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         reason = f"learned from {teacher}: {cut}; {comparison}"
         if is_better and (champion is None or settings.auto_promote):
             return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
-        advice = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
-        return Outcome(version, True, False, f"{reason}: {advice}")
+        consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
+        return Outcome(version, True, False, f"{reason}: {consequence}")
 
 
 def _takes_over(
