@@ -1,4 +1,4 @@
-"""What clustering spares: files and bytes read for one account's history, before and after ZORDER, and with liquid.
+"""What clustering saves: files and bytes read for an account's history, before and after ZORDER, and with liquid.
 
 python benchmarks/clustering.py [rows] [days] [target file size]
 """
@@ -45,14 +45,14 @@ def show(lake: Lake, what: str) -> None:
     read = lake.spark.sql(history).inputFiles()
     lake.spark.sql(history).collect()
     begun = time.monotonic()
-    found = len(lake.spark.sql(history).collect())
+    rows = len(lake.spark.sql(history).collect())
     took = time.monotonic() - begun
     begun = time.monotonic()
     lake.spark.sql(f"SELECT sum(amount), max(timestamp) FROM {TABLE}").collect()
     print(
         f"{what}: {len(read):,} of {len(everything):,} files, "
         f"{size(read) / 1e6:.1f} of {size(everything) / 1e6:.1f} MB, "
-        f"{1 - len(read) / len(everything):.1%} of files skipped, {found} rows in {took:.2f} s; "
+        f"{1 - len(read) / len(everything):.1%} of files skipped, {rows} rows in {took:.2f} s; "
         f"a sum over all rows {time.monotonic() - begun:.2f} s",
         flush=True,
     )

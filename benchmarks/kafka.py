@@ -1,4 +1,4 @@
-"""Kafka → bronze, messages a second, with a real broker: ``python benchmarks/kafka.py [messages] [partitions]``."""
+"""Kafka → bronze, messages per second, with a real broker: ``python benchmarks/kafka.py [messages] [partitions]``."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def main(messages: int = 2_000_000, partitions: int = 4) -> None:
             seconds = time.monotonic() - begun
             half = len(ended) // 2
             warm = (len(ended) - 1 - half) * lake.settings.max_offsets_per_trigger / (ended[-1] - ended[half] or 1)
-            held = lake.read(tables.BRONZE_TRANSACTIONS).count()
+            bronze_rows = lake.read(tables.BRONZE_TRANSACTIONS).count()
             figures = {
                 "messages": done.rows,
-                "held": held,
+                "bronze_rows": bronze_rows,
                 "partitions": partitions,
                 "micro_batches": done.batches,
                 "seconds": round(seconds, 1),

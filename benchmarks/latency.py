@@ -2,8 +2,9 @@
 
     python benchmarks/latency.py --seconds 120 --work /tmp/latency
 
-Files of 1,000 rows land once a second. Of each alert's large transaction: when its file landed, and when the commits
-were made that hold it in bronze, in silver and as an alert. Prints the percentiles and draws where the time goes.
+A file of 1,000 rows lands every second. For each alert's large transaction the benchmark takes the time at which its
+file landed, and the times at which it was committed to bronze, to silver and as an alert. It prints percentiles and
+plots the waits.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ def main() -> None:
     threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGTERM]).start()
     while not any(True for _ in lake.list_files()):
         time.sleep(0.1)
-    streams = [one for step in (steps.ingest, steps.refine, steps.detect) for one in step(lake)]
+    streams = [new for step in (steps.ingest, steps.refine, steps.detect) for new in step(lake)]
     stream.run(lake, streams, lake.settings.trigger)
     simulator.wait()
 
-    found = measured(lake, landing)
-    steady = found[found.landed > found.landed.min() + options.warm_up]
+    times = measured(lake, landing)
+    steady = times[times.landed > times.landed.min() + options.warm_up]
     waits = pd.DataFrame(
         {
             "bronze": steady.bronze - steady.landed,
@@ -65,8 +66,8 @@ def main() -> None:
         }
     )
     total = waits.sum(axis=1)
-    told = {"alerts": len(steady), **{f"p{q}": round(total.quantile(q / 100), 2) for q in (50, 90, 99)}}
-    print(json.dumps({**told, "mean": waits.mean().round(2).to_dict()}))
+    report = {"alerts": len(steady), **{f"p{q}": round(total.quantile(q / 100), 2) for q in (50, 90, 99)}}
+    print(json.dumps({**report, "mean": waits.mean().round(2).to_dict()}))
     if options.plot:
         draw(waits, total, options.plot)
 
@@ -78,9 +79,9 @@ def measured(lake: Lake, landing: Path) -> pd.DataFrame:
         "transaction_id", F.col("source").alias("_source_file"), F.col("committed").alias("silver")
     )
     alerts = committed(lake, tables.SILVER_ALERTS).select("transaction_id", F.col("committed").alias("alert"))
-    found = alerts.join(silver, on="transaction_id").join(bronze.distinct(), on="_source_file").toPandas()
-    found["landed"] = [(landing / name).stat().st_mtime for name in found["_source_file"]]
-    return found
+    times = alerts.join(silver, on="transaction_id").join(bronze.distinct(), on="_source_file").toPandas()
+    times["landed"] = [(landing / name).stat().st_mtime for name in times["_source_file"]]
+    return times
 
 
 def committed(lake: Lake, table: tables.Table) -> DataFrame:
@@ -89,8 +90,10 @@ def committed(lake: Lake, table: tables.Table) -> DataFrame:
     commits = []
     for log in sorted((folder / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
-        if any(one.get("commitInfo", {}).get("operation") == "WRITE" for one in actions):
-            commits += [(str(folder / one["add"]["path"]), log.stat().st_mtime) for one in actions if "add" in one]
+        if any(action.get("commitInfo", {}).get("operation") == "WRITE" for action in actions):
+            commits += [
+                (str(folder / action["add"]["path"]), log.stat().st_mtime) for action in actions if "add" in action
+            ]
     times = lake.spark.createDataFrame([(Path(file).name, at) for file, at in commits], "file STRING, committed DOUBLE")
     rows = lake.spark.read.parquet(*(file for file, _ in commits))
     rows = rows.withColumn("file", F.element_at(F.split("_metadata.file_path", "/"), -1))

@@ -75,8 +75,8 @@ def history(count: int, share: float, work: Path) -> Rows:
         lake = lake_of(work)
         for number in range(FILES):
             add_to_silver(lake, made.slice(number * count // FILES, count // FILES), work / "rows.parquet")
-        found = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
-        pq.write_table(found.select("timestamp", "position", *features.NAMES).toArrow(), file)
+        computed = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
+        pq.write_table(computed.select("timestamp", "position", *features.NAMES).toArrow(), file)
     table = pq.read_table(file).sort_by([("timestamp", "ascending"), ("position", "ascending")])
     place = table["position"].to_numpy()
     fraud = np.array([kind is not None for kind in made["kind"].to_pylist()])[place]

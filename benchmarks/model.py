@@ -1,10 +1,10 @@
-"""What the model finds that the rule does not, how long training takes, and how fast the stream scores.
+"""What fraud the model detects beyond the rule, how long training takes, and how fast the stream scores.
 
     python benchmarks/model.py --rows 1000000 --work /tmp/bench
 
-Simulated traffic (0.5 % fraud of three kinds, of which the rule sees one) goes into silver_transactions of a lake in
-WORK, the truth stays outside. Analysts look at a share of it, drawn by lot; the last days are held out, and every model
-is judged there on all transactions, against the truth.
+Simulated traffic (0.5 % fraud of three kinds, of which the rule detects one) goes into silver_transactions of a lake in
+WORK, the truth stays outside. Analysts look at a random share of it; the last days are held out, and every model
+is tested there on all transactions, against the truth.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def main() -> None:
     report["area under PR on Flink's label"] = round(figures["area_under_pr"], 4)
     verdicts.load(lake, options.work / "verdicts.parquet")
     for name, algorithm in (("logistic regression, verdicts", "logistic"), ("trees, verdicts", "trees")):
-        one = lake_of(options.work, labels="verdicts", algorithm=algorithm)
-        outcomes[name] = timed(report, f"training: {name}", lambda one=one: training.train(one))
+        trained = lake_of(options.work, labels="verdicts", algorithm=algorithm)
+        outcomes[name] = timed(report, f"training: {name}", lambda trained=trained: training.train(trained))
 
-    report["held-out"] = judged(lake, outcomes, kinds)
+    report["held-out"] = evaluated(lake, outcomes, kinds)
     report["scoring"] = [scored(lake_of(options.work), options.files_per_batch) for _ in range(options.runs)]
     print(json.dumps(report, indent=1))
 
@@ -93,36 +93,36 @@ def add_to_silver(lake: Lake, rows: pa.Table, file: Path) -> None:
 
 def timed(report: dict, name: str, run):
     begun = time.monotonic()
-    found = run()
+    result = run()
     report[f"{name}, seconds"] = round(time.monotonic() - begun, 1)
-    return found
+    return result
 
 
-def judged(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
-    """Every model, the rule and a constant guess on the held-out rows, against the truth."""
+def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
+    """Compare every model, the rule and a constant guess with the truth on the held-out rows."""
     registry = training.registry_of(lake)
     begin = max(outcome.version.tested_from for outcome in outcomes.values())
     history = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
     held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()
-    places = held_out["position"].to_numpy()
-    fraud = np.array([kind is not None for kind in kinds[places]])
+    positions = held_out["position"].to_numpy()
+    fraud = np.array([kind is not None for kind in kinds[positions]])
     rule = held_out["label"].to_numpy()
     matrix = np.column_stack([held_out[name].to_numpy() for name in features.NAMES])
     precision = (fraud & rule).sum() / rule.sum()
-    found = {
-        "rows": len(places),
+    figures = {
+        "rows": len(positions),
         "fraud": int(fraud.sum()),
         "rule": line(rule.astype(float), fraud, precision),
         "constant guess": line(np.zeros(len(fraud)), fraud, precision),
     }
     for name, outcome in outcomes.items():
         classifier = registry.load(outcome.version.number).classifier
-        found[name] = line(classifier.probabilities(matrix), fraud, precision)
-    return found
+        figures[name] = line(classifier.probabilities(matrix), fraud, precision)
+    return figures
 
 
 def line(probability: np.ndarray, fraud: np.ndarray, rule_precision: float) -> dict:
-    """Figures of one way to guess; recall at the highest number of hits that keeps the rule's precision."""
+    """Figures of a predictor, with the highest recall at no less than the rule's precision."""
     order = np.argsort(-probability, kind="stable")
     ends = np.append(np.diff(probability[order]) != 0, True)
     hits, seen = np.cumsum(fraud[order])[ends], (np.flatnonzero(ends) + 1)
@@ -142,13 +142,13 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     shutil.rmtree(lake.checkpoint("score").folder, ignore_errors=True)
     lake.spark.sql(f"DELETE FROM {tables.GOLD_FRAUD_PREDICTIONS.name}")
     batches: dict[int, tuple[int, float]] = {}
-    one = scoring.streams(lake)[0]
-    one.before()
+    scoring_stream = scoring.streams(lake)[0]
+    scoring_stream.before()
     source = lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch).table(tables.SILVER_TRANSACTIONS.name)
     query = (
         features.of_stream(source, lake.settings)
         .writeStream.option("checkpointLocation", str(lake.checkpoint("score").folder))
-        .foreachBatch(stream.micro_batch(lake, one))
+        .foreachBatch(stream.micro_batch(lake, scoring_stream))
         .trigger(availableNow=True)
         .start()
     )

@@ -45,7 +45,7 @@ def test_without_a_secret_the_settings_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("value", [f'{{"sasl.password": "{PASSWORD}"', f'["{PASSWORD}"]', f'{{"a": ["{PASSWORD}"]}}'])
-def test_a_secret_of_another_form_is_told_without_its_value(workspace: Workspace, value: str) -> None:
+def test_a_secret_of_another_form_is_reported_without_its_value(workspace: Workspace, value: str) -> None:
     workspace.values["fraudlake", "kafka"] = value
     with pytest.raises(FraudlakeError) as refused:
         taken(workspace)
@@ -53,6 +53,6 @@ def test_a_secret_of_another_form_is_told_without_its_value(workspace: Workspace
     assert PASSWORD not in str(refused.value)
 
 
-def test_a_secret_that_is_not_there_is_told(workspace: Workspace) -> None:
+def test_a_secret_that_is_missing_is_reported(workspace: Workspace) -> None:
     with pytest.raises(FraudlakeError, match=r"cannot read the secret fraudlake/kafka .*grant READ on its scope"):
         taken(workspace)

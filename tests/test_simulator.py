@@ -275,7 +275,7 @@ def test_a_file_is_hidden_until_it_is_complete(tmp_path: Path, monkeypatch: pyte
 
     def write_and_look(table: pa.Table, path: Path, **options: Any) -> None:
         pq_write_table(table, path, **options)
-        seen.append([other.name for other in tmp_path.iterdir()])
+        seen.append([file.name for file in tmp_path.iterdir()])
 
     pq_write_table = pq.write_table
     monkeypatch.setattr(pq, "write_table", write_and_look)
@@ -314,11 +314,11 @@ def test_truth_tells_of_every_row_where_it_is_and_what(tmp_path: Path) -> None:
 
     assert sorted(path.name for path in truth.iterdir()) == sorted(path.name for path in landing.iterdir())
     for path in landing.iterdir():
-        rows, told = pq.read_table(path), pq.read_table(truth / path.name)
-        assert told.select(["accountId", "dt"]).equals(rows.select(["accountId", "dt"]))
-        assert set(told["file"].to_pylist()) == {path.name}
-        assert told["row"].to_pylist() == list(range(rows.num_rows))
-        assert told["fraud"].equals(told["kind"].is_valid())
+        rows, truth_rows = pq.read_table(path), pq.read_table(truth / path.name)
+        assert truth_rows.select(["accountId", "dt"]).equals(rows.select(["accountId", "dt"]))
+        assert set(truth_rows["file"].to_pylist()) == {path.name}
+        assert truth_rows["row"].to_pylist() == list(range(rows.num_rows))
+        assert truth_rows["fraud"].equals(truth_rows["kind"].is_valid())
     assert written == Written(files=3, rows=25_000, fraud_rows=pc.sum(landed(truth)["fraud"]).as_py())
     assert landed(truth).schema.equals(
         pa.schema(
@@ -345,11 +345,11 @@ def test_a_second_run_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_progress_tells_the_rows_written_so_far(tmp_path: Path) -> None:
-    told: list[int] = []
+    reported: list[int] = []
 
-    simulate(tmp_path, Traffic(), rows=250, file_rows=100, progress=told.append)
+    simulate(tmp_path, Traffic(), rows=250, file_rows=100, progress=reported.append)
 
-    assert told == [100, 200, 250]
+    assert reported == [100, 200, 250]
 
 
 @pytest.fixture
@@ -363,11 +363,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_in_real_time_a_file_is_written_every_second(tmp_path: Path, clock: SimpleNamespace) -> None:
-    told: list[tuple[float, int]] = []
+    reported: list[tuple[float, int]] = []
 
-    simulate(tmp_path, Traffic(rate=50), rows=120, real_time=True, progress=lambda rows: told.append((clock.now, rows)))
+    simulate(tmp_path, Traffic(rate=50), rows=120, real_time=True, progress=lambda n: reported.append((clock.now, n)))
 
-    assert told == [(1.0, 50), (2.0, 100), (2.4, 120)]
+    assert reported == [(1.0, 50), (2.0, 100), (2.4, 120)]
 
 
 def test_in_real_time_a_slow_stream_writes_each_row_when_it_is_due(tmp_path: Path, clock: SimpleNamespace) -> None:

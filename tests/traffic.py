@@ -1,4 +1,4 @@
-"""Traffic: simulated transactions, with the truth about each, go into ``silver_transactions``."""
+"""Traffic: simulated transactions, with the truth about each, become rows of ``silver_transactions``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fraudlake.lake import Lake
 
 ROWS, DAYS = 12_000, 6
 TRAFFIC = simulator.Traffic(accounts=30, rate=ROWS / DAYS / 86_400, fraud=0.03)
-"""More fraud than there is in life, so that few rows hold enough of it."""
+"""Fraud is more frequent than in reality, so that a small table has enough of it."""
 
 
 def traffic() -> pa.Table:
-    """Transactions with the truth about them; ``n`` is their place."""
+    """Transactions with the truth about them; ``n`` is the row number."""
     rows = next(simulator._tables(TRAFFIC, ROWS))
     return rows.append_column("n", pa.array(range(ROWS)))
 

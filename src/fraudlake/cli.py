@@ -375,8 +375,8 @@ def promote(app: _App, /, version: str | None, force: bool, **flags: str | None)
 
     lake = app.open(**flags)
     with _timed("promote"):
-        promoted, told = training.promote(lake, version, force)
-    app.say({"champion": promoted.number, "told": told}, f"version {promoted.number} is the champion: {told}")
+        promoted, reason = training.promote(lake, version, force)
+    app.say({"champion": promoted.number, "reason": reason}, f"version {promoted.number} is the champion: {reason}")
 
 
 @model.command()
@@ -411,9 +411,9 @@ def optimize(app: _App, /, allow_short_retention: bool, **flags: str | None) -> 
     with _timed("vacuum") as told:
         cleaned = maintenance.vacuum(lake)
         told.append(f"{len(cleaned.tables)} tables cleaned")
-    for name, behind in cleaned.held_back.items():
+    for name, behind in cleaned.skipped.items():
         _progress.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
-    result = {"optimized": names, "vacuumed": cleaned.tables, "held_back": cleaned.held_back}
+    result = {"optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}
     app.say(result, f"optimized: {', '.join(names) or 'nothing had changed'}")
 
 
@@ -721,7 +721,7 @@ def _train(lake: Lake) -> dict[str, Any]:
         "version": version.number,
         "new": outcome.is_new,
         "champion": outcome.is_champion,
-        "told": outcome.told,
+        "reason": outcome.reason,
         "metrics": version.metrics,
     }
 
@@ -739,8 +739,8 @@ def _train_or_tell(lake: Lake) -> dict[str, Any] | None:
 
 def _trained(result: dict[str, Any]) -> str:
     figures = ", ".join(f"{name} {value:.3f}" for name, value in sorted(result["metrics"].items()))
-    told = f"\n{result['told']}" if result["told"] else ""
-    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}{told}"
+    reason = f"\n{result['reason']}" if result["reason"] else ""
+    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}{reason}"
 
 
 def _unit(step: str) -> str:

@@ -1,4 +1,4 @@
-"""Errors that a user can cause or must act on: one line each, with the exit code that goes with it."""
+"""Errors that a user can cause or must act on: a message of one line, and the exit code of the process."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ _COUNT = FuncFormatter(lambda value, _: f"{value:,.0f}")
 
 
 def bars(counts: pd.Series[int], title: str, unit: str) -> Figure:
-    """Draw counts as horizontal bars, the first on top, each with its figure.
+    """Draw counts as horizontal bars, the first on top, each labelled with its number.
 
     Args:
-        counts: numbers, indexed by the names that the bars get.
-        title: what is shown.
-        unit: what is counted, for the axis.
+        counts: numbers, indexed by the names of the bars.
+        title: the title of the figure.
+        unit: the label of the axis, such as "rows".
     """
     ordered = counts[::-1]
     with plt.style.context(_STYLE):
@@ -54,12 +54,12 @@ def bars(counts: pd.Series[int], title: str, unit: str) -> Figure:
 
 
 def over_time(counts: pd.DataFrame, title: str, unit: str) -> Figure:
-    """Draw counts over time, a panel a column, the last one accented.
+    """Draw counts over time, a panel for each column, the last panel accented.
 
     Args:
         counts: numbers, indexed by the time (UTC) at which each interval begins.
-        title: what is shown.
-        unit: what the intervals are, such as "an hour"; the axis tells it.
+        title: the title of the figure.
+        unit: the length of an interval, such as "an hour", for the label of the axis.
     """
     width = np.diff(counts.index.to_numpy()).min() if len(counts) > 1 else np.timedelta64(1, "h")
     with plt.style.context(_STYLE):
@@ -86,7 +86,7 @@ def timeline(transactions: pd.DataFrame, alerts: pd.DataFrame, title: str) -> Fi
     Args:
         transactions: ``timestamp`` (UTC), ``amount`` (account currency).
         alerts: ``small_timestamp, small_amount, timestamp, amount`` of the same account.
-        title: what is shown.
+        title: the title of the figure.
     """
     with plt.style.context(_STYLE):
         figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
@@ -123,15 +123,15 @@ def precision_recall(predictions: pd.DataFrame, threshold: float, title: str) ->
 
     Args:
         predictions: ``probability``, ``label``; rows without a label are left out.
-        threshold: the probability from which a transaction is predicted fraud; marked.
-        title: what is shown.
+        threshold: the probability from which a transaction is predicted fraud; the figure shows it.
+        title: the title of the figure.
     """
-    judged = predictions.dropna(subset=["label"]).sort_values("probability", ascending=False)
-    label = judged["label"].to_numpy(dtype=bool)
-    score = judged["probability"].to_numpy(dtype=float)
+    labelled = predictions.dropna(subset=["label"]).sort_values("probability", ascending=False)
+    label = labelled["label"].to_numpy(dtype=bool)
+    score = labelled["probability"].to_numpy(dtype=float)
     last_of_score = np.append(score[1:] != score[:-1], True) if len(score) else np.array([], dtype=bool)
-    found, taken = np.cumsum(label)[last_of_score], np.arange(1, len(label) + 1)[last_of_score]
-    recall, precision = found / max(label.sum(), 1), found / taken
+    hits, flagged = np.cumsum(label)[last_of_score], np.arange(1, len(label) + 1)[last_of_score]
+    recall, precision = hits / max(label.sum(), 1), hits / flagged
     with plt.style.context(_STYLE):
         figure, (curve, spread) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
         curve.step(np.append(0, recall), np.append(1, precision), where="pre", color=_MAIN, lw=2)
@@ -139,7 +139,7 @@ def precision_recall(predictions: pd.DataFrame, threshold: float, title: str) ->
         if at >= 0:
             curve.plot(recall[at], precision[at], "o", color=_ACCENT, label=f"at the threshold {threshold:g}")
             curve.legend(loc="lower left")
-        curve.set(title=title, xlabel="recall: share of fraud that is found", ylabel="precision", ylim=(0, 1.05))
+        curve.set(title=title, xlabel="recall: share of fraud that is detected", ylabel="precision", ylim=(0, 1.05))
         edges = np.linspace(0, 1, 26)
         spread.hist(score[~label], bins=edges.tolist(), color=_QUIET, label="not fraud")
         spread.hist(score[label], bins=edges.tolist(), color=_ACCENT, alpha=0.8, label="fraud")
@@ -156,8 +156,8 @@ def drift(psi: pd.DataFrame, title: str) -> Figure:
     """Draw the population stability index of each feature by day.
 
     Args:
-        psi: ``date, feature, psi``; up to 0.1 counts as stable, from 0.25 on as drift.
-        title: what is shown.
+        psi: ``date, feature, psi``. By convention up to 0.1 is stable, and from 0.25 on is drift.
+        title: the title of the figure.
     """
     table = psi.pivot_table(index="feature", columns="date", values="psi")
     table = table.loc[table.max(axis=1).sort_values().index]
@@ -177,6 +177,6 @@ def drift(psi: pd.DataFrame, title: str) -> Figure:
 
 
 def _done(figure: Figure) -> Figure:
-    """Close the figure, so that a notebook shows it once: as the value of its cell."""
+    """Close the figure, so that a notebook shows it only once, as the value of its cell."""
     plt.close(figure)
     return figure

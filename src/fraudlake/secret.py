@@ -1,4 +1,4 @@
-"""Secrets: a Databricks secret becomes options for the Kafka client, which no message ever shows."""
+"""Secrets: a Databricks secret becomes options for the Kafka client. No message shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def with_kafka_options(settings: Settings, client: WorkspaceClient | None = None) -> Settings:
-    """Return the settings with the options that ``kafka_secret`` holds; those of ``kafka_options`` come before them.
+    """Return the settings with the options of ``kafka_secret``; options in ``kafka_options`` override them.
 
     Raises:
         FraudlakeError: the secret cannot be read, or is not a JSON object of options.
@@ -27,7 +27,7 @@ def with_kafka_options(settings: Settings, client: WorkspaceClient | None = None
         from databricks.sdk import WorkspaceClient
 
         text = (client or WorkspaceClient()).dbutils.secrets.get(scope, key)
-    except Exception as error:  # of the SDK, or of the runtime's own dbutils
+    except Exception as error:  # raised by the SDK, or by the runtime's own dbutils
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise FraudlakeError(
             f"cannot read the secret {settings.kafka_secret} ({reason}): make it, and grant READ on its scope"

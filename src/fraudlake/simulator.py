@@ -1,7 +1,7 @@
 """Card traffic: a seed becomes an endless stream of transactions, in files as Apache Flink's FileSink leaves them.
 
-A stream is made in blocks of event time. What a block leaves open (small amounts, frauds under way, rows that wait to
-arrive late) is carried to the next, so that neither blocks nor files show in the rows.
+A stream is generated in blocks of event time. What is open at the end of a block (small amounts, frauds that continue,
+rows that arrive late) is carried to the next block, so that the rows depend on neither blocks nor files.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 WITHIN = 60 * SECOND
 NEVER = -(1 << 62)
-AWAKE = 14  # hours of its day in which an account pays
+AWAKE = 14  # hours of a day in which an account pays
 
 BLOCK_ROWS = 1 << 16
-BLOCK_SECONDS = 3600  # at most: what starts in a block must end within the reach of `_key`
+BLOCK_SECONDS = 3600  # at most: events that start in a block must end within the range of `_key`
 
-# What happens to an account beside its usual payments. The first is no fraud, it only looks like one.
+# Events of an account beside its usual payments. The first is no fraud, but looks like fraud.
 HONEST_PAIR, SMALL_THEN_LARGE, BURST, FOREIGN = range(4)
 KINDS = pa.array([None, "small_then_large", "burst", "foreign"])
 HONEST_SHARE = 0.0001
-# Longest duration of each, in microseconds and in usual gaps of the account: a busy account is defrauded faster, or
-# the fraud would fill its whole day.
+# Longest duration of each event, in microseconds and in usual gaps of the account: the fraud of a busy account is
+# shorter, or it would fill the account's whole day.
 LONGEST = np.array([WITHIN - 1, WITHIN - 1, 240 * SECOND, 0])
 LONGEST_IN_GAPS = np.array([1, 1, 2, 0])
-ROWS_OF = np.array([2, 2, 0, 1])  # of a burst: drawn
+ROWS_OF = np.array([2, 2, 0, 1])  # the number of rows of a burst is random
 
-# How a row is bad. Beside these five: its amount is multiplied by one of the last four factors.
+# Flaws of a bad row. Flaws above these five multiply the amount by NaN, infinity, -1 or 0.
 NULL_ACCOUNT, BLANK_ACCOUNT, NULL_DT, FUTURE_DT, NULL_AMOUNT = range(1, 6)
 AMOUNT_FACTORS = np.array([1, 1, 1, 1, 1, 1, np.nan, np.inf, -1, 0])
 FUTURE = 365_250 * DAY
@@ -64,19 +64,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is generated. Equal traffic gives equal rows.
+    """The parameters of a stream. Equal parameters give equal rows.
 
     Attributes:
-        accounts: number of accounts; a few of them (Zipf-like) pay much more often than the rest. Fewer than 8 pay at
-            all hours, so that a foreign payment differs in its amount only.
+        accounts: number of accounts; a few of them (Zipf-like) pay much more often than the rest. With fewer than 8,
+            accounts pay at all hours, so that a foreign payment differs in its amount only.
         rate: transactions per second of event time.
         start: event time at which the stream starts, with a time zone.
         fraud: share of rows that are fraud, a third each small_then_large, burst and foreign.
         out_of_order: share of rows that stand later in the stream than their event time, by up to ``disorder`` seconds.
-        disorder: the bound of that, in seconds.
-        bad: share of rows that break a rule of silver: null or blank account; null, NaN, infinite, negative or zero
-            amount; null ``dt`` or one a thousand years ahead. They keep ``alert`` false.
-        seed: which of the streams.
+        disorder: the longest delay of these rows, in seconds.
+        bad: share of rows that break a quality rule of silver: null or blank account; null, NaN, infinite, negative or
+            zero amount; null ``dt`` or a ``dt`` a thousand years ahead. Their ``alert`` is false.
+        seed: seed of the random numbers.
 
     Raises:
         ValueError: a value is out of range.
@@ -92,7 +92,7 @@ class Traffic:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse values that make no stream."""
+        """Refuse values that are out of range."""
         _require("accounts", self.accounts, 1, 10_000_000)
         _require("rate", self.rate, 0.001, 10_000_000)
         _require("fraud", self.fraud, 0, 0.2)
@@ -106,7 +106,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Written:
-    """What :func:`simulate` wrote: numbers of files, of rows, and of those rows that are fraud."""
+    """What :func:`simulate` wrote: numbers of files, of rows, and of fraud rows."""
 
     files: int
     rows: int
@@ -114,11 +114,12 @@ class Written:
 
 
 def batches(traffic: Traffic, batch_rows: int = 100_000) -> Iterator[pa.RecordBatch]:
-    """The stream, without end, as batches of ``batch_rows`` rows in ``SCHEMA``.
+    """Return the endless stream as batches of ``batch_rows`` rows in ``SCHEMA``.
 
-    ``dt``: event time, UTC. ``amount``: account currency, whole cents. ``alert``: what Flink's keyed detector says in
-    event time over the rows that are not bad: a transaction below 1.00, immediately followed for the account by one
-    above 500.00, at most 60 s later; equal ``dt`` in the order of the stream. ``batch_rows`` does not change the rows.
+    ``dt``: event time, UTC. ``amount``: account currency, whole cents. ``alert``: the verdict of Flink's keyed detector
+    in event time over the rows that are not bad: true if the account's previous transaction was below 1.00, this
+    transaction is above 500.00, and it comes at most 60 s later; rows of equal ``dt`` are in the order of the stream.
+    ``batch_rows`` does not change the rows.
 
     Raises:
         ValueError: ``batch_rows`` is below 1.
@@ -141,20 +142,20 @@ def simulate(
 ) -> Written:
     """Write the stream to ``landing`` (made when missing) as ``part-<uuid>-<n>.parquet``: SNAPPY, ``dt`` INT64 micros.
 
-    A file has a hidden ``.inprogress.`` name until it is complete, as FileSink's has. Every call takes a uuid of its
-    own and overwrites nothing, but starts at ``traffic.start`` again. An interrupt removes the unfinished file and
-    goes on to the caller.
+    As with FileSink, a file has a hidden ``.inprogress.`` name until it is complete. Every call has its own uuid and
+    overwrites nothing, but starts at ``traffic.start`` again. An interrupt removes the unfinished file and is raised
+    to the caller.
 
     Args:
         landing: the folder that readers watch.
-        traffic: what is generated.
-        rows: stop after exactly so many rows; None: no limit.
-        seconds: start no file after so much wall-clock time; None: no limit.
+        traffic: the parameters of the stream.
+        rows: stop after exactly this number of rows; None: no limit.
+        seconds: start no file after this wall-clock time; None: no limit.
         file_rows: rows in a file; the last may have fewer.
-        real_time: write a row no sooner than its place in the stream, ``rate`` rows and at least one file a second;
-            below one row a second, a file a row.
-        truth: a folder for files of the same names that tell, row by row, ``file, row (from 0), accountId, dt, fraud,
-            kind`` (null where not fraud).
+        real_time: write ``rate`` rows per second, and at least one file per second; at a rate below one row per second
+            each file has one row.
+        truth: a folder for files of the same names with a row ``file, row (from 0), accountId, dt, fraud, kind`` (null
+            if not fraud) for each row.
         progress: called after each file with the number of rows written so far.
 
     Raises:
@@ -205,7 +206,7 @@ def _require(name: str, value: float, low: float, high: float = math.inf) -> Non
 
 
 def _publish(parts: dict[Path, pa.Table]) -> None:
-    """Write all, then rename all, in the order given: truth comes first, so that no row ever lands without it."""
+    """Write all files, then rename them in the order of ``parts``: truth first, so no row lands without its truth."""
     unfinished = {path.with_name(f".{path.name}.inprogress.{uuid.uuid4()}"): path for path in parts}
     try:
         for hidden, path in unfinished.items():
@@ -231,7 +232,7 @@ def _truth(table: pa.Table, name: str) -> pa.Table:
 
 
 def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:
-    """The stream in tables of exactly ``rows`` rows: ``SCHEMA`` and ``kind``."""
+    """Return the stream in tables of exactly ``rows`` rows: ``SCHEMA`` and ``kind``."""
     stream = _Stream(traffic)
     ahead = stream.next_block()
     while True:
@@ -242,12 +243,12 @@ def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:
 
 
 class _Events(NamedTuple):
-    """What befalls accounts in a block, sorted by account and start: one element an event."""
+    """The events of accounts that start in a block, sorted by account and start; arrays with an element per event."""
 
     key: Array
     account: Array
     until: Array
-    rows: Array  # all their rows, also those after the block
+    rows: Array  # of all events, also rows after the block
 
 
 class _Stream:
@@ -259,24 +260,24 @@ class _Stream:
         self.origin = (traffic.start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         self.blocks = self.generated = 0
 
-        # Accounts are the arcs of a 24-hour dial, at the hour their day begins, as wide as they are busy: whoever is
-        # awake at an hour is one stretch of the dial, so a random point of it is a random payer.
+        # Each account is an arc of a 24-hour dial, at the hour when its day begins; a busier account has a wider arc.
+        # The accounts awake at an hour form one section of the dial, so a random point of it is a random payer.
         count = traffic.accounts
         width = self.rng.permutation(1 + count // (16 * np.arange(1, count + 1)))
         self.dial = np.repeat(np.arange(count), width)
         self.gap = self.dial.size / width * AWAKE / 24 / traffic.rate * SECOND  # usual time between payments
         self.usual = self.rng.lognormal(np.log(40), 0.8, count)
         ids = pa.array(self.rng.permutation(count) + 1).cast(pa.string())
-        self.ids = pa.concat_arrays([ids, pa.array(["  "])])  # the last is no account but a blank
+        self.ids = pa.concat_arrays([ids, pa.array(["  "])])  # the last element is the blank account of bad rows
 
-        self.small_since = np.full(count, NEVER)  # time of the account's last row if that was small
+        self.small_since = np.full(count, NEVER)  # time of the account's last row if its amount was small
         self.event_until = np.full(count, NEVER)  # end of the account's last event
-        self.owed = np.zeros(4)  # rows that are due to each kind of event and not yet placed
+        self.owed = np.zeros(4)  # rows of each kind of event that are due and not generated yet
         self.pending = np.zeros(0, ROW)  # rows of events, after this block
         self.waiting = np.zeros(0, ROW)  # rows that arrive late, after this block
 
     def next_block(self) -> pa.Table:
-        """The next rows of the stream: ``SCHEMA`` and ``kind``."""
+        """Return the next rows of the stream: ``SCHEMA`` and ``kind``."""
         span = min(BLOCK_ROWS / self.traffic.rate, BLOCK_SECONDS) * SECOND
         begin, end = (self.origin + round(block * span) for block in (self.blocks, self.blocks + 1))
         self.blocks += 1
@@ -286,7 +287,7 @@ class _Stream:
         due = self.pending["time"] < end
         target = round(self.traffic.rate * (end - self.origin) / SECOND) - self.generated
         usual = self._usual_rows(begin, end, target - int(np.count_nonzero(due)), events)
-        # Bad rows are made of usual ones only, so that a fraud is always whole.
+        # Only usual rows become bad, so that every fraud is complete.
         bad = self.rng.random(usual.size) < self.traffic.bad * target / max(usual.size, 1)
         usual["flaw"] = np.where(bad, self.rng.integers(1, AMOUNT_FACTORS.size, usual.size), 0)
         rows = np.concatenate([usual, self.pending[due]])
@@ -306,17 +307,17 @@ class _Stream:
         return self._table(arrived)
 
     def _payers(self, at: Array, earliest: float, latest: float) -> Array:
-        """Accounts whose day began ``earliest`` to ``latest`` hours before each time."""
+        """Draw accounts whose day began ``earliest`` to ``latest`` hours before each time."""
         began = at % DAY / HOUR - self.rng.uniform(earliest, latest, at.size)
         return self.dial.take((began / 24 % 1 * self.dial.size).astype(np.intp), mode="wrap")
 
     def _events(self, begin: int, end: int) -> _Events:
-        """Draw the events that start in the block; of two that overlap on an account, only the first stays."""
+        """Draw the events that start in the block; of two that overlap on an account, only the first remains."""
         share = np.array([HONEST_SHARE, *[self.traffic.fraud / 3] * 3])
         self.owed += share * self.traffic.rate * (end - begin) / SECOND
         kind = np.repeat(np.arange(4), np.maximum(self.owed / [1, 1, 7.5, 1], 0).astype(int))
         start = self.rng.integers(begin, end, kind.size)
-        asleep = self._payers(start, AWAKE + 3, AWAKE + 7)  # well inside: an arc can be 3 hours wide
+        asleep = self._payers(start, AWAKE + 3, AWAKE + 7)  # a margin on both sides: an arc can be 3 hours wide
         account = np.where(kind == FOREIGN, asleep, self._payers(start, 0, AWAKE))
 
         order = np.lexsort((start, account))
@@ -332,7 +333,7 @@ class _Stream:
 
         rows = np.zeros(of.size, ROW)
         rows["account"] = account[of]
-        rows["time"] = start[of] + (progress * longest[of]).astype(int) + step  # the step keeps them apart
+        rows["time"] = start[of] + (progress * longest[of]).astype(int) + step  # + step: distinct times
         rows["kind"] = np.where(opens_pair, 0, kind[of])
         large = LARGE_ABOVE + 0.01 + self.rng.exponential(400, of.size)
         middling = self.rng.uniform(80, 400, of.size)
@@ -348,7 +349,7 @@ class _Stream:
         return _Events(key[free], account[free], until[free], rows[free[of]])
 
     def _usual_rows(self, begin: int, end: int, count: int, events: _Events) -> Array:
-        """What the owners pay; while an event is under way on an account, its owner does not."""
+        """Draw the owners' usual payments. An owner does not pay during an event of the account."""
         at = np.sort(self.rng.integers(begin, end, max(count, 0)))
         account = self._payers(at, 0, AWAKE)
         amount = self.usual[account] * np.exp(0.7 * self.rng.standard_normal(at.size))
@@ -366,7 +367,7 @@ class _Stream:
         return self.rng.uniform(0.01, 0.99, count)
 
     def _raise_alerts(self, rows: Array, begin: int) -> None:
-        """Set ``alert`` in rows that are in the order of the stream; keep the small amounts that are still open."""
+        """Set ``alert`` in rows that are in the order of the stream; store the small amounts that are still open."""
         clean = np.flatnonzero(rows["flaw"] == 0)
         order = clean[np.argsort(_key(rows["account"], rows["time"], begin)[clean], kind="stable")]
         account, at, amount = rows["account"][order], rows["time"][order], rows["amount"][order]
@@ -379,7 +380,7 @@ class _Stream:
         self.small_since[account[last]] = small_since[last]
         rows["alert"][order] = (amount > LARGE_ABOVE) & (at - before <= WITHIN)
 
-        # A foreign amount that would by chance complete a pair is lowered to the last one that is not large.
+        # A foreign amount that would complete a pair by chance is lowered to the highest amount that is not large.
         lowered = rows["alert"] & (rows["kind"] == FOREIGN)
         rows["amount"][lowered], rows["alert"][lowered] = LARGE_ABOVE, False
 
@@ -399,6 +400,6 @@ class _Stream:
 
 
 def _key(account: Array, at: Array, begin: int) -> Array:
-    """One integer that sorts by account, then by time: from ``begin`` to 2**32 microseconds (71 minutes) later."""
+    """Return integers that sort by account, then by time: from ``begin`` to 2**32 microseconds (71 minutes) later."""
     key: Array = account << 32 | at - begin
     return key

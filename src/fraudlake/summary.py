@@ -127,8 +127,8 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
     if model:
         console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
         console.print(f"  {_figures(model['metrics'])}")
-        if model["told"]:
-            console.print(Text(f"  {model['told']}"), soft_wrap=True)
+        if model["reason"]:
+            console.print(Text(f"  {model['reason']}"), soft_wrap=True)
     if status.quality:
         console.print(
             f"  true prediction rate of version {status.quality['model_version']} over all it scored: "
@@ -161,7 +161,7 @@ def print_comparison(console: Console, found: Comparison) -> None:
     for name in old | new:
         rows.add_row(name, *(f"{figures[name]:.5g}" if name in figures else "" for figures in (old, new)))
     console.print(rows)
-    console.print(Text(found.told), soft_wrap=True)
+    console.print(Text(found.reason), soft_wrap=True)
 
 
 def _figures(metrics: dict[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""Finds in a rendered target what a workspace refuses and `databricks bundle validate` lets pass, one line each."""
+"""Lists the values of a rendered target that a workspace refuses and `databricks bundle validate` accepts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _of_compute(job: dict[str, Any], cloud: str) -> Iterator[str]:
         version = environment["spec"].get("environment_version")
         if version not in known("environment_versions"):
             yield f"environment version {version!r} is unknown"
-    for cluster in (one["new_cluster"] for one in job.get("job_clusters", [])):
+    for cluster in (job_cluster["new_cluster"] for job_cluster in job.get("job_clusters", [])):
         if cluster["spark_version"] not in known("spark_versions"):
             yield f"spark_version {cluster['spark_version']} is unknown"
         for field in ("node_type_id", "driver_node_type_id"):

@@ -66,7 +66,8 @@ def render(target: str, **values: str) -> Rendered:
         presets |= {"name_prefix": f"[dev {USER['short_name']}] ", "trigger_pause_status": "PAUSED"}
     _prefix(whole["resources"], presets["name_prefix"])
     variables = {
-        name: _value(name, one, chosen.get("variables", {}), values) for name, one in whole["variables"].items()
+        name: _value(name, declared, chosen.get("variables", {}), values)
+        for name, declared in whole["variables"].items()
     }
     known = {
         "bundle": {**whole["bundle"], "target": target},
@@ -102,7 +103,7 @@ def tasks(target: str, **values: str) -> list[Task]:
 
 def _in_order(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_key = {task["task_key"]: task for task in tasks}
-    before = {key: [one["task_key"] for one in task.get("depends_on", [])] for key, task in by_key.items()}
+    before = {key: [needed["task_key"] for needed in task.get("depends_on", [])] for key, task in by_key.items()}
     unknown = {key for keys in before.values() for key in keys} - set(by_key)
     if unknown:
         raise UnresolvedError(f"a task depends on {sorted(unknown)}, which are not tasks of its job")
@@ -111,14 +112,14 @@ def _in_order(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _with_job_parameters(wanted: list[str], job: dict[str, Any], given: dict[str, str]) -> list[str]:
     """Fill ``{{job.parameters.x}}`` in: what is given, otherwise the default that the job declares."""
-    declared = {one["name"]: one["default"] for one in job.get("parameters", [])}
+    declared = {parameter["name"]: parameter["default"] for parameter in job.get("parameters", [])}
 
     def fill(match: re.Match[str]) -> str:
         if match[1] not in declared:
             raise UnresolvedError(f"{match[0]}: the job declares no such parameter")
         return str(given.get(match[1], declared[match[1]]))
 
-    return [re.sub(r"\{\{job\.parameters\.(\w+)\}\}", fill, one) for one in wanted]
+    return [re.sub(r"\{\{job\.parameters\.(\w+)\}\}", fill, parameter) for parameter in wanted]
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
@@ -131,21 +132,21 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
 
 def _prefix(resources: dict[str, dict[str, Any]], prefix: str) -> None:
     for kind, field in _PREFIXED.items():
-        for one in resources[kind].values():
-            one[field] = prefix + one[field]
+        for resource in resources[kind].values():
+            resource[field] = prefix + resource[field]
     for kind in _PREFIXED_IN_CATALOG:
-        for one in resources[kind].values():
-            one["name"] = re.sub(r"\W+", "_", prefix).lstrip("_") + one["name"]
-    for one in resources["experiments"].values():
-        folder, _, name = one["name"].rpartition("/")
-        one["name"] = f"{folder}/{prefix}{name}"
+        for resource in resources[kind].values():
+            resource["name"] = re.sub(r"\W+", "_", prefix).lstrip("_") + resource["name"]
+    for resource in resources["experiments"].values():
+        folder, _, name = resource["name"].rpartition("/")
+        resource["name"] = f"{folder}/{prefix}{name}"
 
 
 def _pause(resources: dict[str, dict[str, Any]], status: str) -> None:
-    for one in [*resources["jobs"].values(), *resources["alerts"].values()]:
+    for resource in [*resources["jobs"].values(), *resources["alerts"].values()]:
         for start in ("schedule", "trigger", "continuous"):
-            if start in one:
-                one[start].setdefault("pause_status", status)
+            if start in resource:
+                resource[start].setdefault("pause_status", status)
 
 
 def _value(name: str, declared: dict[str, Any], of_target: dict[str, Any], given: dict[str, str]) -> Any:
@@ -172,16 +173,16 @@ def _resolve(node: Any, known: dict[str, Any], depth: int = 0) -> Any:
     whole = _REFERENCE.fullmatch(node)
     if whole:  # keeps its type
         return _resolve(_look_up(whole[1], known), known, depth + 1)
-    return _REFERENCE.sub(lambda found: str(_resolve(_look_up(found[1], known), known, depth + 1)), node)
+    return _REFERENCE.sub(lambda match: str(_resolve(_look_up(match[1], known), known, depth + 1)), node)
 
 
 def _look_up(path: str, known: dict[str, Any]) -> Any:
-    found: Any = known
+    node: Any = known
     for part in path.split("."):
-        if isinstance(found, dict) and "schema_name" in found and part == "volume_path":
+        if isinstance(node, dict) and "schema_name" in node and part == "volume_path":
             # What the workspace says of a volume that it made.
-            return f"/Volumes/{found['catalog_name']}/{found['schema_name']}/{found['name']}"
-        if not isinstance(found, dict) or part not in found:
+            return f"/Volumes/{node['catalog_name']}/{node['schema_name']}/{node['name']}"
+        if not isinstance(node, dict) or part not in node:
             raise UnresolvedError(f"${{{path}}}: there is no '{part}'")
-        found = found[part]
-    return found
+        node = node[part]
+    return node

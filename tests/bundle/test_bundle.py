@@ -98,7 +98,7 @@ def test_every_task_calls_the_wheels_entry_point_as_on_a_laptop(target: str) -> 
         wheel = task["python_wheel_task"]
         assert wheel["package_name"] == "fraudlake", name
         assert wheel["entry_point"] in scripts, name
-        assert all(isinstance(one, str) for one in wheel["parameters"]), name
+        assert all(isinstance(parameter, str) for parameter in wheel["parameters"]), name
         assert {"notebook_task", "spark_python_task", "sql_task", "condition_task"}.isdisjoint(task), name
 
 
@@ -133,19 +133,21 @@ def test_a_jobs_parameters_are_filled_in() -> None:
 
     assert parameters[parameters.index("--from") + 1] == "2026-03-07"
     assert parameters[parameters.index("--model-version") + 1] == "7"
-    assert not any("{{" in one or "${" in one for _, _, some in tasks("prod", **GIVEN) for one in some)
+    assert not any(
+        "{{" in parameter or "${" in parameter for _, _, some in tasks("prod", **GIVEN) for parameter in some
+    )
 
 
 @targets
 def test_what_a_task_refers_to_is_there(target: str) -> None:
     for name, job, task in declared_tasks(target):
-        siblings = {one["task_key"] for one in job["tasks"]}
-        assert {one["task_key"] for one in task.get("depends_on", [])} <= siblings - {task["task_key"]}, name
+        siblings = {sibling["task_key"] for sibling in job["tasks"]}
+        assert {needed["task_key"] for needed in task.get("depends_on", [])} <= siblings - {task["task_key"]}, name
         if "environment_key" in task:
-            environments = {one["environment_key"]: one["spec"] for one in job["environments"]}
+            environments = {environment["environment_key"]: environment["spec"] for environment in job["environments"]}
             assert environments[task["environment_key"]]["dependencies"] == ["../dist/*.whl"], name
         else:
-            assert task["job_cluster_key"] in {one["job_cluster_key"] for one in job["job_clusters"]}, name
+            assert task["job_cluster_key"] in {cluster["job_cluster_key"] for cluster in job["job_clusters"]}, name
             assert task["libraries"] == [{"whl": "../dist/*.whl"}], name
 
 
@@ -164,7 +166,7 @@ def test_every_job_runs_alone_and_tells_when_it_fails(target: str) -> None:
         assert job["health"]["rules"], key
         assert job["tags"] == {"project": "fraudlake", "target": target}, key
         if "continuous" in job:
-            # The Jobs documentation ("Run jobs continuously") allows neither; such a job begins anew by itself.
+            # The Jobs documentation ("Run jobs continuously") allows neither; such a job restarts by itself.
             assert not any({"depends_on", "max_retries"} & set(task) for task in job["tasks"]), key
         else:
             assert job["queue"] == {"enabled": True}, key
@@ -176,7 +178,7 @@ def test_every_job_runs_alone_and_tells_when_it_fails(target: str) -> None:
 @targets
 def test_jobs_and_alerts_that_go_by_the_clock(target: str) -> None:
     resources = render(target, **GIVEN).resources
-    scheduled = {key for kind in ("jobs", "alerts") for key, one in resources[kind].items() if "schedule" in one}
+    scheduled = {key for kind in ("jobs", "alerts") for key, value in resources[kind].items() if "schedule" in value}
 
     assert scheduled == {"gold", "train", "maintain", "lag", "quality", "model_quality"}
 
@@ -261,7 +263,7 @@ def test_files_arrive_where_the_job_reads(target: str) -> None:
 
 
 def test_the_thresholds_are_those_of_the_package() -> None:
-    variables = {name: one.get("default") for name, one in source()["variables"].items()}
+    variables = {name: declared.get("default") for name, declared in source()["variables"].items()}
     package = settings.Settings()
 
     given = settings.load(**{name: variables[name] for name in ("small_below", "large_above", "within")})
@@ -272,7 +274,7 @@ def test_dashboard_widgets_show_what_their_datasets_give() -> None:
     file = render("prod", **GIVEN).resources["dashboards"]["fraud"]["file_path"]
     dashboard = json.loads((ROOT / "resources" / file).read_text())
     datasets = {dataset["name"] for dataset in dashboard["datasets"]}
-    widgets = [one["widget"] for page in dashboard["pages"] for one in page["layout"]]
+    widgets = [item["widget"] for page in dashboard["pages"] for item in page["layout"]]
 
     assert len({widget["name"] for widget in widgets}) == len(widgets)
     for widget in widgets:
@@ -286,9 +288,9 @@ def _field_names(node: Any) -> list[str]:
         return (
             [node["fieldName"]]
             if "fieldName" in node
-            else [name for one in node.values() for name in _field_names(one)]
+            else [name for child in node.values() for name in _field_names(child)]
         )
-    return [name for one in node for name in _field_names(one)] if isinstance(node, list) else []
+    return [name for child in node for name in _field_names(child)] if isinstance(node, list) else []
 
 
 def test_the_ci_example_deploys_to_staging_before_prod() -> None:

@@ -47,13 +47,13 @@ def bundle(copy: Path, workspace: Workspace, target: str, tmp_path: Path) -> Ite
     with serving(workspace) as host:
 
         def run(*arguments: str, token: str = TOKEN, **variables: str) -> subprocess.CompletedProcess[str]:
-            kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+            inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
             given = {f"BUNDLE_VAR_{name}": value for name, value in variables.items()}
             return subprocess.run(
                 [str(CLI), "bundle", *arguments, "--target", target],
                 cwd=copy,
                 env={
-                    **kept,
+                    **inherited,
                     **given,
                     "HOME": str(tmp_path),
                     "DATABRICKS_HOST": host,
@@ -120,7 +120,7 @@ def test_a_missing_variable_is_named(bundle: Run, missing: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["dev"])
-def test_an_expired_token_is_told_and_not_shown(bundle: Run) -> None:
+def test_an_expired_token_is_reported_and_not_shown(bundle: Run) -> None:
     done = bundle("validate", token="dapi-expired-0123456789")
 
     assert done.returncode == 1

@@ -22,14 +22,14 @@ def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: 
     assert ended.returncode == 0, ended.stderr[-3000:]
     rows = {folder.name: pq.read_table(folder).to_pylist() for folder in (tmp_path / "tables").iterdir()}
     assert len(rows["silver_transactions"]) == 10
-    assert [one["reasons"] for one in rows["silver_quarantine"]] == [["amount_is_positive"]]
-    alerts = sorted(rows["silver_alerts"], key=lambda one: one["timestamp"])
-    assert [(one["account_id"], one["small_amount"], one["amount"]) for one in alerts] == [
+    assert [row["reasons"] for row in rows["silver_quarantine"]] == [["amount_is_positive"]]
+    alerts = sorted(rows["silver_alerts"], key=lambda row: row["timestamp"])
+    assert [(row["account_id"], row["small_amount"], row["amount"]) for row in alerts] == [
         ("2", 0.5, 600.0),
         ("4", 0.1, 520.0),
         ("3", 0.75, 800.0),
     ]
-    daily = {one["account_id"]: one["alerts"] for one in rows["gold_account_daily"]}
+    daily = {row["account_id"]: row["alerts"] for row in rows["gold_account_daily"]}
     assert daily == {"1": 0, "2": 1, "3": 1, "4": 1}
     [agreement] = rows["gold_detector_agreement"]
     assert (agreement["both"], agreement["only_flink"], agreement["only_spark"]) == (3, 0, 0)

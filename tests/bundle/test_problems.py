@@ -1,4 +1,4 @@
-"""Every value of the bundle that a workspace would refuse is noticed here, and none is in the bundle."""
+"""The checks of ``problems`` notice values that a workspace would refuse, and the bundle has none of them."""
 
 from __future__ import annotations
 
@@ -124,4 +124,4 @@ def test_a_person_is_no_service_principal() -> None:
 def test_each_list_says_where_and_when_it_was_read() -> None:
     lists = yaml.safe_load((ROOT / "tests" / "bundle" / "known_values.yml").read_text())
 
-    assert all(one["source"] and one["read"].year >= 2026 and one["values"] for one in lists.values())
+    assert all(known["source"] and known["read"].year >= 2026 and known["values"] for known in lists.values())

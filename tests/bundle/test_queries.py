@@ -112,7 +112,7 @@ def filled(spark: Any) -> Any:
 
 def shown(session: Any, dataset: str) -> list[tuple[Any, ...]]:
     dashboard = json.loads((ROOT / "resources" / "fraud.lvdash.json").read_text())
-    query = next("".join(one["queryLines"]) for one in dashboard["datasets"] if one["name"] == dataset)
+    query = next("".join(entry["queryLines"]) for entry in dashboard["datasets"] if entry["name"] == dataset)
     return [tuple(row) for row in session.sql(query).collect()]
 
 

@@ -96,9 +96,9 @@ class Workspace:
         path = asked[""]["path"]
         if path not in self.files and path not in self.folders:
             return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": path}
-        for held in (self.files, self.folders):
-            for one in [one for one in held if one == path or one.startswith(f"{path}/")]:
-                del held[one]  # type: ignore[attr-defined]
+        for contents in (self.files, self.folders):
+            for name in [name for name in contents if name == path or name.startswith(f"{path}/")]:
+                del contents[name]  # type: ignore[attr-defined]
         return 200, {}
 
     # Resources
@@ -126,14 +126,14 @@ class Workspace:
         return 200, made
 
     def get(self, kind: str, key: str, asked: dict[str, Any]) -> Reply:
-        found = self.objects.get(kind, {}).get(key)
+        stored = self.objects.get(kind, {}).get(key)
         missing = {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"there is no {kind} {key}"}
-        return (200, found) if found else (404, missing)
+        return (200, stored) if stored else (404, missing)
 
     def delete(self, kind: str, key: str, asked: dict[str, Any]) -> Reply:
-        found = self.get(kind, key, asked)
+        reply = self.get(kind, key, asked)
         self.objects.get(kind, {}).pop(key, None)
-        return found if found[0] == 404 else (200, {})
+        return reply if reply[0] == 404 else (200, {})
 
     def publish(self, key: str, asked: dict[str, Any]) -> Reply:
         self.objects["dashboards"][key]["published"] = {"embed_credentials": False, **asked[""]}
@@ -146,8 +146,8 @@ class Workspace:
 
     def permit(self, of: str, asked: dict[str, Any]) -> Reply:
         self.rights[of] = [
-            {**{name: value for name, value in one.items() if name != "permission_level"}, "all_permissions": [one]}
-            for one in asked[""]["access_control_list"]
+            {**{name: value for name, value in rule.items() if name != "permission_level"}, "all_permissions": [rule]}
+            for rule in asked[""]["access_control_list"]
         ]
         return 200, {"object_id": of, "access_control_list": self.rights[of]}
 
@@ -155,11 +155,11 @@ class Workspace:
         return 200, {"object_id": of, "access_control_list": self.rights.get(of, [])}
 
     def grant(self, of: str, asked: dict[str, Any]) -> Reply:
-        held = {one["principal"]: set(one["privileges"]) for one in self.rights.get(of, [])}
+        privileges = {granted["principal"]: set(granted["privileges"]) for granted in self.rights.get(of, [])}
         for change in asked[""]["changes"]:
-            left = held.get(change["principal"], set()) - set(change.get("remove", []))
-            held[change["principal"]] = left | set(change.get("add", []))
-        self.rights[of] = [{"principal": name, "privileges": sorted(some)} for name, some in held.items() if some]
+            left = privileges.get(change["principal"], set()) - set(change.get("remove", []))
+            privileges[change["principal"]] = left | set(change.get("add", []))
+        self.rights[of] = [{"principal": name, "privileges": sorted(some)} for name, some in privileges.items() if some]
         return self.granted(of, asked)
 
     def granted(self, of: str, asked: dict[str, Any]) -> Reply:

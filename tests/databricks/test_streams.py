@@ -75,9 +75,9 @@ def started(
         patch.setattr(Registry, "load", lambda registry, number: Version(number))
         lake = Lake(Settings(catalog="main", schema_name="fraud", **folders, **settings), workspace.session)
         # What is done around the micro-batches asks more of a workspace, and is not sent anywhere.
-        streams = [replace(one, before=_nothing, after=_nothing) for one in step(lake, **arguments)]
+        streams = [replace(stream, before=_nothing, after=_nothing) for stream in step(lake, **arguments)]
         stream.run(lake, streams, "available-now")
-    return [one for one in workspace.started[before:] if one.HasField("foreach_batch")]
+    return [query for query in workspace.started[before:] if query.HasField("foreach_batch")]
 
 
 def _nothing() -> None:
@@ -87,7 +87,7 @@ def _nothing() -> None:
 @pytest.fixture
 def functions(started: list[proto.WriteStreamOperationStart]) -> list[bytes]:
     """The pickled functions of a step's streams: those of its micro-batches, and those that Spark's tasks call."""
-    return [pickled for one in started for pickled in _pickled(one)]
+    return [pickled for query in started for pickled in _pickled(query)]
 
 
 def _pickled(message: Message) -> Iterator[bytes]:
@@ -111,9 +111,9 @@ def test_every_step_that_is_a_stream_is_tried() -> None:
 
 def test_a_stream_names_its_checkpoint_and_ends_by_itself(started: list[proto.WriteStreamOperationStart]) -> None:
     assert started
-    for one in started:
-        assert one.available_now
-        assert Path(one.options["checkpointLocation"]).name == one.query_name.rpartition("-")[0]
+    for query in started:
+        assert query.available_now
+        assert Path(query.options["checkpointLocation"]).name == query.query_name.rpartition("-")[0]
 
 
 def test_a_function_reaches_no_session_and_no_frame(functions: list[bytes]) -> None:

@@ -109,10 +109,10 @@ def test_a_logistic_regression_finds_the_weights_that_made_its_rows() -> None:
     features = draw.normal(size=(200_000, 2))
     odds = 1.5 * features[:, 0] - 0.5 * features[:, 1] - 1.0
     fraud = (draw.random(len(odds)) < 1 / (1 + np.exp(-odds))).astype(float)
-    found = Logistic.fit(features, fraud, np.ones(len(odds)), penalty=0.0)
-    weights = np.array(found.weights) / found.scales
+    fitted = Logistic.fit(features, fraud, np.ones(len(odds)), penalty=0.0)
+    weights = np.array(fitted.weights) / fitted.scales
     assert weights == pytest.approx([1.5, -0.5], abs=0.03)
-    assert found.intercept - weights @ found.means == pytest.approx(-1.0, abs=0.03)
+    assert fitted.intercept - weights @ fitted.means == pytest.approx(-1.0, abs=0.03)
 
 
 def test_a_row_that_weighs_twice_is_two_rows() -> None:

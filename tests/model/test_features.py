@@ -27,7 +27,7 @@ class Row(NamedTuple):
 def oracle(history: Iterable[Row]) -> dict[Row, dict[str, float]]:
     """The features as a person would compute them, one row at a time, remembering everything."""
     earlier: dict[str, list[Row]] = defaultdict(list)
-    found = {}
+    by_row = {}
     for row in sorted(history, key=lambda row: (row.time, row.source, row.position)):
         past = earlier[row.account]
         if past and row.time - past[-1].time > 30 * DAY * SECOND:
@@ -42,19 +42,19 @@ def oracle(history: Iterable[Row]) -> dict[Row, dict[str, float]]:
             ("hour", (second // 60 - 59) * 60),
             ("day", (second // 3600 - 23) * 3600),
         ):
-            inside = [one for one in past if one.time >= begin * SECOND]
+            inside = [before for before in past if before.time >= begin * SECOND]
             features[f"count_{name}"] = float(len(inside))
-            features[f"sum_{name}"] = sum(one.amount for one in inside)
+            features[f"sum_{name}"] = sum(before.amount for before in inside)
         all_of_it = [*past, row]
-        usual = math.exp(sum(math.log(one.amount) for one in all_of_it) / len(all_of_it))
+        usual = math.exp(sum(math.log(transaction.amount) for transaction in all_of_it) / len(all_of_it))
         features["amount_to_usual"] = row.amount / usual
-        angles = [one.time % (DAY * SECOND) / (DAY * SECOND) * 2 * math.pi for one in all_of_it]
+        angles = [transaction.time % (DAY * SECOND) / (DAY * SECOND) * 2 * math.pi for transaction in all_of_it]
         mean = math.atan2(sum(map(math.sin, angles)), sum(map(math.cos, angles)))
         apart = abs(angles[-1] - mean) % (2 * math.pi)
         features["hours_from_usual"] = min(apart, 2 * math.pi - apart) * 12 / math.pi
-        found[row] = features
+        by_row[row] = features
         past.append(row)
-    return found
+    return by_row
 
 
 def table(rows: list[Row]) -> pa.Table:
@@ -75,11 +75,11 @@ def table(rows: list[Row]) -> pa.Table:
 
 def computed(*micro_batches: list[Row]) -> dict[str, dict[str, float]]:
     """Each transaction's features by its id."""
-    memory, found = features.MEMORY.empty_table(), {}
+    memory, by_id = features.MEMORY.empty_table(), {}
     for batch in micro_batches:
         rows, memory = features.compute(memory, table(batch))
-        found |= {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in rows.to_pylist()}
-    return found
+        by_id |= {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in rows.to_pylist()}
+    return by_id
 
 
 def history(seed: int, rows: int, seconds: float) -> list[Row]:
@@ -99,15 +99,15 @@ def history(seed: int, rows: int, seconds: float) -> list[Row]:
 @pytest.mark.parametrize("seconds", [600, 40_000, 900_000])
 def test_however_a_history_is_cut_every_row_has_the_features_that_the_oracle_gives(seconds: float) -> None:
     rows = history(seed=7, rows=600, seconds=seconds)
-    expected = {str(row.position): found for row, found in oracle(rows).items()}
+    expected = {str(row.position): features_of_row for row, features_of_row in oracle(rows).items()}
     cuts = sorted({0, 1, 5, 60, 61, 200, 450, 600})
     in_pieces = computed(*(rows[a:b] for a, b in itertools.pairwise(cuts)))
-    at_once = computed(rows[::-1])
+    in_a_single_call = computed(rows[::-1])
 
-    assert in_pieces == at_once
-    assert at_once.keys() == expected.keys()
-    for name, found in at_once.items():
-        assert found == pytest.approx(expected[name], rel=1e-5, abs=1e-5), name
+    assert in_pieces == in_a_single_call
+    assert in_a_single_call.keys() == expected.keys()
+    for name, values in in_a_single_call.items():
+        assert values == pytest.approx(expected[name], rel=1e-5, abs=1e-5), name
 
 
 def test_a_row_of_the_future_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The model's life: trained, promoted, scoring, judged, drifting, rolled back; and what goes wrong on the way."""
+"""The model's life cycle: training, promotion, scoring, quality, drift and rollback, and their failures."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def write_verdicts(rows: pa.Table, file: Path) -> None:
 
 
 def score(lake: Lake) -> None:
-    for one in steps.score(lake):
-        stream.run(lake, [one], "available-now")
+    for scoring_stream in steps.score(lake):
+        stream.run(lake, [scoring_stream], "available-now")
 
 
 def counts(lake: Lake) -> list[tuple[str, str, int]]:
@@ -111,7 +111,7 @@ def test_nothing_to_learn_from_is_one_line(life: dict[str, Any]) -> None:
 def test_the_first_model_scores_at_once_and_the_same_rows_are_not_learned_twice(life: dict[str, Any]) -> None:
     first, again = life["first"], life["again"]
     assert (first.version.number, first.is_new, first.is_champion) == ("1", True, True)
-    assert "learned from Flink's label: fitted on" in first.told
+    assert "learned from Flink's label: fitted on" in first.reason
     assert (again.version.number, again.is_new, again.is_champion) == ("1", False, True)
 
 
@@ -125,7 +125,7 @@ def test_a_verdict_is_taken_once(life: dict[str, Any]) -> None:
 def test_a_better_challenger_takes_over_and_scores_from_the_next_micro_batch_on(life: dict[str, Any]) -> None:
     second = life["second"]
     assert (second.version.number, second.is_champion, second.version.replaced) == ("2", True, "1")
-    assert "version 2 beats version 1" in second.told
+    assert "version 2 beats version 1" in second.reason
     assert counts(life["lake"]) == [("1", "silver", life["old"]), ("2", "silver", ROWS - life["old"])]
 
 
@@ -133,10 +133,10 @@ def test_trained_on_verdicts_the_model_finds_the_fraud_that_the_rule_does_not_se
     truth = {
         f"t{n}": kind for n, kind in zip(life["rows"]["n"].to_pylist(), life["rows"]["kind"].to_pylist(), strict=True)
     }
-    found = life["lake"].spark.sql(
+    predicted = life["lake"].spark.sql(
         "SELECT transaction_id, label, prediction FROM gold_fraud_predictions WHERE model_version = '2'"
     )
-    rows = [(truth[row["transaction_id"]] is not None, row["label"], row["prediction"]) for row in found.collect()]
+    rows = [(truth[row["transaction_id"]] is not None, row["label"], row["prediction"]) for row in predicted.collect()]
     by_rule, by_model = (sum(fraud and row[at] for fraud, *row in rows) for at in (0, 1))
     assert by_model >= 2 * by_rule
     assert by_model / sum(prediction for _, _, prediction in rows) > 0.7  # few rows, few trees
@@ -154,8 +154,8 @@ def test_the_stream_gives_the_features_of_the_batch(life: dict[str, Any]) -> Non
 
 def test_predictions_of_fraud_say_why_and_others_do_not(life: dict[str, Any]) -> None:
     lake = life["lake"]
-    told = lake.spark.sql("SELECT prediction, size(reasons) AS n, count(*) FROM gold_fraud_predictions GROUP BY ALL")
-    sizes = {(row["prediction"], row["n"]) for row in told.collect()}
+    counts = lake.spark.sql("SELECT prediction, size(reasons) AS n, count(*) FROM gold_fraud_predictions GROUP BY ALL")
+    sizes = {(row["prediction"], row["n"]) for row in counts.collect()}
     assert {n for prediction, n in sizes if prediction} <= {1, 2, 3}
     assert {n for prediction, n in sizes if not prediction} == {None}
 
@@ -229,8 +229,8 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
     for _ in range(2):
         assert scoring.backfill(lake, day, day, "2") == ("2", on_that_day)
     assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
-    judged = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
-    assert {(row["model_version"], row["transactions"]) for row in judged.collect()} == {
+    quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
+    assert {(row["model_version"], row["transactions"]) for row in quality.collect()} == {
         ("1", on_that_day),
         ("2", on_that_day),
     }
@@ -257,8 +257,8 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
 
     assert training.rollback(lake).number == "1"
     assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "1"
-    assert [(one.number, one.aliases) for one in registry.versions()] == [("2", ()), ("1", ("champion",))]
-    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced none"):
+    assert [(version.number, version.aliases) for version in registry.versions()] == [("2", ()), ("1", ("champion",))]
+    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced no version"):
         training.rollback(lake)
     assert training.promote(lake, "2")[0].aliases == ("champion",)
     with pytest.raises(FraudlakeError, match="has no version 7"):
@@ -281,7 +281,7 @@ def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
     monkeypatch.setattr(Checkpoint, "pending_batch", lambda checkpoint: last)
     stream.micro_batch(lake, steps.score(lake)[0])(micro_batch, last)
     assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
-    # Or the state of its features would not be there for the next one.
+    # Otherwise the next micro-batch would lack the state of its features.
     assert (tmp_path / "ran").exists()
 
 
@@ -305,7 +305,7 @@ def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dic
     )
     add_to_silver(lake, late, tmp_path)
     lake.spark.sql(f"UPDATE {lake.name_of(tables.GOLD_MODELS)} SET model = CAST('no model' AS BINARY)")
-    # It was changed behind the back of the stream, whose start would have published it again.
+    # Somebody changed the table after the stream had started, whose start would have published the row again.
     running = replace(steps.score(lake)[0], before=lambda: None)
     with pytest.raises(
         FraudlakeError, match=r"score failed: version 2 in gold_models cannot be read .*'fraudlake score'"
@@ -373,14 +373,13 @@ def test_after_a_version_of_an_earlier_fraudlake_train_makes_a_new_champion(lake
     registry = training.registry_of(opened)
     register_spark_ml_model(registry, tmp_path)
     earlier = (
-        "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, which this one "
-        "cannot score with"
+        "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, and cannot be used"
     )
     with pytest.raises(FraudlakeError, match=f"^{earlier}: train again with 'fraudlake train'$"):
         steps.score(opened)
     trained = training.train(opened)
     assert (trained.version.number, trained.is_champion) == ("2", True)
-    assert f"{earlier}: it scores now" in trained.told
+    assert f"{earlier}: it scores now" in trained.reason
     assert published.champion_number(opened.read(tables.GOLD_MODELS)) == "2"
     with pytest.raises(FraudlakeError, match=earlier):
         training.rollback(opened)

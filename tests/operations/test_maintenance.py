@@ -34,7 +34,7 @@ def rows(number: int) -> list[Row]:
 
 
 def account_daily(lake: Any) -> list[stream.Stream]:
-    return [one for one in steps.aggregate(lake) if one.step == "account_daily"]
+    return [stream for stream in steps.aggregate(lake) if stream.step == "account_daily"]
 
 
 def counted(lake: Any) -> int:
@@ -43,7 +43,7 @@ def counted(lake: Any) -> int:
 
 @dataclass
 class Maintained:
-    """A lake whose stream ran while it was maintained, again and again, and what came of it."""
+    """A lake that was maintained repeatedly while its stream ran, with the rows streamed and the failures."""
 
     lake: Any
     streamed: int
@@ -83,8 +83,8 @@ def test_maintenance_runs_while_a_stream_runs_and_no_row_is_lost(maintained: Mai
     assert maintained.failures == []
     assert maintained.streamed == 120
     spark = maintained.lake.spark
-    found = spark.sql("SELECT account_id, date, transactions, amount_sum FROM gold_account_daily").collect()
-    assert sorted((row[0], str(row[1]), row[2], row[3]) for row in found) == [
+    daily = spark.sql("SELECT account_id, date, transactions, amount_sum FROM gold_account_daily").collect()
+    assert sorted((row[0], str(row[1]), row[2], row[3]) for row in daily) == [
         (account, f"2026-03-0{7 + int(account) % 2}", 30, 600.0) for account in "0123"
     ]
     history = spark.sql("DESCRIBE HISTORY gold_account_daily").collect()
@@ -92,18 +92,18 @@ def test_maintenance_runs_while_a_stream_runs_and_no_row_is_lost(maintained: Mai
     assert any(min(versions["MERGE"]) < version < max(versions["MERGE"]) for version in versions["OPTIMIZE"])
 
 
-def test_files_that_a_stream_has_still_to_read_are_kept(maintained: Maintained) -> None:
+def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maintained) -> None:
     lake = maintained.lake
     land(lake, rows(3))
     assert "silver_transactions" in maintenance.optimize(lake)
 
-    assert maintenance.vacuum(lake).held_back == {"silver_transactions": ["account_daily"]}
+    assert maintenance.vacuum(lake).skipped == {"silver_transactions": ["account_daily"]}
     stream.run(lake, account_daily(lake), "available-now")
     assert counted(lake) == 160
 
     folder = lake.root / "tables" / "silver_transactions"
     before = len(list(folder.rglob("*.parquet")))
-    assert maintenance.vacuum(lake).held_back == {}
+    assert maintenance.vacuum(lake).skipped == {}
     assert len(list(folder.rglob("*.parquet"))) < before
     assert lake.read(tables.SILVER_TRANSACTIONS).count() == 160
 

@@ -1,9 +1,9 @@
-"""Runs the tasks of a continuous job, one after the other, on classic compute: an ordinary session, endless streams.
+"""Runs the tasks of a continuous job in turn, on classic compute: an ordinary session, endless streams.
 
 usage: python -m tests.standin.classic FOLDER PLAN
 
 FOLDER has the volumes of ``workspace.volumes``. PLAN is a JSON list of [table, rows, [parameter, …]]: a
-task is stopped, as a cluster stops it, when its table holds so many rows.
+task is stopped, as a cluster stops it, when its table has this number of rows.
 """
 
 from __future__ import annotations

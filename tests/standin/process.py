@@ -1,4 +1,4 @@
-"""The process of a workspace, from a test's side: commands go in, what came of them comes out."""
+"""Controls the process of a workspace from a test: sends it commands, and returns their results."""
 
 from __future__ import annotations
 

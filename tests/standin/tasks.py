@@ -1,5 +1,5 @@
 """Runs wheel tasks in a workspace's process: each line of standard input is a JSON list of parameters, each line of
-standard output a JSON object of what came of it. Parameters ``-c CODE`` run Python instead, with ``spark`` at hand.
+standard output a JSON object with the result. Parameters ``-c CODE`` run Python instead, with ``spark`` at hand.
 
 usage: python -m tests.standin.tasks FOLDER
 """

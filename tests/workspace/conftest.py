@@ -45,8 +45,8 @@ def fraudlake(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch, capfd: p
             code = 0
         except SystemExit as end:
             code = int(str(end.code))
-        told = capfd.readouterr()
-        assert TOKEN not in told.out + told.err
-        return code, told.out, told.err
+        printed = capfd.readouterr()
+        assert TOKEN not in printed.out + printed.err
+        return code, printed.out, printed.err
 
     return run

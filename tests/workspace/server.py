@@ -151,10 +151,10 @@ def _filtered(query: dict[str, str], attribute: str) -> str:
 
 def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
     _takes(query)
-    one = {"catalogs": "CATALOG", "schemas": "SCHEMA"}[kind]
-    if (one, name) not in workspace.grants:
-        code = f"{one}_DOES_NOT_EXIST"
-        return 404, {"error_code": code, "message": f"{one.title()} '{name}' does not exist."}
+    securable = {"catalogs": "CATALOG", "schemas": "SCHEMA"}[kind]
+    if (securable, name) not in workspace.grants:
+        code = f"{securable}_DOES_NOT_EXIST"
+        return 404, {"error_code": code, "message": f"{securable.title()} '{name}' does not exist."}
     return 200, {"name": name.rpartition(".")[2], "owner": "admins"}
 
 
@@ -164,8 +164,8 @@ def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, s
         message = f"Could not find principal with name {query['principal']}"
         return 404, {"error_code": "PRINCIPAL_DOES_NOT_EXIST", "message": message}
     privileges = workspace.grants[kind, name].get(query["principal"], [])
-    held = [{"privilege": one} for one in privileges]
-    return 200, {"privilege_assignments": [{"principal": query["principal"], "privileges": held}] if held else []}
+    granted = [{"privilege": privilege} for privilege in privileges]
+    return 200, {"privilege_assignments": [{"principal": query["principal"], "privileges": granted}] if granted else []}
 
 
 def _folder(workspace: Workspace, path: str, *, query: dict[str, str], body: None) -> Answer:
@@ -275,7 +275,7 @@ def _statement(workspace: Workspace, *, query: dict[str, str], body: dict[str, A
     }
     assert (body["warehouse_id"], body["catalog"], body["schema"]) == ("w2", "main", "fraud")
     assert body["on_wait_timeout"] == "CONTINUE"
-    given = {one["name"]: one["value"] for one in body["parameters"]}
+    given = {parameter["name"]: parameter["value"] for parameter in body["parameters"]}
     assert set(given) == set(re.findall(r"(?<!:):(\w+)", body["statement"]))
     workspace.statements.append((body["statement"], given))
     # The warehouse takes its time: the rows come with the second look.

@@ -23,30 +23,30 @@ def test_all_is_well_in_one_line_each(fraudlake: Command, workspace: Workspace) 
     assert workspace.files == {}
 
 
-def test_what_is_missing_is_told_with_what_to_grant(fraudlake: Command, workspace: Workspace) -> None:
+def test_missing_rights_are_reported_with_what_to_grant(fraudlake: Command, workspace: Workspace) -> None:
     workspace.grants["SCHEMA", "main.fraud"] = {"analysts": ["USE_SCHEMA", "SELECT"]}
     workspace.read_only = True
     workspace.folders.remove("/Volumes/main/fraud/landing")
     workspace.warehouses = []
     code, out, _ = fraudlake("check", "--kafka-secret", "fraudlake/nokey", json=True)
     assert code == 1
-    found = {one["what"]: one for one in json.loads(out)["checks"] if not one["ok"]}
-    assert found["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY"
-    assert "GRANT USE SCHEMA, SELECT, MODIFY, CREATE TABLE" in found["schema main.fraud"]["remedy"]
-    assert found["volume /Volumes/main/fraud/landing"]["seen"].startswith("there is none")
-    assert found["volume /Volumes/main/fraud/checkpoints"]["seen"].startswith("permission denied")
-    assert "WRITE VOLUME ON VOLUME main.fraud.checkpoints" in found["volume /Volumes/main/fraud/checkpoints"]["remedy"]
-    assert found["warehouse"]["seen"].startswith("there is no SQL warehouse that you may use")
-    assert found["secret fraudlake/nokey"]["seen"] == "the scope 'fraudlake' holds no 'nokey'"
-    assert len(found) == 5
+    failed = {check["what"]: check for check in json.loads(out)["checks"] if not check["ok"]}
+    assert failed["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY"
+    assert "GRANT USE SCHEMA, SELECT, MODIFY, CREATE TABLE" in failed["schema main.fraud"]["remedy"]
+    assert failed["volume /Volumes/main/fraud/landing"]["seen"].startswith("it does not exist")
+    assert failed["volume /Volumes/main/fraud/checkpoints"]["seen"].startswith("permission denied")
+    assert "WRITE VOLUME ON VOLUME main.fraud.checkpoints" in failed["volume /Volumes/main/fraud/checkpoints"]["remedy"]
+    assert failed["warehouse"]["seen"].startswith("there is no SQL warehouse that you may use")
+    assert failed["secret fraudlake/nokey"]["seen"] == "the scope 'fraudlake' has no 'nokey'"
+    assert len(failed) == 5
 
 
-def test_a_catalog_that_does_not_exist_is_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_a_catalog_that_does_not_exist_is_reported(fraudlake: Command, workspace: Workspace) -> None:
     workspace.grants = {}
     code, out, _ = fraudlake("check")
     assert code == 1
-    assert "✗ catalog main: there is none (Catalog 'main' does not exist)" in out
-    assert "✗ schema main.fraud: there is none" in out
+    assert "✗ catalog main: it does not exist (Catalog 'main' does not exist)" in out
+    assert "✗ schema main.fraud: it does not exist" in out
 
 
 def test_groups_that_unity_catalog_does_not_know_hold_nothing_and_stop_nothing(
@@ -55,13 +55,13 @@ def test_groups_that_unity_catalog_does_not_know_hold_nothing_and_stop_nothing(
     workspace.principals = {"analysts"}
     code, out, _ = fraudlake("check", json=True)
     assert code == 1
-    checks = {one["what"]: one for one in json.loads(out)["checks"]}
+    checks = {check["what"]: check for check in json.loads(out)["checks"]}
     assert checks["catalog main"]["seen"] == "may USE CATALOG"
     assert checks["schema main.fraud"]["seen"] == "lacks CREATE MODEL, CREATE TABLE, MODIFY, SELECT, USE SCHEMA"
     assert checks["warehouse"]["ok"]
 
 
-def test_another_failure_of_a_grant_is_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_another_failure_of_a_grant_is_reported(fraudlake: Command, workspace: Workspace) -> None:
     workspace.fail("effective-permissions/CATALOG", 403, {"error_code": "PERMISSION_DENIED", "message": "no MANAGE"})
     code, out, _ = fraudlake("check")
     assert code == 1
@@ -72,13 +72,14 @@ def test_only_groups_of_the_account_can_be_granted_rights(fraudlake: Command) ->
     named = ("fraudlake-readers", "fraudlake-local", "fraudlake-nobody")
     code, out, _ = fraudlake("check", *(part for group in named for part in ("--group", group)), json=True)
     assert code == 1
-    assert {one["what"]: (one["ok"], one["seen"]) for one in json.loads(out)["checks"] if "group" in one["what"]} == {
+    groups = [check for check in json.loads(out)["checks"] if "group" in check["what"]]
+    assert {check["what"]: (check["ok"], check["seen"]) for check in groups} == {
         "group fraudlake-readers": (True, "is a group of the account"),
         "group fraudlake-local": (
             False,
             "belongs to this workspace alone: Unity Catalog grants rights to groups of the account only",
         ),
-        "group fraudlake-nobody": (False, "there is none, or it is not assigned to this workspace"),
+        "group fraudlake-nobody": (False, "it does not exist, or is not assigned to this workspace"),
     }
 
 
@@ -87,7 +88,7 @@ def test_the_service_principal_must_be_one_of_the_workspaces(fraudlake: Command,
     assert (code, f"✓ service principal {APPLICATION_ID}: fraudlake prod" in out) == (0, True)
     workspace.service_principals = {}
     code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
-    assert (code, f"✗ service principal {APPLICATION_ID}: there is none" in out) == (1, True)
+    assert (code, f"✗ service principal {APPLICATION_ID}: it does not exist" in out) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["jane@example.com", "fraudlake prod", "11111111222233334444555555555555"])

@@ -37,12 +37,12 @@ def test_credentials_that_are_wrong_or_expired(
 def test_no_rights(fraudlake: Command, workspace: Workspace) -> None:
     body = {"error_code": "PERMISSION_DENIED", "message": f"{TOKEN} may not view jobs"}
     line = failed(fraudlake, workspace, 403, body)
-    assert "jobs: permission denied (*** may not view jobs): 'fraudlake workspace check' tells what to grant" in line
+    assert "jobs: permission denied (*** may not view jobs): 'fraudlake workspace check' says what to grant" in line
 
 
 def test_not_found(fraudlake: Command, workspace: Workspace) -> None:
     line = failed(fraudlake, workspace, 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "Job is gone"})
-    assert "jobs: there is none (Job is gone): check the name" in line
+    assert "jobs: it does not exist (Job is gone): check the name" in line
 
 
 def test_an_error_of_the_workspace(fraudlake: Command, workspace: Workspace) -> None:
@@ -52,7 +52,7 @@ def test_an_error_of_the_workspace(fraudlake: Command, workspace: Workspace) -> 
 
 def test_an_answer_that_is_no_json(fraudlake: Command, workspace: Workspace) -> None:
     line = failed(fraudlake, workspace, 200, "<html>a login page</html>")
-    assert f"jobs: {workspace.host} gave no answer that can be read" in line
+    assert f"jobs: {workspace.host} sent an answer that cannot be read" in line
 
 
 def test_too_many_requests_are_waited_out_as_long_as_the_workspace_asks(

@@ -23,7 +23,7 @@ def test_deployed_jobs_are_listed_with_their_last_runs_and_why_one_failed(
     ]
 
 
-def test_a_failure_without_an_output_is_told_by_its_state(fraudlake: Command, workspace: Workspace) -> None:
+def test_a_failure_without_an_output_is_reported_by_its_state(fraudlake: Command, workspace: Workspace) -> None:
     workspace.runs = [a_run(2, 11, FAILED)]
     workspace.fail("get-output", 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "expired"})
     _, out, _ = fraudlake("jobs", json=True)
@@ -32,7 +32,7 @@ def test_a_failure_without_an_output_is_told_by_its_state(fraudlake: Command, wo
     assert [run["error"] for run in job["runs"]] == ["Task ingest failed"]
 
 
-def test_nothing_deployed_is_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_nothing_deployed_is_an_error(fraudlake: Command, workspace: Workspace) -> None:
     del workspace.jobs[1]
     code, _, err = fraudlake("jobs")
     assert code == 1
@@ -72,7 +72,7 @@ def test_an_unknown_or_ambiguous_job_is_wrong_use(fraudlake: Command, workspace:
     workspace.jobs.append({"job_id": 12, "settings": {**workspace.jobs[1]["settings"], "name": "ingest_and_detect"}})
     code, _, err = fraudlake("run", "ingest_and_detect")
     assert code == 2
-    assert "or the id of one: 11 ([dev jane] fraudlake ingest and detect), 12 (ingest_and_detect)" in err
+    assert "or an id: 11 ([dev jane] fraudlake ingest and detect), 12 (ingest_and_detect)" in err
 
 
 def test_of_several_targets_that_one_counts_whose_lake_is_named(fraudlake: Command, workspace: Workspace) -> None:

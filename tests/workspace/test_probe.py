@@ -112,7 +112,7 @@ def test_a_run_that_outputnothing_is_no_success(fraudlake: Command, deployed: Wo
     code, _, err = fraudlake("probe")
 
     assert code == 1
-    assert "run 500 has ended, but its output holds no answers" in err.splitlines()[-1]
+    assert "run 500 has ended, but its output has no answers" in err.splitlines()[-1]
 
 
 def test_without_its_job_the_probe_cannot_ask(fraudlake: Command, workspace: Workspace) -> None:
@@ -152,12 +152,13 @@ def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
 def test_every_question_is_asked_once_and_has_a_remedy() -> None:
     questions = list(assumptions.assumptions())
 
-    assert len({one.question for one in questions}) == len(questions)
-    assert all(one.remedy for one in questions)
+    assert len({assumption.question for assumption in questions}) == len(questions)
+    assert all(assumption.remedy for assumption in questions)
 
 
 def test_the_package_needs_no_setting_that_serverless_compute_refuses() -> None:
-    vital = [one.question for one in assumptions.assumptions() if one.question.startswith("setting ") and one.matters]
+    settings = [item for item in assumptions.assumptions() if item.question.startswith("setting ")]
+    vital = [setting.question for setting in settings if setting.matters]
 
     assert vital
     assert {question.removeprefix("setting ") for question in vital} <= set(known("serverless_settings"))
@@ -180,7 +181,7 @@ def test_what_a_process_cannot_answer_is_asked_once_and_fails_its_questions_only
     assert {answer.seen for answer in of_micro_batch} == {"RuntimeError: no worker"}
     assert len(calls) == 1
     assert [answer.question for answer in answers] == [
-        *(one.question for one in assumptions.assumptions()),
+        *(assumption.question for assumption in assumptions.assumptions()),
         "clean up",
     ]
     assert answers[-1].seen.startswith("left behind: `main`.`fraud`.`fraudlake_probe_")
@@ -258,7 +259,9 @@ def test_what_travels_to_a_worker_needs_no_wheel_there(process: str, tmp_path: P
 def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None:
     class Stuck(Sending):
         def run(self, name: str, writer: Any, into: str | None = None) -> None:
-            raise RuntimeError(f'STREAM_FAILED {worker._MARK}{{"names": [false, "no table"]}}{worker._MARK} at Frame')
+            raise RuntimeError(
+                f'STREAM_FAILED {worker._REPORT_MARKER}{{"names": [false, "no table"]}}{worker._REPORT_MARKER} at Frame'
+            )
 
     assert worker.in_a_micro_batch(Stuck(tmp_path)) == {"names": (False, "no table")}
 
@@ -273,7 +276,7 @@ def test_inside_all_holds_but_what_needs_databricks_itself(tmp_path: Path) -> No
                 break
 
     answers = {answer["question"]: answer for answer in json.loads(ended["out"])["answers"]}
-    assert list(answers) == [one.question for one in assumptions.assumptions()]
+    assert list(answers) == [assumption.question for assumption in assumptions.assumptions()]
     failed = {question: answer["seen"] for question, answer in answers.items() if not answer["ok"]}
     assert set(failed) == REFUSED | {"MLflow"}, failed
     assert all(answers[question]["remedy"] for question in failed)

@@ -20,7 +20,8 @@ def test_they_land_and_the_job_runs_and_all_is_taken_away(fraudlake: Command, wo
     code, out, _ = fraudlake("smoke")
     assert code == 0
     assert out.startswith("alerts for accounts 2, 4, 3, as in Flink's tutorial; cleaned up.")
-    put, deleted = (next(one for one in workspace.requests if one.startswith(way)) for way in ("PUT", "DELETE"))
+    requests = workspace.requests
+    put, deleted = (next(line for line in requests if line.startswith(method)) for method in ("PUT", "DELETE"))
     assert put.removeprefix("PUT") == deleted.removeprefix("DELETE")
     assert "/Volumes/main/fraud/landing/fraudlake_smoke/part-" in put
     assert workspace.files == {}
@@ -37,7 +38,7 @@ def test_they_land_and_the_job_runs_and_all_is_taken_away(fraudlake: Command, wo
     by_account = {given["table"] for statement, given in deletions if "startswith(account_id, :prefix)" in statement}
     assert {"silver_transactions", "silver_alerts", "gold_account_daily", "gold_fraud_predictions"} <= by_account
     by_day = [(statement, given["table"]) for statement, given in deletions if "day" in given]
-    assert all("NOT EXISTS (SELECT 1 FROM silver_transactions WHERE date = " in one for one, _ in by_day)
+    assert all("NOT EXISTS (SELECT 1 FROM silver_transactions WHERE date = " in statement for statement, _ in by_day)
     assert {"gold_detector_agreement", "gold_prediction_quality"} <= {table for _, table in by_day}
     assert all(len(given) == 2 for _, given in deletions)
 
@@ -54,7 +55,7 @@ def test_other_alerts_fail_and_all_is_taken_away_nevertheless(
     assert "DELETE" in workspace.statements[-1][0]
 
 
-def test_a_job_that_fails_and_a_clean_up_that_fails_are_both_told(fraudlake: Command, workspace: Workspace) -> None:
+def test_a_job_that_fails_and_a_clean_up_that_fails_are_both_reported(fraudlake: Command, workspace: Workspace) -> None:
     workspace.fails_with = "fraudlake: no"
     workspace.fail("/api/2.0/sql/statements", 403, {"error_code": "PERMISSION_DENIED", "message": "no MODIFY"})
     code, _, err = fraudlake("smoke")

@@ -1,7 +1,7 @@
-"""The classifier: features become a probability of fraud, and what each feature added to it; in arrays alone.
+"""The classifier: arrays of features become a probability of fraud, and what each feature contributed to it.
 
-It imports nothing of fraudlake, so MLflow can store this file beside a model, and whoever loads the model needs only
-numpy and XGBoost. A stored classifier is JSON: nothing is ever unpickled.
+This module imports nothing of fraudlake. MLflow stores the file beside a model, so loading a model needs only numpy and
+XGBoost. A stored classifier is JSON: nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.floating[Any]]
-    """Features are a matrix of (rows, features); margins and probabilities have one number a row."""
+    """Features are a matrix of (rows, features); margins and probabilities have one number per row."""
 
 FORMAT = 1
-"""Version of the stored form; another one is refused."""
+"""Version of the stored form; other versions are refused."""
 
 _TREES = {
     "objective": "binary:logistic",
@@ -36,8 +36,9 @@ _TREES = {
     "seed": 1,
 }
 
-# Threads of XGBoost that wait for each other would spin, and take the cores from those that they wait for: beside one
-# other busy process a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). It is read when it is imported.
+# By default, waiting threads of XGBoost spin, and take the cores from the threads that they wait for: beside another
+# busy process a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). XGBoost reads the variable when it is
+# imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
@@ -52,7 +53,7 @@ class Logistic:
 
     @classmethod
     def fit(cls, features: Floats, fraud: Floats, weights: Floats, penalty: float) -> Logistic:
-        """Learn from rows; ``penalty`` is that on the squared weights of standardised features."""
+        """Learn from rows; ``penalty`` applies to the squared weights of the standardised features."""
         from scipy.optimize import minimize
         from scipy.special import expit
 
@@ -67,8 +68,9 @@ class Logistic:
             error = share * (expit(margins) - fraud)
             return value, np.append(error.sum(), error @ columns + penalty * parameters[1:])
 
-        found = minimize(loss, np.zeros(columns.shape[1] + 1), jac=True, method="L-BFGS-B", options={"gtol": 1e-8}).x
-        return cls(means.tolist(), scales.tolist(), found[1:].tolist(), float(found[0]))
+        start = np.zeros(columns.shape[1] + 1)
+        solution = minimize(loss, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-8}).x
+        return cls(means.tolist(), scales.tolist(), solution[1:].tolist(), float(solution[0]))
 
     def margins(self, features: Floats) -> Floats:
         """Return the log-odds."""
@@ -76,7 +78,7 @@ class Logistic:
         return margins
 
     def contributions(self, features: Floats) -> Floats:
-        """Return what each feature adds to the margin of the mean transaction, which is the last column."""
+        """Return what each feature adds to the margin of the mean transaction; the last column is that margin."""
         parts = (features - np.array(self.means)) / np.array(self.scales) * np.array(self.weights)
         return np.column_stack([parts, np.full(len(features), self.intercept)])
 
@@ -94,7 +96,7 @@ class Trees:
 
     @classmethod
     def fit(cls, features: Floats, fraud: Floats, weights: Floats, leaves: int, trees: int) -> Trees:
-        """Learn so many trees of up to so many leaves from rows, on all cores."""
+        """Learn ``trees`` trees of up to ``leaves`` leaves from rows, on all cores."""
         import xgboost
 
         rows = xgboost.QuantileDMatrix(features, fraud, weight=weights)
@@ -106,7 +108,7 @@ class Trees:
         import xgboost
 
         booster = xgboost.Booster(model_file=bytearray(self.text.encode()))
-        # Spark runs a task on each core.
+        # Spark runs a task on each core already.
         booster.set_param({"nthread": 1})
         return booster
 
@@ -116,7 +118,7 @@ class Trees:
         return margins.astype(float)
 
     def contributions(self, features: Floats) -> Floats:
-        """Return each feature's exact Shapley value (TreeSHAP), and as the last column the margin of no feature."""
+        """Return each feature's exact Shapley value (TreeSHAP); the last column is the margin without any feature."""
         import xgboost
 
         parts: Floats = self._booster.predict(xgboost.DMatrix(features, nthread=1), pred_contribs=True)
@@ -140,7 +142,7 @@ _KINDS = {"trees": Trees, "logistic": Logistic}
 
 @dataclass(frozen=True)
 class Classifier:
-    """What was learned, the names of the features it wants, and its calibration (Platt scaling).
+    """A learned model, the names of its features, and its calibration (Platt scaling).
 
     The calibrated log-odds are ``slope * margin + offset``.
     """
@@ -154,7 +156,7 @@ class Classifier:
     def calibrated(
         cls, names: Sequence[str], learned: Trees | Logistic, features: Floats, fraud: Floats, weights: Floats
     ) -> Classifier:
-        """Calibrate what was learned on rows that it has not seen."""
+        """Calibrate a learned model on rows that it was not fitted on."""
         margins = learned.margins(np.asarray(features, np.float32))
         platt = Logistic.fit(margins[:, None], fraud, weights, penalty=1e-5)
         slope = platt.weights[0] / platt.scales[0]
@@ -170,7 +172,10 @@ class Classifier:
         return probabilities
 
     def contributions(self, features: Floats) -> Floats:
-        """Return what each feature adds to the log-odds; one column more holds the rest, and a row adds up to them."""
+        """Return what each feature adds to the log-odds.
+
+        The last column holds the rest, so that the sum of a row is its log-odds.
+        """
         parts = self.slope * self.learned.contributions(np.asarray(features, np.float32))
         parts[:, -1] += self.offset
         return parts
@@ -185,7 +190,7 @@ class Classifier:
         """Read the stored form.
 
         Raises:
-            ValueError: it is not one, or of another version.
+            ValueError: the bytes are no classifier, or have another version.
         """
         try:
             values = json.loads(stored)
@@ -197,10 +202,10 @@ class Classifier:
             raise ValueError(f"it is not a stored classifier ({type(error).__name__}: {error})") from None
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> Floats:
-        """Return the probability of fraud of a frame's rows: what ``mlflow.pyfunc`` calls."""
+        """Return the probability of fraud of a frame's rows; ``mlflow.pyfunc`` calls this."""
         return self.probabilities(frame[list(self.features)].to_numpy())
 
 
 def _load_pyfunc(path: str) -> Classifier:
-    """Load the stored form from a file: what ``mlflow.pyfunc`` calls."""
+    """Load the stored form from a file; ``mlflow.pyfunc`` calls this."""
     return Classifier.from_bytes(Path(path).read_bytes())

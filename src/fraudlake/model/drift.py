@@ -1,4 +1,4 @@
-"""Drift: how far the features and scores of a day have moved from those that a model was made with."""
+"""Drift: how far the features and scores of a day have moved from those that a model was trained on."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 SCORE = "probability"
 LEAST = 1_000
-"""Rows below which a day says little: ten bins of a hundred rows differ by chance alone."""
+"""A day of fewer rows says little: ten bins of a hundred rows differ by chance alone."""
 
 _LEAST_SHARE = 1e-4
-"""What an empty bin counts as: the index takes a logarithm."""
+"""The share of an empty bin: the index takes a logarithm, which zero does not have."""
 _SHARES = tuple(step / 10 for step in range(1, 10))
 _KEYS = ("date", "model_version", "feature")
 _COUNTED = "date DATE, model_version STRING, feature STRING, bins ARRAY<BIGINT>"
 
 
 class Shape(TypedDict):
-    """How a feature is distributed: ``edges`` between its bins (deciles, each once), ``shares`` of the bins, and the
-    ``median``. A bin holds what is greater than its lower edge, and its upper edge."""
+    """How a feature is distributed: ``edges`` between its bins (the distinct deciles), ``shares`` of the bins, and the
+    ``median``. A bin excludes its lower edge and includes its upper edge."""
 
     edges: list[float]
     shares: list[float]
@@ -44,7 +44,7 @@ class Profile(TypedDict):
 
 
 def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
-    """Measure how a feature is distributed; a value counts as often as its weight says."""
+    """Measure how a feature is distributed; each value counts with its weight."""
     deciles = search.quantiles(values, weights, _SHARES)
     edges = np.unique(deciles)
     counts = np.bincount(np.searchsorted(edges, values), weights=weights, minlength=len(edges) + 1)
@@ -58,40 +58,41 @@ def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
 def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pd.DataFrame:
     """Compute the population stability index of each day (UTC), model version and feature.
 
-    The index is the sum over the bins of (share then - share now) * ln(share then / share now): by custom below 0.1
-    nothing has changed, and above 0.25 a lot has.
+    The index is the sum over the bins of (share then - share now) * ln(share then / share now). By convention a value
+    below 0.1 means no change, and a value above 0.25 a large change.
 
     Args:
         predictions: ``date, model_version``, :data:`features.NAMES` and ``probability``.
-        profiles: by model version; predictions of others are left out.
+        profiles: by model version; predictions of other versions are left out.
 
     Returns:
-        The columns of ``gold_feature_drift``. ``is_after_training`` tells whether the day is one that the model has not
-        seen: only there the index says that something has changed since.
+        The columns of ``gold_feature_drift``. ``is_after_training`` is true for days after the training data: only
+        there a high index means that something has changed since.
     """
     known = predictions.where(F.col("model_version").isin(list(profiles)))
     edges = {
-        version: {name: shape["edges"] for name, shape in one["shapes"].items()} for version, one in profiles.items()
+        version: {name: shape["edges"] for name, shape in profile["shapes"].items()}
+        for version, profile in profiles.items()
     }
-    found = []
+    rows = []
     for row in _counted(known, edges).collect():
         bins = np.array(row["bins"])
-        one = profiles[row["model_version"]]
-        psi = stability(np.array(one["shapes"][row["feature"]]["shares"]), bins)
-        is_after = row["date"].isoformat() > one["until"]
-        found.append((row["date"], row["model_version"], row["feature"], int(bins.sum()), psi, is_after))
-    return pd.DataFrame(found, columns=[*_KEYS, "transactions", "psi", "is_after_training"])
+        profile = profiles[row["model_version"]]
+        psi = stability(np.array(profile["shapes"][row["feature"]]["shares"]), bins)
+        is_after = row["date"].isoformat() > profile["until"]
+        rows.append((row["date"], row["model_version"], row["feature"], int(bins.sum()), psi, is_after))
+    return pd.DataFrame(rows, columns=[*_KEYS, "transactions", "psi", "is_after_training"])
 
 
 def stability(shares: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
-    """Compute the population stability index of counts, bin by bin, against the shares that were expected."""
+    """Compute the population stability index of the counts of bins against their expected shares."""
     then, now = (np.maximum(part, _LEAST_SHARE) for part in (shares, counts / counts.sum()))
     return float(np.sum((now - then) * np.log(now / then)))
 
 
 def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataFrame:
-    """Count rows by date, version, feature and bin; each Arrow batch gives a few lines, which are then added up."""
-    names = list(dict.fromkeys(name for one in edges.values() for name in one))
+    """Count rows by date, version, feature and bin: each Arrow batch gives partial counts, which are then added up."""
+    names = list(dict.fromkeys(name for by_feature in edges.values() for name in by_feature))
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -114,7 +115,7 @@ def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataF
                 )
 
     partial = rows.select("date", "model_version", *names).mapInArrow(count, _COUNTED)
-    # Of one feature all arrays are of one length; a missing number stands for none.
+    # The arrays of a group are of equal length. The sum starts from an empty array: its missing numbers count as zero.
     added = F.aggregate(
         F.collect_list("bins"),
         F.array().cast("array<bigint>"),
@@ -124,4 +125,4 @@ def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataF
 
 
 MEASURED = (*features.NAMES, SCORE)
-"""What drift is measured of."""
+"""The names whose drift is measured: the features and the score."""

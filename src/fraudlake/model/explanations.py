@@ -1,7 +1,7 @@
 """Explanations: a prediction of fraud gets its top reasons in words.
 
-What a feature did for a score is its Shapley value: the parts of all features add up to the log-odds of fraud. Only
-what raises them counts as a reason.
+A feature's contribution to a score is its Shapley value: the contributions of all features add up to the log-odds of
+fraud. Only contributions that raise the log-odds count as reasons.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ WORDS = {
     "sum_hour": "the account paid %.2f in the hour before it",
     "count_day": "the account made %.0f payments in the day before it",
     "sum_day": "the account paid %.2f in the day before it",
-    "amount_to_usual": "the amount is %.1f times the account's usual one",
+    "amount_to_usual": "the amount is %.1f times the account's usual amount",
     "hours_from_usual": "it is %.1f hours from the account's usual time of day",
 }
 
 
 def reasons(classifier: Classifier, features: NDArray[Any], medians: Mapping[str, float]) -> list[list[str]]:
-    """Say of each row why it looks like fraud: up to three sentences, the strongest first.
+    """Explain why each row looks like fraud, in up to three sentences, the strongest reason first.
 
-    A reason names the feature's value and, in brackets, the usual one.
+    A reason names the feature's value and, in brackets, its usual value.
 
     Args:
-        classifier: what scored the rows.
+        classifier: the classifier that scored the rows.
         features: the rows, in the classifier's order of features.
         medians: the usual value of each feature.
     """

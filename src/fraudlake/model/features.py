@@ -1,11 +1,11 @@
-"""Features: each transaction, with what its account did before it, for training and for scoring alike.
+"""Features: each transaction gets figures of what its account did before it, for training and for scoring alike.
 
-There is one computation, :func:`compute`. A history goes through it in one call, a stream in one call a micro-batch,
-with what must be remembered in between. Whole numbers are summed (cents, millionths), so the sums are exact and do not
-depend on where a history is cut.
+Training and scoring share one function, :func:`compute`. It is called once for a history, and once per micro-batch for
+a stream, whose state (:data:`MEMORY`) goes from call to call. The sums are of whole numbers (cents, millionths), so
+they are exact and do not depend on how a history is split into micro-batches.
 
-What is remembered of an account is bounded. Its last minute is kept by the second, its last hour by the minute, its
-last day by the hour, and all before that as one sum; an account that pays nothing for :data:`FORGET_DAYS` is forgotten.
+The state of an account is bounded. Its last minute is stored by the second, its last hour by the minute, its last day
+by the hour, and everything before that as one sum; an account that pays nothing for :data:`FORGET_DAYS` is forgotten.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ NAMES = (
     "amount_to_usual",
     "hours_from_usual",
 )
-"""What a model sees of a transaction; docs/model.md says what each is."""
+"""The features of a transaction; docs/model.md defines each."""
 
 FORGET_DAYS = 30
-"""An account without a transaction for so long is as good as new."""
+"""An account without a transaction for so many days counts as new."""
 
 _DAY = 86_400
 _WINDOWS = {"minute": (60, 1), "hour": (60, 60), "day": (24, 3600)}
-"""Of each window the number of its tiles and their length in seconds: it begins where a tile does."""
+"""The number of tiles of each window, and their length in seconds: a window begins where a tile begins."""
 _MOST_AMOUNT = 1e9
-"""In sums an amount counts up to this, in account currency: so that no sum overflows."""
+"""The largest amount that enters a sum, in account currency, so that no sum overflows."""
 
 _ROWS = pa.schema(
     [
@@ -68,7 +68,8 @@ _SUMS = ("count", "cents", "logs", "east", "north")
 MEMORY = pa.schema(
     [("account", pa.int64()), ("time", pa.int64()), ("amount", pa.float64()), *((name, pa.int64()) for name in _SUMS)]
 )
-"""Transactions of an account as tiles: time (microseconds) and amount of the last one in it, and the sums of all."""
+"""The state: transactions of an account as tiles. A tile has the time (microseconds) and amount of its last
+transaction, and the sums over all of its transactions."""
 COMPUTED = pa.schema(
     [
         ("transaction_id", pa.string()),
@@ -81,7 +82,7 @@ COMPUTED = pa.schema(
         ("date", pa.date32()),
     ]
 )
-"""What :func:`unpacked` gives: a transaction, where it came from, and :data:`NAMES`."""
+"""The rows of :func:`unpacked`: a transaction, where it came from, and :data:`NAMES`."""
 _COLUMNS = ", ".join(
     [
         "transaction_id STRING, account_id STRING, timestamp TIMESTAMP, label BOOLEAN, source STRING, position BIGINT",
@@ -94,17 +95,17 @@ _PAYLOAD_ROWS = 100_000
 
 
 def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Compute the features of a bucket's rows; each sees only what comes before it.
+    """Compute the features of a bucket's rows; each row sees only the rows before it.
 
-    Before it is what has an earlier time, or the same time and an earlier place (``source``, ``position``).
+    A row is before another if its time is earlier, or its time is the same and its ``source``, ``position`` is earlier.
 
     Args:
-        memory: what is remembered, :data:`MEMORY`.
+        memory: the state, :data:`MEMORY`.
         rows: the bucket's new transactions, in any order.
 
     Returns:
-        :data:`COMPUTED` in the order of account and time, with the columns that ``rows`` has beyond those of a stream;
-        and the memory for the next rows.
+        :data:`COMPUTED` in the order of account and time, with the further columns of ``rows``; and the state for the
+        next call.
     """
     order = ordering.row_order(memory, rows, by_time=True)
     known = {name: memory[name].to_numpy() for name in MEMORY.names}
@@ -128,7 +129,7 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-    """Give what one transaction adds to each of the sums."""
+    """Return what each transaction adds to each of the sums."""
     cents = np.clip(amount, -_MOST_AMOUNT, _MOST_AMOUNT) * 100
     angle = time % detector.microseconds(_DAY) / detector.microseconds(_DAY) * 2 * np.pi
     return {
@@ -141,11 +142,11 @@ def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.
 
 
 def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell where an account begins, or comes back after it was forgotten."""
-    is_other = np.diff(table["account"], prepend=0) != 0
-    is_other[:1] = True
+    """Return at which rows an account begins, or comes back after it was forgotten."""
+    is_other_account = np.diff(table["account"], prepend=0) != 0
+    is_other_account[:1] = True
     away = np.diff(table["time"], prepend=0) > detector.microseconds(FORGET_DAYS * _DAY)
-    begins: NDArray[np.bool_] = is_other | (away & is_new)
+    begins: NDArray[np.bool_] = is_other_account | (away & is_new)
     return begins
 
 
@@ -157,94 +158,95 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
     before = {name: np.append(0, np.cumsum(table[name])) for name in _SUMS}
 
     def since(start: NDArray[np.int64], name: str) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = before[name][:-1] - before[name][start]
-        return found
+        sums: NDArray[np.int64] = before[name][:-1] - before[name][start]
+        return sums
 
     follows = ~begins & (gap <= _DAY)
-    found = {
+    columns = {
         "amount": amount,
         "hour_of_day": time // detector.microseconds(3600) % 24,
         "previous_amount": np.where(follows, np.roll(amount, 1), 0.0),
         "seconds_since_previous": np.where(follows, gap, _DAY),
     }
     second = time // 1_000_000
-    # One rising number for (run of an account, second).
+    # A number that rises with (run of an account, second).
     run, low = np.cumsum(begins), second.min(initial=0)
     span = second.max(initial=0) - low + 1
-    place = run * span + second - low
+    rank = run * span + second - low
     for name, (tiles, length) in _WINDOWS.items():
         opens = np.maximum((second // length - tiles + 1) * length, low)
-        start = np.maximum(np.searchsorted(place, run * span + opens - low), first)
-        found |= {f"count_{name}": since(start, "count"), f"sum_{name}": since(start, "cents") / 100}
-    # Usual is the mean of all before and the transaction itself, which makes an account's first one usual.
+        start = np.maximum(np.searchsorted(rank, run * span + opens - low), first)
+        columns |= {f"count_{name}": since(start, "count"), f"sum_{name}": since(start, "cents") / 100}
+    # The usual value is the mean over all transactions so far, the current included: an account's first is usual.
     own = _summands(time, amount)
     count = since(first, "count") + 1
     logs, east, north = (since(first, name) + own[name] for name in ("logs", "east", "north"))
-    found["amount_to_usual"] = np.exp((own["logs"] - logs / count) / 1e6)
+    columns["amount_to_usual"] = np.exp((own["logs"] - logs / count) / 1e6)
     turn = np.arctan2(own["north"], own["east"]) - np.arctan2(north, east)
-    found["hours_from_usual"] = np.abs((turn + np.pi) % (2 * np.pi) - np.pi) * 12 / np.pi
-    return found
+    columns["hours_from_usual"] = np.abs((turn + np.pi) % (2 * np.pi) - np.pi) * 12 / np.pi
+    return columns
 
 
 def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldest: int | None) -> pa.Table:
-    """Sum up tiles as coarsely as an account's next transaction allows; forget accounts since ``oldest``."""
+    """Merge tiles as far as an account's next transaction allows; forget accounts last seen before ``oldest``."""
     account = table["account"]
     is_last = np.diff(account, append=0) != 0
     is_last[-1:] = True
     lasts = np.flatnonzero(is_last)
     last = lasts[np.cumsum(is_last) - is_last]
     begun = np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
-    is_kept = begun == begun[last]
+    is_remembered = begun == begun[last]
     if oldest is not None:
-        is_kept &= table["time"][last] >= oldest
+        is_remembered &= table["time"][last] >= oldest
 
     second = table["time"] // 1_000_000
-    length = np.zeros(len(account), np.int64)  # of the tile that a row goes into; 0: all before the day
+    # Length of the tile that a row goes into; 0: the sum of everything before the last day.
+    length = np.zeros(len(account), np.int64)
     for tiles, size in reversed(_WINDOWS.values()):
         length[second >= (second[last] // size - tiles + 1) * size] = size
     tile = second // np.maximum(length, 1) * (length > 0)
-    at = np.flatnonzero(is_kept)
+    at = np.flatnonzero(is_remembered)
     if not len(at):
         return MEMORY.empty_table()
     opens = np.any([np.diff(key[at], prepend=key[at[0]] - 1) != 0 for key in (account, length, tile)], axis=0)
     start = np.flatnonzero(opens)
     end = at[np.append(start[1:], len(at)) - 1]
-    kept = {name: table[name][end] for name in ("account", "time", "amount")}
-    kept |= {name: np.add.reduceat(table[name][at], start) for name in _SUMS}
-    return pa.table([kept[name] for name in MEMORY.names], schema=MEMORY)
+    merged = {name: table[name][end] for name in ("account", "time", "amount")}
+    merged |= {name: np.add.reduceat(table[name][at], start) for name in _SUMS}
+    return pa.table([merged[name] for name in MEMORY.names], schema=MEMORY)
 
 
 def of_history(
     silver: DataFrame,
     settings: Settings,
-    beside: Sequence[pa.Field] = (),
+    extra: Sequence[pa.Field] = (),
     select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
 ) -> DataFrame:
     """Compute the features of a whole table, in event-time order.
 
     Args:
         silver: the transactions.
-        settings: those of the lake.
-        beside: further columns of ``silver`` to have with the features.
-        select: takes a bucket's computed rows, and returns what is wanted of them.
+        settings: the settings of the lake.
+        extra: further columns of ``silver`` to carry along with the features.
+        select: maps a bucket's computed rows to the rows that are returned.
 
     Returns:
-        ``payload``: what ``select`` returned, by default rows of :data:`COMPUTED`; packed.
+        ``payload``: the packed rows that ``select`` returned, by default :data:`COMPUTED`.
     """
-    schema = pa.schema([*_ROWS, *beside])
+    schema = pa.schema([*_ROWS, *extra])
 
-    def whole(frame: pd.DataFrame) -> pd.DataFrame:
+    def computed_payloads(frame: pd.DataFrame) -> pd.DataFrame:
         computed, _ = compute(MEMORY.empty_table(), buckets.unpack(frame["payload"], schema))
         return _payloads(select(computed))
 
-    return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(whole, _PAYLOAD)
+    return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(computed_payloads, _PAYLOAD)
 
 
 def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
-    A row that comes after a later one of its account sees what comes before it, as far as the tiles tell; the later
-    one is not computed anew.
+    A row that arrives behind a later transaction of its account sees the transactions before it, as far as the tiles
+    distinguish them. The features of the later transaction are not recomputed.
     """
 
     def step(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
@@ -262,7 +264,7 @@ def unpacked(payloads: DataFrame) -> DataFrame:
 
 
 def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Open Arrow batches of payloads: each payload gives a batch of :data:`COMPUTED`; such batches are passed on."""
+    """Unpack Arrow batches of payloads into batches of :data:`COMPUTED`; unpacked batches pass through."""
     for batch in batches:
         if batch.schema.names == COMPUTED.names:
             yield batch
@@ -272,12 +274,12 @@ def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _payloads(computed: pa.Table) -> pd.DataFrame:
-    """Pack computed rows: Spark would make rows of them that become arrays again."""
+    """Pack computed rows: otherwise Spark would convert the arrays to its rows, and back to arrays for the scorer."""
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
     return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]})
 
 
 def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema) -> DataFrame:
-    """Pack transactions by bucket; ``schema`` names columns of ``silver``, and these two beside them."""
+    """Pack transactions by bucket; ``schema`` names columns of ``silver``, and ``account`` and ``time``."""
     computed = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
     return buckets.pack(silver.withColumns(computed), schema, settings.buckets)

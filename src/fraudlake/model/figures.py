@@ -24,11 +24,11 @@ def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
     probability = classifier.probabilities(rows.features)
     step = np.floor(probability * 1000).astype(int)
     weights = (rows.weights, rows.weights * rows.fraud, rows.weights * probability)
-    counts, fraud, expected = (np.bincount(step, weights=one, minlength=1001) for one in weights)
-    some = np.flatnonzero(counts)[::-1]
+    counts, fraud, expected = (np.bincount(step, weights=weight, minlength=1001) for weight in weights)
+    occupied = np.flatnonzero(counts)[::-1]
     return {
-        "pr_curve.png": _curve(counts[some], fraud[some]),
-        "calibration.png": _calibration(some, counts[some], fraud[some], expected[some]),
+        "pr_curve.png": _curve(counts[occupied], fraud[occupied]),
+        "calibration.png": _calibration(occupied, counts[occupied], fraud[occupied], expected[occupied]),
         "feature_importance.png": _importance(classifier.learned.importance),
     }
 
@@ -36,7 +36,7 @@ def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
 def _axes(title: str, across: str, up: str) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    # A figure of its own: pyplot would keep it, and look for a screen.
+    # Not by pyplot, which would hold a reference to the figure, and look for a screen.
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     axes.set(title=title, xlabel=across, ylabel=up)
@@ -53,10 +53,10 @@ def _curve(rows: Any, fraud: Any) -> Figure:
 def _calibration(step: Any, rows: Any, fraud: Any, expected: Any) -> Figure:
     figure, axes = _axes("Calibration, test rows", "mean probability", "share of fraud")
     tenth = np.minimum(step // 100, 9).astype(int)
-    counts, frauds, sums = (np.bincount(tenth, weights=one, minlength=10) for one in (rows, fraud, expected))
-    some = counts > 0
+    counts, frauds, sums = (np.bincount(tenth, weights=weight, minlength=10) for weight in (rows, fraud, expected))
+    occupied = counts > 0
     axes.plot([0, 1], [0, 1], linestyle=":", color="grey")
-    axes.plot(sums[some] / counts[some], frauds[some] / counts[some], marker="o")
+    axes.plot(sums[occupied] / counts[occupied], frauds[occupied] / counts[occupied], marker="o")
     return figure
 
 

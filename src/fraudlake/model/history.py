@@ -35,8 +35,8 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Rows:
-    """Labelled transactions, one entry each: ``time`` in microseconds since 1970 UTC, a matrix of ``features``, whether
-    it is ``fraud`` (0 or 1), and how many transactions it stands for (``weights``)."""
+    """Labelled transactions, an array entry each: ``time`` (microseconds since 1970 UTC), a matrix of ``features``,
+    ``fraud`` (0 or 1), and ``weights``, the number of transactions that an entry stands for."""
 
     time: NDArray[np.int64]
     features: NDArray[np.float32]
@@ -61,10 +61,10 @@ class History:
     table: pa.Table
 
     def labelled(self, by: Labels) -> Rows:
-        """Return the rows that have Flink's label, or an analyst's verdict."""
+        """Return the rows that have a label: Flink's, or an analyst's verdict."""
         label = _LABEL_COLUMNS[by]
         rows = self.table.filter(self.table[label].is_valid())
-        # XGBoost compares 32 bits; half the memory.
+        # XGBoost compares 32-bit floats, and they take half the memory.
         matrix = np.empty((len(rows), len(features.NAMES)), np.float32)
         for at, name in enumerate(features.NAMES):
             matrix[:, at] = rows[name].to_numpy()
@@ -87,24 +87,24 @@ def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings)
 
     Args:
         silver: the transactions.
-        verdicts: ``transaction_id, verdict``, one a transaction.
-        share: of the transactions that nobody calls fraud those that are brought. Which of them is decided by a hash
-            of the transaction's id, so it is the same ones each time; each stands for ``1 / share`` transactions. All
-            of the fraud is brought.
-        settings: those of the lake.
+        verdicts: ``transaction_id, verdict``, at most one row per transaction.
+        share: the sampled share of the transactions that nobody calls fraud. The sample is chosen by a hash of the
+            transaction's id, so it is the same each time; each of its rows stands for ``1 / share`` transactions.
+            Fraud is never sampled.
+        settings: the settings of the lake.
     """
     decided = verdicts.select("transaction_id", "verdict")
     known = silver.join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
-    # As arrays up to here: to make Spark's rows of them, and arrays again, takes as long as to compute them.
+    # The rows stay packed arrays: converting them to Spark's rows and back takes as long as computing them.
     payloads = features.of_history(weighed, settings, (_SCHEMA.field("verdict"), _SCHEMA.field("weight")), _chosen)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), _SCHEMA))
 
 
 def _chosen(computed: pa.Table) -> pa.Table:
-    """Keep the rows that have a weight, and :data:`_SCHEMA` of them."""
+    """Return :data:`_SCHEMA` of the rows that have a weight."""
     chosen = computed.filter(computed["weight"].is_valid())
     time = chosen["timestamp"].cast(pa.int64())
     return chosen.append_column("time", time).select(_SCHEMA.names).cast(_SCHEMA)

@@ -1,4 +1,4 @@
-"""Prediction quality: scored transactions become one line of figures by day, model version and who knew the truth."""
+"""Prediction quality: scored transactions become figures by day, model version and source of the true label."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 DAYS = ("date", "model_version")
 KEYS = (*DAYS, "judged_by")
 JUDGES = ("flink", "verdict")
-"""Who knows the truth: Flink's label, or an analyst's verdict."""
+"""The source of the true label: Flink's label, or an analyst's verdict."""
 
 
 def prediction_quality(predictions: DataFrame, verdicts: DataFrame) -> DataFrame:
-    """Judge predictions by day (UTC) and model version, by Flink's label and by the verdicts that there are.
+    """Compare predictions with Flink's label and with the verdicts, by day (UTC) and model version.
 
     Args:
         predictions: rows of ``gold_fraud_predictions``.
-        verdicts: ``transaction_id, verdict``, one a transaction.
+        verdicts: ``transaction_id, verdict``, at most one row per transaction.
 
     Returns:
         The columns of ``gold_prediction_quality``: :func:`figures` by :data:`KEYS`.
@@ -35,12 +35,12 @@ def prediction_quality(predictions: DataFrame, verdicts: DataFrame) -> DataFrame
 
 
 def figures(predictions: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Judge the predictions whose label is known, by ``keys``.
+    """Compare the predictions whose label is known with it, by ``keys``.
 
     ``true_prediction_rate`` is the share of predictions that equal the label, as Databricks' article on Flink with
-    Delta Lake has it. With rare fraud it flatters, so precision, recall, F1 and the area under the precision-recall
-    curve (average precision: precision summed over the steps of recall) stand beside it; each is null where it is
-    undefined.
+    Delta Lake defines it. Where fraud is rare it is close to 1 for any model, so the result also has precision, recall,
+    F1 and the area under the precision-recall curve (average precision: precision summed over the steps of recall).
+    Each is null where it is undefined.
     """
     known = predictions.where(F.col("label").isNotNull())
     hit = F.col("true_positives")

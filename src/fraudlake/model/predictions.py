@@ -1,7 +1,7 @@
-"""Predictions: transactions with their features become rows of ``gold_fraud_predictions``, in one pass of arrays.
+"""Predictions: transactions with their features become rows of ``gold_fraud_predictions``.
 
-The model travels to Spark's tasks as bytes, and each Arrow batch is scored and explained there: this needs no session
-that knows the model, and works in whichever session a micro-batch comes with.
+The model travels to Spark's tasks as bytes, and each Arrow batch is scored and explained there. So no function has to
+be registered in a session, and scoring works in any session that a micro-batch comes with.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ SCHEMA = pa.schema(
 
 
 def scorer(model: Model, threshold: float, scored_from: str, scored_at: datetime) -> Callable[[_Batches], _Batches]:
-    """Return what turns Arrow batches of :data:`features.COMPUTED`, packed or not, into batches of :data:`SCHEMA`.
+    """Return a function from Arrow batches of :data:`features.COMPUTED`, packed or not, to batches of :data:`SCHEMA`.
 
-    ``prediction`` is whether the probability reaches the threshold; predictions of fraud have :mod:`explanations` as
-    ``reasons``.
+    ``prediction`` is true where the probability reaches the threshold; these rows have ``reasons``
+    (:mod:`explanations`).
     """
     stored = model.stored
     medians = {name: float(shape["median"]) for name, shape in model.profile["shapes"].items()}
-    same = {"model_version": model.number, "scored_from": scored_from, "scored_at": scored_at}
+    constants = {"model_version": model.number, "scored_from": scored_from, "scored_at": scored_at}
 
     def score(batches: _Batches) -> _Batches:
         classifier = Classifier.from_bytes(stored)
         for batch in features.opened(batches):
             scored = _scored(batch, classifier, medians, threshold)
-            repeated = {
+            constant_columns = {
                 name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), batch.num_rows)
-                for name, value in same.items()
+                for name, value in constants.items()
             }
-            columns = {name: batch.column(name) for name in batch.schema.names} | scored | repeated
+            columns = {name: batch.column(name) for name in batch.schema.names} | scored | constant_columns
             yield pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
     return score

@@ -1,7 +1,7 @@
-"""Published models: rows of ``gold_models``, from which micro-batches take the model that scores.
+"""Published models: rows of ``gold_models``, from which each micro-batch loads the champion.
 
-MLflow's registry decides which version is the champion. A micro-batch may run where there is no access to MLflow (the
-worker of foreachBatch in a workspace), so the champion's bytes are published in a table, which any session can read.
+MLflow's registry decides which version is the champion. A micro-batch may run without access to MLflow (in a workspace,
+in the worker of foreachBatch), so the champion's bytes are published in a table, which any session can read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Model:
         """The classifier.
 
         Raises:
-            ValueError: the bytes are not one.
+            ValueError: the bytes are no classifier.
         """
         return Classifier.from_bytes(self.stored)
 
@@ -60,23 +60,23 @@ def row(model: Model, published_at: datetime) -> pa.Table:
 
 
 def is_champion(published: pa.Table, model: Model) -> bool:
-    """Tell whether micro-batches score with a model already, in just this form."""
+    """Return whether this model, with the same bytes and profile, is the latest that was published."""
     latest = published.sort_by([("published_at", "descending")]).slice(0, 1)
     expected = row(model, datetime.now(UTC))
     return bool(latest.drop_columns("published_at").to_pylist() == expected.drop_columns("published_at").to_pylist())
 
 
 def champion_number(published: DataFrame) -> str | None:
-    """Return the version that scores; None: nothing was published yet."""
+    """Return the version that was published last; None: nothing was published yet."""
     (number,) = published.select(F.max_by("model_version", "published_at")).collect()[0]
     return None if number is None else str(number)
 
 
 def load(published: DataFrame, number: str) -> Model:
-    """Return a version as it was last published.
+    """Return a version in the form in which it was last published.
 
     Raises:
-        FraudlakeError: it cannot be read.
+        FraudlakeError: the row is missing or cannot be read.
     """
     rows = published.where(F.col("model_version") == number).orderBy(F.desc("published_at")).take(1)
     try:
@@ -97,10 +97,10 @@ def profiles(published: DataFrame, numbers: list[str]) -> dict[str, Profile]:
 
 
 class Champion:
-    """The model that scores now. It is asked for at each micro-batch, so a new champion scores from the next one on.
+    """The current champion. Each micro-batch asks for it, so a new champion scores from the next micro-batch on.
 
-    A micro-batch is one commit: repeated after a crash it is passed over where it was committed, under the version that
-    scored it then, and scored as a whole by the champion of now where it was not.
+    A micro-batch is one commit. When Spark repeats it after a crash, a micro-batch that was committed keeps its
+    predictions, and an uncommitted micro-batch is scored as a whole by the current champion.
     """
 
     def __init__(self) -> None:
@@ -108,10 +108,10 @@ class Champion:
         self._model: Model | None = None
 
     def now(self, lake: Lake) -> Model:
-        """Return the champion; it is loaded where it is another than at the last call.
+        """Return the champion; it is loaded only where it has changed since the last call.
 
         Raises:
-            FraudlakeError: nothing was published, or it cannot be read.
+            FraudlakeError: nothing was published, or the champion cannot be read.
         """
         published = lake.read(tables.GOLD_MODELS)
         number = champion_number(published)

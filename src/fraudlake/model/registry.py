@@ -1,4 +1,4 @@
-"""The registry: versions of a model in an MLflow store, which of them scores, and which may take over."""
+"""The registry: versions of a model in an MLflow store, and which of them are champion and challenger."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ABSENT = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 
 
 class OutdatedModelError(FraudlakeError):
-    """A version that this fraudlake cannot score with, and that no restored file would help."""
+    """A version that this fraudlake cannot score with, even where all of its files are intact."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A registered model: what it was trained on, from when on (UTC) it was tested, its figures and its aliases."""
+    """A registered model: what it was trained on, the begin of its test rows (UTC), its figures and its aliases."""
 
     number: str
     trained_on: dict[str, Any]
@@ -46,12 +46,15 @@ class Version:
     metrics: dict[str, float]
     aliases: tuple[str, ...]
     replaced: str | None
-    """The champion that it took over from."""
+    """The version that was the champion before it."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves, to be registered. ``trained_on`` tells whether a training would only repeat it."""
+    """A trained model with all that is registered with it.
+
+    ``trained_on`` are the versions of the tables and the settings: equal values mean that training would repeat itself.
+    """
 
     classifier: Classifier
     profile: Profile
@@ -64,7 +67,7 @@ class Trained:
 
 
 class Registry:
-    """Versions of a model in an MLflow store, and the aliases that say which of them scores."""
+    """Versions of a model in an MLflow store, and the aliases ``champion`` and ``challenger``."""
 
     def __init__(
         self,
@@ -78,11 +81,11 @@ class Registry:
         """Open the stores of runs and of registered models.
 
         Args:
-            tracking_uri: of the store of runs.
-            registry_uri: of the store of registered models.
-            name: of the model; in a Unity Catalog it has three levels.
-            experiment: that its runs belong to.
-            artifacts: where the models of a new experiment go; None: where the store wants.
+            tracking_uri: the store of runs.
+            registry_uri: the store of registered models.
+            name: the name of the model; in a Unity Catalog it has three levels.
+            experiment: the name of the experiment that its runs belong to.
+            artifacts: the folder of a new experiment's models; None: the store's default.
         """
         import mlflow
 
@@ -121,20 +124,21 @@ class Registry:
             FraudlakeError: there is no such version.
         """
         with self._store():
-            found = self._present(lambda: self._client.get_model_version(self._name, number))
-        if found is None:
+            registered = self._present(lambda: self._client.get_model_version(self._name, number))
+        if registered is None:
             raise FraudlakeError(f"model '{self._name}' has no version {number}: 'fraudlake model list' shows them")
-        return self._version(found)
+        return self._version(registered)
 
     def versions(self) -> list[Version]:
         """Return all versions, the newest first."""
         with self._store():
-            found = self._client.search_model_versions(f"name = '{self._name}'")
-        return [self.version(number) for number in sorted((str(one.version) for one in found), key=int, reverse=True)]
+            registered = self._client.search_model_versions(f"name = '{self._name}'")
+        numbers = sorted((str(version.version) for version in registered), key=int, reverse=True)
+        return [self.version(number) for number in numbers]
 
     def register(self, trained: Trained) -> Version:
         """Log a model with its figures and register it, as the challenger."""
-        # MLflow writes what it does to standard error, whatever the log level.
+        # MLflow reports its progress on standard error, whatever the log level.
         with self._store(), contextlib.redirect_stderr(io.StringIO()):
             if self._client.get_experiment_by_name(self._experiment) is None:
                 self._client.create_experiment(self._experiment, artifact_location=self._artifacts)
@@ -145,11 +149,11 @@ class Registry:
                 for name, figure in trained.figures.items():
                     self._mlflow.log_figure(figure, name)
                 logged = self._log(trained)
-            # In a workspace the bundle makes the registered model, and who trains may not be allowed to make one.
+            # In a workspace the bundle creates the registered model: training may lack the right to create it.
             if self._present(lambda: self._client.get_registered_model(self._name)) is None:
                 self._client.create_registered_model(self._name)
             tags = {_TRAINED_ON: json.dumps(trained.trained_on), _TESTED_FROM: trained.tested_from}
-            # MLflow 2 has no ids of models.
+            # Logged models have ids from MLflow 3 on.
             by_id = {"model_id": logged.model_id} if getattr(logged, "model_id", None) else {}
             made = self._client.create_model_version(
                 self._name, logged.model_uri, run_id=run.info.run_id, tags=tags, **by_id
@@ -177,7 +181,7 @@ class Registry:
             )
 
     def promote(self, number: str) -> Version:
-        """Make a version the champion, and note which one it replaced."""
+        """Make a version the champion, and record which version it replaced."""
         before, promoted = self.champion(), self.version(number)
         with self._store():
             if before is not None and before.number != number:
@@ -188,20 +192,20 @@ class Registry:
         return self.version(number)
 
     def replaced(self) -> Version:
-        """Return the version that the champion took over from.
+        """Return the version that the champion replaced.
 
         Raises:
-            FraudlakeError: it took over from none.
+            FraudlakeError: it replaced none.
         """
         champion = self.required_champion()
         if champion.replaced is None:
             raise FraudlakeError(
-                f"version {champion.number} of model '{self._name}' replaced none: nothing to go back to"
+                f"version {champion.number} of model '{self._name}' replaced no version: there is nothing to go back to"
             )
         return self.version(champion.replaced)
 
     def rollback(self) -> Version:
-        """Make the version the champion that the champion replaced.
+        """Make the version that the champion replaced the champion again.
 
         Raises:
             FraudlakeError: it replaced none.
@@ -215,7 +219,7 @@ class Registry:
         """Load a version.
 
         Raises:
-            OutdatedModelError: an earlier fraudlake registered it, or it wants other features than there are.
+            OutdatedModelError: an earlier fraudlake registered it, or its features differ from :data:`features.NAMES`.
             FraudlakeError: its files cannot be read.
         """
         uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
@@ -230,7 +234,7 @@ class Registry:
             ) from None
         if model is None:
             raise OutdatedModelError(
-                f"{what} was trained by an earlier fraudlake, as a Spark ML model, which this one cannot score with: "
+                f"{what} was trained by an earlier fraudlake, as a Spark ML model, and cannot be used: "
                 "train again with 'fraudlake train'"
             )
         strange = sorted(set(model.classifier.features) ^ set(features.NAMES))
@@ -243,23 +247,23 @@ class Registry:
 
     def _by_alias(self, alias: str) -> Version | None:
         with self._store():
-            found = self._present(lambda: self._client.get_model_version_by_alias(self._name, alias))
-        return None if found is None else self.version(str(found.version))
+            registered = self._present(lambda: self._client.get_model_version_by_alias(self._name, alias))
+        return None if registered is None else self.version(str(registered.version))
 
-    def _version(self, found: Any) -> Version:
+    def _version(self, registered: Any) -> Version:
         with self._store():
-            run = self._client.get_run(str(found.run_id))
+            run = self._client.get_run(str(registered.run_id))
         return Version(
-            str(found.version),
-            json.loads(found.tags.get(_TRAINED_ON, "{}")),
-            found.tags.get(_TESTED_FROM, ""),
+            str(registered.version),
+            json.loads(registered.tags.get(_TRAINED_ON, "{}")),
+            registered.tags.get(_TESTED_FROM, ""),
             dict(run.data.metrics),
-            tuple(sorted(found.aliases)),
-            found.tags.get(_REPLACED),
+            tuple(sorted(registered.aliases)),
+            registered.tags.get(_REPLACED),
         )
 
     def _present(self, ask: Any) -> Any:
-        """Ask the store for something that may not be there."""
+        """Return the answer of the store; None: it does not have what is asked for."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -271,20 +275,19 @@ class Registry:
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[None]:
-        """Say in one line that the store does not answer, or refuses."""
+        """Turn a failure of the store into an error of one line."""
         from mlflow.exceptions import MlflowException
 
         try:
             yield
         except (MlflowException, OSError) as error:
             raise FraudlakeError(
-                f"the model store {self._uri} does not do what it is asked ({_line(error)}): check that it is there "
-                "and may be read and written"
+                f"the model store {self._uri} failed ({_line(error)}): check that it exists and can be read and written"
             ) from error
 
 
 def _downloaded(uri: str, number: str) -> Model | None:
-    """Return the model that lies at a place of MLflow's; None: it is of another kind."""
+    """Return the model at an MLflow URI; None: it is not a model of this classifier."""
     from mlflow.artifacts import download_artifacts
     from mlflow.models import Model as Logged
 
@@ -295,12 +298,12 @@ def _downloaded(uri: str, number: str) -> Model | None:
         if flavour["loader_module"] != _LOADER:
             return None
         model = Model(number, (path / flavour["data"]).read_bytes(), json.loads((logged.metadata or {})[_PROFILE]))
-    _ = model.classifier  # fails here, where it is no classifier
+    _ = model.classifier  # raises now if the bytes are no classifier
     return model
 
 
 def _requirements() -> list[str]:
-    """Return what a stranger installs to load a model."""
+    """Return the packages that loading a model without fraudlake needs."""
     package = "xgboost" if sys.platform == "darwin" else "xgboost-cpu"
     return ["numpy", "pandas", f"{package}=={metadata.version(package)}"]
 

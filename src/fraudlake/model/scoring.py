@@ -1,4 +1,4 @@
-"""Scoring: transactions, from silver or straight from Kafka, become predictions, and those become figures."""
+"""Scoring: transactions from silver or straight from Kafka become predictions, and these become figures."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _DAYS = list(prediction_quality.DAYS)
 
 
 def streams(lake: Lake, from_topic: bool = False) -> list[Stream]:
-    """``silver_transactions``, or the topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
+    """``silver_transactions`` or a topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
 
     Raises:
         FraudlakeError: there is no champion yet, or it cannot be used.
     """
     champion = _champion(lake)
     scoring = _from_kafka(lake) if from_topic else _from_silver(lake)
-    # An alias that was moved by hand is taken up here.
+    # Publish at the start: somebody may have moved the alias by hand.
     return [replace(scoring, before=lambda: publish(lake, champion)), _measured(lake)]
 
 
@@ -52,12 +52,13 @@ def _champion(lake: Lake) -> Model:
 def _from_silver(lake: Lake) -> Stream:
     threshold, appender = lake.settings.threshold, Appender.of(lake, "score")
     champion = published.Champion()
-    other = lake.checkpoint(FROM_KAFKA)
-    # What the other stream scores is only its accounts' history here. Without one the rows stay packed.
-    wanted = None if other.is_new else ~kafka.is_read_by_stream(other.folder)
+    kafka_checkpoint = lake.checkpoint(FROM_KAFKA)
+    # Rows that the stream from Kafka scores count only as their accounts' history here. Without such a stream no row is
+    # left out, and the rows stay packed.
+    not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        rows = batch if wanted is None else features.unpacked(batch).where(wanted)
+        rows = batch if not_covered is None else features.unpacked(batch).where(not_covered)
         score = predictions.scorer(champion.now(lake), threshold, "silver", datetime.now(UTC))
         appender.append_computed(lake, rows, score, predictions.SCHEMA, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
 
@@ -84,7 +85,7 @@ def _from_kafka(lake: Lake) -> Stream:
     champion = published.Champion()
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        rows = _once(lake, features.unpacked(batch))
+        rows = _without_duplicates(lake, features.unpacked(batch))
         score = predictions.scorer(champion.now(lake), threshold, "kafka", datetime.now(UTC))
         appender.append_computed(lake, rows, score, predictions.SCHEMA, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
 
@@ -109,8 +110,8 @@ def _fixed(lake: Lake) -> dict[str, object]:
     return {"buckets": lake.settings.buckets, "features": ", ".join(features.NAMES)}
 
 
-def _once(lake: Lake, batch: DataFrame) -> DataFrame:
-    """Leave out transactions whose producer's own id came before; ids that are made from the place come once."""
+def _without_duplicates(lake: Lake, batch: DataFrame) -> DataFrame:
+    """Drop transactions whose producer's id came before; ids derived from the source position are unique."""
     if not has_rows(batch.where(F.col("transaction_id") != silver.derived_id("source", "position"))):
         return batch
     first = Window.partitionBy("transaction_id").orderBy("source", "position")
@@ -128,8 +129,8 @@ def _scored_from_silver(lake: Lake) -> DataFrame:
 def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> tuple[str, int]:
     """Score the transactions of a range of dates (UTC, both included) under one version, by default the champion.
 
-    Their features are computed from the whole history. A prediction of that version that is there is replaced; those
-    of other versions stay beside it. So it can be repeated.
+    Features are computed from the whole history. Existing predictions of this version are replaced, those of other
+    versions stay, so a backfill can be repeated.
 
     Returns:
         The version and the number of predictions.
@@ -144,20 +145,20 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
     model = registry.load(number or registry.required_champion().number)
     with lake.exclusive("backfill"):
         known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= F.lit(last))
-        wanted = F.col("date") >= F.lit(first)
-        days = known.where(wanted).select("date", F.lit(model.number).alias("model_version")).distinct()
+        in_range = F.col("date") >= F.lit(first)
+        days = known.where(in_range).select("date", F.lit(model.number).alias("model_version")).distinct()
         dates = [row["date"] for row in days.collect()]
         if dates:
-            computed = features.unpacked(features.of_history(known, lake.settings)).where(wanted)
+            computed = features.unpacked(features.of_history(known, lake.settings)).where(in_range)
             score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
             scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
             refresh.merge(lake, scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
             _measure(lake, days, {model.number: model.profile})
-        return model.number, known.where(wanted).count()
+        return model.number, known.where(in_range).count()
 
 
 def _measured(lake: Lake) -> Stream:
-    """Compute the figures of the days that got predictions or verdicts."""
+    """Return the stream that computes the figures of the days that got new predictions or verdicts."""
     predicted = lake.read_stream(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
     decided = lake.read_stream(tables.SILVER_VERDICTS).selectExpr("date", "CAST(NULL AS STRING) AS model_version")
 
@@ -178,7 +179,7 @@ def _measured(lake: Lake) -> Stream:
 
 
 def _measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
-    """Compute quality and drift of days and versions, and merge them into their tables."""
+    """Compute quality and drift of days and versions, and merge the figures into their tables."""
 
     def scored(lake: Lake, dates: list[date]) -> DataFrame:
         return refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)

@@ -1,7 +1,7 @@
-"""The model: a labelled history is split by time, and a small search learns a classifier from it.
+"""The search: a labelled history is split by time, and the best of a few candidates becomes a classifier.
 
-A history is never split at random: on its first part the candidates are fitted, the next one chooses the best of them
-and calibrates it, on the latest what was chosen is tested.
+A history is never split at random. The candidates are fitted on its first part, the best is chosen and calibrated on
+the second part, and tested on the latest part.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 PARTS = ("fitted", "validated", "tested")
 LEAST = 10
-"""Transactions of each kind, fraud or not, that each part of a history must hold."""
+"""The number of frauds, and of other transactions, that each part of a history must have."""
 
 _VALIDATION = 0.2
-"""Share of the rows before the test part that choose and calibrate."""
+"""The share of the rows before the test part on which the best candidate is chosen and calibrated."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with the candidates fitted so far, all of them, and what is next."""
+"""Called with the number of candidates fitted so far, the number of all, and a description of what comes next."""
 
 
 class TooLittleError(FraudlakeError):
-    """There is too little to learn from."""
+    """A part of the history has too few frauds or too few other transactions."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to learn: gradient-boosted trees of a size and number, or a logistic regression."""
+    """An algorithm with its size: a number of gradient-boosted trees, or a logistic regression."""
 
     algorithm: Literal["trees", "logistic"]
     leaves: int = 0
@@ -60,7 +60,7 @@ class Candidate:
 
 BASELINE = Candidate("logistic")
 SEARCH = {"trees": (Candidate("trees", 8, 40), Candidate("trees", 31, 60)), "logistic": ()}
-"""What is tried beside the baseline, by the setting ``algorithm``."""
+"""The candidates beside the baseline, by the setting ``algorithm``."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of a history holds: rows, frauds, and its first and last time (UTC)."""
+    """A part of a history: numbers of rows and of frauds, and its first and last time (UTC)."""
 
     rows: int
     fraud: int
@@ -85,14 +85,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """Where a history is split (UTC), and what its :data:`PARTS` hold."""
+    """The times (UTC) at which a history is split, and its :data:`PARTS`."""
 
     validated_from: datetime
     tested_from: datetime
     parts: dict[str, Part]
 
     def __str__(self) -> str:
-        """Tell people which rows did what."""
+        """Describe for people which rows each part has."""
         return ", ".join(
             f"{name} on {part.rows:,} rows ({part.fraud:,} fraud) of {part.first:%Y-%m-%d %H:%M} to "
             f"{part.last:%Y-%m-%d %H:%M}"
@@ -104,7 +104,7 @@ def split(labelled: Rows, holdout: float) -> Split:
     """Split a labelled history by time: the latest ``holdout`` of its rows test.
 
     Raises:
-        TooLittleError: a part holds too little fraud, or too little else.
+        TooLittleError: a part has too few frauds or too few other transactions.
     """
     if not len(labelled.time):
         raise TooLittleError("cannot train: no transaction has a label; run 'ingest' and 'refine' first")
@@ -126,7 +126,7 @@ def split(labelled: Rows, holdout: float) -> Split:
 
 
 def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) -> NDArray[Any]:
-    """Return for each share the smallest value that so much of the weight does not exceed."""
+    """Return the weighted quantiles: for each share the smallest value that has this share of the weight up to it."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weights[order])
     at = np.searchsorted(total, np.array(shares) * total[-1])
@@ -135,10 +135,10 @@ def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) 
 
 
 def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lambda *_: None) -> Fitted:
-    """Fit the candidates on the first part of a history, choose the best and calibrate it on the second.
+    """Fit the candidates on the first part of a history, and choose and calibrate the best on the second.
 
-    Fraud is rare, so it weighs more: by the square root of how rare it is, which lets trees find it without drowning
-    in false alarms. That bends the probabilities; the calibration bends them back.
+    Fraud is rare, so it weighs more, by the square root of its rarity: trees then detect it without too many false
+    alarms. The weights distort the probabilities, and the calibration corrects that.
     """
     first, second = labelled.between(None, cut.validated_from), labelled.between(cut.validated_from, cut.tested_from)
     rarity = first.weights.sum() / (first.weights @ first.fraud)
@@ -152,13 +152,13 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
         area = area_under_pr(classifier.log_odds(second.features), second)
         tried.append((area, candidate, classifier))
     progress(len(candidates), len(candidates), "testing")
-    # Of equals the first, which is the simplest.
-    _, candidate, classifier = max(tried[1:] or tried, key=lambda one: one[0])
-    return Fitted(classifier, candidate, tried[0][2], {str(one): area for area, one, _ in tried})
+    # Of equal areas max takes the first, which is the simplest candidate.
+    _, best, classifier = max(tried[1:] or tried, key=lambda entry: entry[0])
+    return Fitted(classifier, best, tried[0][2], {str(candidate): area for area, candidate, _ in tried})
 
 
 def metrics(classifier: Classifier, rows: Rows, threshold: float) -> dict[str, float]:
-    """Measure a classifier on rows: the figures of :mod:`prediction_quality`; undefined ones are left out."""
+    """Measure a classifier on rows: the figures of :mod:`prediction_quality`, without undefined ones."""
     probability = classifier.probabilities(rows.features)
     fraud, predicted = rows.fraud == 1, probability >= threshold
     both, of_fraud, of_predicted = (float(rows.weights @ mask) for mask in (fraud & predicted, fraud, predicted))
@@ -176,7 +176,7 @@ def metrics(classifier: Classifier, rows: Rows, threshold: float) -> dict[str, f
 
 
 def area_under_pr(scores: Floats, rows: Rows) -> float:
-    """Return the average precision: precision summed over the steps of recall, equal scores in one step."""
+    """Return the average precision: precision summed over the steps of recall, with equal scores as a single step."""
     order = np.argsort(-scores, kind="stable")
     is_last = np.append(np.diff(scores[order]) != 0, True)
     seen = np.cumsum(rows.weights[order])[is_last]

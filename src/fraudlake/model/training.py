@@ -1,4 +1,4 @@
-"""Training: silver becomes a registered model, which takes over where it is better than the one that scores."""
+"""Training: silver becomes a registered model, which becomes the champion where it is better than the champion."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _RATE, _AREA = "true_prediction_rate", "area_under_pr"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training came to: the version, whether it is new, whether it scores from now on, and why."""
+    """The outcome of a training: the version, whether it is new, whether it is now the champion, and the reason."""
 
     version: Version
     is_new: bool
     is_champion: bool
-    told: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two versions on the same rows, which neither was fitted on: figures by name, and what follows."""
+    """Two versions compared on rows that neither was fitted on: figures by version, the result and its reason."""
 
     champion: str
     challenger: str
     rows: str
     figures: dict[str, dict[str, float]]
     is_better: bool
-    told: str
+    reason: str
 
 
 def registry_of(lake: Lake) -> Registry:
@@ -58,19 +58,21 @@ def registry_of(lake: Lake) -> Registry:
 
 
 def publish(lake: Lake, champion: Model) -> None:
-    """Let micro-batches score with a model, where they do not yet."""
+    """Publish the champion for micro-batches, unless it is the latest that was published."""
     if not published.is_champion(lake.rows(tables.GOLD_MODELS), champion):
         lake.write(published.row(champion, datetime.now(UTC)), tables.GOLD_MODELS, "append")
 
 
 def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
-    """``silver_transactions`` → a registered model; nothing, where the latest saw the same rows in the same way.
+    """``silver_transactions`` → a registered model.
 
-    The first becomes the champion at once, and so does one that follows a champion of an earlier fraudlake; another
-    one where it is better by :func:`_compared`. ``settings.auto_promote`` must allow it, but for the first.
+    Nothing is trained if the latest version learned the same rows with the same settings.
+
+    The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
+    and it is better by :func:`_compared`, or the champion is of an earlier fraudlake that cannot score any more.
 
     Raises:
-        FraudlakeError: there is too little to learn from, or the store cannot be reached.
+        FraudlakeError: there are too few labels to learn from, or the store cannot be reached.
     """
     settings, registry = lake.settings, registry_of(lake)
     with lake.exclusive("train"):
@@ -83,8 +85,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         for known in registry.versions()[:1] if champion else ():
             if known.trained_on == trained_on:
                 scores = CHAMPION in known.aliases
-                told = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
-                return Outcome(known, False, scores, told)
+                reason = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
+                return Outcome(known, False, scores, reason)
 
         past = _history(lake)
         labelled, by, cut = _labelled(past, settings.labels, settings.holdout)
@@ -112,12 +114,12 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             )
         )
         teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
-        is_better, why = _takes_over(lake, registry, champion, version, metrics, test_rows)
-        told = f"learned from {teacher}: {cut}; {why}"
+        is_better, comparison = _takes_over(lake, registry, champion, version, metrics, test_rows)
+        reason = f"learned from {teacher}: {cut}; {comparison}"
         if is_better and (champion is None or settings.auto_promote):
-            return Outcome(_promoted(lake, registry, version.number), True, True, f"{told}: it scores now")
-        stays = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
-        return Outcome(version, True, False, f"{told}: {stays}")
+            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
+        consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
+        return Outcome(version, True, False, f"{reason}: {consequence}")
 
 
 def _takes_over(
@@ -128,7 +130,7 @@ def _takes_over(
     metrics: dict[str, float],
     test_rows: Rows,
 ) -> tuple[bool, str]:
-    """Tell whether a new version may take over from the champion, and why."""
+    """Return whether a new version may replace the champion, and the reason."""
     if champion is None:
         return True, "the first model"
     try:
@@ -142,32 +144,34 @@ def _takes_over(
 
 
 def compare(lake: Lake, number: str | None = None) -> Comparison:
-    """Judge a version, by default the challenger, against the champion on rows that neither was fitted on.
+    """Compare a version, by default the challenger, with the champion on rows that neither was fitted on.
 
     Raises:
         FraudlakeError: there is no champion, no such version, or no challenger.
     """
     settings, registry = lake.settings, registry_of(lake)
     champion = registry.required_champion()
-    other = registry.version(number) if number else registry.challenger()
-    if other is None or other.number == champion.number:
+    challenger = registry.version(number) if number else registry.challenger()
+    if challenger is None or challenger.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
-    loaded = [registry.load(one.number) for one in (champion, other)]
+    loaded = [registry.load(version.number) for version in (champion, challenger)]
     labelled, _, _ = _labelled(_history(lake), settings.labels, settings.holdout)
-    begin = max(champion.tested_from, other.tested_from)
+    begin = max(champion.tested_from, challenger.tested_from)
     test_rows = labelled.between(datetime.fromisoformat(begin), None)
-    metrics = {one.number: search.metrics(one.classifier, test_rows, settings.threshold) for one in loaded}
-    is_better, why = _compared(
-        champion.number, metrics[champion.number], other.number, metrics[other.number], settings.promotion_margin
-    )
-    return Comparison(champion.number, other.number, f"transactions since {begin} UTC", metrics, is_better, why)
+    metrics = {model.number: search.metrics(model.classifier, test_rows, settings.threshold) for model in loaded}
+    old, new = champion.number, challenger.number
+    is_better, reason = _compared(old, metrics[old], new, metrics[new], settings.promotion_margin)
+    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, reason)
 
 
 def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:
-    """Make a version, by default the challenger, the champion, where it is better or ``force`` is given.
+    """Make a version, by default the challenger, the champion, if it is better or ``force`` is given.
+
+    Returns:
+        The version, and the reason why it was promoted.
 
     Raises:
-        FraudlakeError: it is not better, or there is no such version.
+        FraudlakeError: the version is not better, or does not exist.
     """
     registry = registry_of(lake)
     chosen = registry.version(number) if number else registry.challenger()
@@ -177,15 +181,15 @@ def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple
         return _promoted(lake, registry, chosen.number), "promoted without a comparison"
     compared = compare(lake, chosen.number)
     if not compared.is_better:
-        raise FraudlakeError(f"{compared.told}: not promoted; --force promotes it all the same")
-    return _promoted(lake, registry, chosen.number), compared.told
+        raise FraudlakeError(f"{compared.reason}: not promoted; --force promotes it all the same")
+    return _promoted(lake, registry, chosen.number), compared.reason
 
 
 def rollback(lake: Lake) -> Version:
-    """Make the version the champion again that the champion took over from.
+    """Make the version that the champion replaced the champion again.
 
     Raises:
-        FraudlakeError: it took over from none, or that one cannot be used.
+        FraudlakeError: the champion replaced none, or the version that it replaced cannot be used.
     """
     registry = registry_of(lake)
     loaded = registry.load(registry.replaced().number)
@@ -195,7 +199,7 @@ def rollback(lake: Lake) -> Version:
 
 
 def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
-    """Make a version the champion that micro-batches score with; one that cannot be loaded is refused first."""
+    """Promote and publish a version. It is loaded first, so a version that cannot be used is never promoted."""
     loaded = registry.load(number)
     version = registry.promote(number)
     publish(lake, loaded)
@@ -205,7 +209,7 @@ def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
 def _compared(
     old: str, old_figures: dict[str, float], new: str, new_figures: dict[str, float], margin: float
 ) -> tuple[bool, str]:
-    """Tell whether a version beats another: in the area under PR by a margin, and in the true prediction rate."""
+    """Return whether ``new`` beats ``old`` in the area under PR (by a margin) and the true prediction rate, and why."""
     areas, rates = ([figures.get(name, 0.0) for figures in (old_figures, new_figures)] for name in (_AREA, _RATE))
     is_better = areas[1] >= areas[0] + margin and rates[1] > rates[0]
     return is_better, (
@@ -216,7 +220,7 @@ def _compared(
 
 
 def _history(lake: Lake) -> History:
-    """Bring the history into this process, or of a long one all fraud and a share of the rest."""
+    """Bring the history into this process; of a long history all fraud and a sample of the rest."""
     transactions = lake.read(tables.SILVER_TRANSACTIONS)
     share = min(1.0, lake.settings.max_training_rows / max(transactions.count(), 1))
     return history.of(transactions, verdicts.latest(lake.read(tables.SILVER_VERDICTS)), share, lake.settings)
@@ -225,7 +229,7 @@ def _history(lake: Lake) -> History:
 def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.Split) -> drift.Profile:
     """Measure the shapes of the features, and of the scores on the test rows.
 
-    The first day of a longer history is left out: what its rows say of the day before is still filling up.
+    The first day of a longer history is left out: the windows of its rows are not full yet.
     """
     first, last = past.span
     columns = past.columns(first + _DAY if last - first >= 2 * _DAY else None)
@@ -235,9 +239,9 @@ def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.
 
 
 def _labelled(past: History, labels: str, holdout: float) -> tuple[Rows, history.Labels, search.Split]:
-    """Label a history as the setting ``labels`` says, and split it.
+    """Label a history by the setting ``labels``, and split it.
 
-    ``auto`` takes the verdicts where there are enough of them for every part, and else Flink's label.
+    ``auto`` takes the verdicts if there are enough of them for every part, otherwise Flink's label.
     """
     if labels != "flink":
         by_verdict = past.labelled("verdicts")

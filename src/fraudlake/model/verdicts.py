@@ -1,4 +1,4 @@
-"""Verdicts from a file: analysts' decisions are taken into ``silver_verdicts``, each once."""
+"""Verdicts from a file: analysts' decisions become rows of ``silver_verdicts``, each once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What became of a file's rows: taken, there already, or about transactions that silver does not hold."""
+    """Numbers of a file's rows: inserted, already in the table, and of transactions that silver does not have."""
 
     taken: int
     known: int
@@ -28,10 +28,10 @@ class Loaded:
 
 
 def load(lake: Lake, file: Path) -> Loaded:
-    """Take a CSV (with a header) or parquet file's verdicts; the same file again adds nothing.
+    """Insert the verdicts of a CSV (with a header) or parquet file; loading the same file again adds nothing.
 
     Raises:
-        UsageError: the file is not there, lacks a column, or holds a verdict that is none.
+        UsageError: the file does not exist, lacks a column, or has a verdict that is neither true nor false.
     """
     if not file.exists():
         raise UsageError(f"{file}: no such file")
@@ -50,7 +50,7 @@ def load(lake: Lake, file: Path) -> Loaded:
         given.where("date IS NOT NULL").createOrReplaceTempView("given_verdicts")
         same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("transaction_id", "verdict", "analyst", "decided_at"))
         with lake.exclusive("verdicts"):
-            # Inserts only: the streams behind see appended rows.
+            # The MERGE only inserts, so downstream streams read it as appended rows.
             merged = lake.spark.sql(
                 f"MERGE INTO {lake.name_of(tables.SILVER_VERDICTS)} t USING given_verdicts s ON {same} "
                 "WHEN NOT MATCHED THEN INSERT *"

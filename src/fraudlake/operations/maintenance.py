@@ -1,8 +1,8 @@
-"""Maintenance: tables that changed become fewer, clustered files, and files that nobody needs any more are removed.
+"""Maintenance: the files of changed tables become fewer and clustered, and files that no table uses are removed.
 
-It may run while the streams run. OPTIMIZE changes no row, so a stream passes over what it wrote, and where it and a
-write meet, one of them is done again (``conflict.retried``). VACUUM removes a file ``retention`` after it left its
-table; where a stream is further behind than that, it might have that file still to read, and nothing is removed.
+Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; where it conflicts with
+a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file ``retention`` after it left its table.
+If a stream is further behind than that, it may still have to read the file, so the table is not cleaned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 SAFE_RETENTION = timedelta(days=7)
-"""What Delta holds safe: until a commit names it, a file that is being written counts as removable, too."""
+"""Delta's recommended minimum. A file that is still being written is in no commit, so VACUUM takes it for unused."""
 
 _LARGE = 128 << 20
 _RETENTION = "delta.deletedFileRetentionDuration"
@@ -29,18 +29,18 @@ _RETENTION = "delta.deletedFileRetentionDuration"
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """Names of the tables that were cleaned, and by those that were not, the steps that are too far behind."""
+    """Names of the tables that were cleaned, and for each skipped table the steps that are too far behind."""
 
     tables: list[str]
-    held_back: dict[str, list[str]]
+    skipped: dict[str, list[str]]
 
 
 def optimize(lake: Lake) -> list[str]:
     """Compact each table that changed since it was last optimized, and cluster it.
 
-    Tables that are read by account get files of about ``target_file_size``, with each column's minimum and maximum,
-    by which queries skip files: ``ZORDER`` brings an account's rows together within a partition, and where a table is
-    liquid, Delta does so by the columns that the table was made with.
+    Tables that are read by account get files of about ``target_file_size``, so that queries can skip files by each
+    column's minimum and maximum. ``ZORDER`` clusters an account's rows within a partition; a liquid table is clustered
+    by the columns that it was made with.
 
     Returns:
         The names of the tables that were rewritten.
@@ -50,8 +50,8 @@ def optimize(lake: Lake) -> list[str]:
 
 def _optimize(lake: Lake, table: tables.Table) -> bool:
     history = lake.history(table)
-    own = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.is_auto_compaction]
-    last = max(own, key=lambda commit: commit.version, default=None)
+    optimizations = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.is_auto_compaction]
+    last = max(optimizations, key=lambda commit: commit.version, default=None)
     if not row_changes(history, 0 if last is None else last.version + 1):
         return False
     name = lake.name_of(table)
@@ -61,7 +61,7 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
         # OPTIMIZE would commit nothing, and be tried again each time.
         return False
     by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
-    # ZORDER rewrites all that it is given: only days with new files, where the table was optimized before.
+    # ZORDER rewrites every file that it is given. After the first run it gets only the days that have new files.
     days = ""
     if is_sorted and last is not None and "date" in detail.partition_columns:
         new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_millis({last.millis})")
@@ -73,34 +73,34 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
 
 
 def require_safe(retention: timedelta, allow_short: bool) -> None:
-    """Check that removed files are kept long enough.
+    """Refuse a retention below :data:`SAFE_RETENTION`.
 
     Raises:
-        UsageError: they are not, and a short retention was not allowed.
+        UsageError: the retention is too short, and a short retention was not allowed.
     """
     if retention < SAFE_RETENTION and not allow_short:
         raise UsageError(
-            f"--retention {retention}: shorter than {SAFE_RETENTION.days} days, whoever reads or writes a table for "
-            "longer loses files: where nothing does, add --allow-short-retention"
+            f"--retention {retention}: shorter than {SAFE_RETENTION.days} days: a query or write that takes longer "
+            "loses files; if there is none, add --allow-short-retention"
         )
 
 
 def vacuum(lake: Lake) -> Vacuumed:
-    """Remove files that left their table more than ``retention`` ago, and files that no commit ever named."""
+    """Remove files that left their table more than ``retention`` ago, and old files that are in no commit."""
     oldest = datetime.now(UTC) - lake.settings.retention
-    cleaned, held_back = [], {}
+    cleaned, skipped = [], {}
     for table in tables.ALL:
         behind = [step for step, since in _unread_since(lake, table).items() if since < oldest]
         if behind:
-            held_back[table.name] = behind
+            skipped[table.name] = behind
         else:
             conflict.retried(partial(_vacuum, lake, table))
             cleaned.append(table.name)
-    return Vacuumed(cleaned, held_back)
+    return Vacuumed(cleaned, skipped)
 
 
 def _unread_since(lake: Lake, table: tables.Table) -> dict[str, datetime]:
-    """Tell when the oldest commit was made that a step has still to read, for the steps that read the table."""
+    """Return for each step that is behind on the table the time of its oldest unread commit."""
     identity, history = lake.identity(table), lake.history(table)
     unread = {}
     for folder in sorted(lake.checkpoints.glob("*")):
@@ -112,7 +112,7 @@ def _unread_since(lake: Lake, table: tables.Table) -> dict[str, datetime]:
 
 
 def _vacuum(lake: Lake, table: tables.Table) -> None:
-    # `VACUUM ... RETAIN` is passed over in silence by some versions of Delta (seen in 4.4), the property by none.
+    # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     wanted = f"interval {int(lake.settings.retention.total_seconds())} seconds"
     default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
     name = lake.name_of(table)

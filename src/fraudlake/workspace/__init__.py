@@ -1,1 +1,1 @@
-"""The workspace: commands that ask a Databricks workspace or start its jobs; only the probe, inside it, needs Spark."""
+"""The workspace: commands that ask a Databricks workspace or start its jobs. Only the probe needs Spark."""

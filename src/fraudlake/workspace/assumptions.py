@@ -1,4 +1,4 @@
-"""Assumptions: what the package relies on in a workspace, each with a question that shows whether it holds there."""
+"""Assumptions: what the package relies on in a workspace, each with a question that checks it there."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _PROCESSES = {"task": worker.in_a_task, "micro_batch": worker.in_a_micro_batch}
 
 @dataclass
 class Probe:
-    """What the questions share: the scratch, and what each of Spark's processes answered to several of them."""
+    """State that the questions share: the scratch, and the reports of Spark's Python processes."""
 
     scratch: Scratch
     _reports: dict[str, worker.Report | Exception] = field(default_factory=dict)
 
     def report(self, process: str) -> worker.Report:
-        """Return what a process answers, ``task`` or ``micro_batch``; it is asked once, also where that fails."""
+        """Return the report of a process, ``task`` or ``micro_batch``. Each is asked only once, even if that fails."""
         if process not in self._reports:
             try:
                 self._reports[process] = _PROCESSES[process](self.scratch)
@@ -53,8 +53,8 @@ class Probe:
 class Assumption:
     """A question to the workspace.
 
-    ``ask`` returns what was seen where it is as the package assumes, and raises otherwise; ``remedy`` is what to do
-    then; ``matters`` is False where the package does without.
+    ``ask`` returns what was seen if the assumption holds, and raises otherwise. ``remedy`` says what to do then.
+    ``matters`` is False if the package works without.
     """
 
     question: str
@@ -64,7 +64,7 @@ class Assumption:
 
 
 def assumptions() -> Iterator[Assumption]:
-    """Return all of them, those first on which others rest."""
+    """Return all assumptions; each comes after those that it depends on."""
     yield Assumption("session", _session, "run it in a job of the bundle, on serverless compute")
     yield Assumption(
         "current schema", _current_schema, "deploy the bundle, and see 'fraudlake workspace check' for what to grant"
@@ -72,15 +72,15 @@ def assumptions() -> Iterator[Assumption]:
     yield Assumption(
         "Arrow tables",
         _arrow,
-        "use environment_version 4 or newer, or Databricks Runtime 17.3 or newer: older ones make no frame of them",
+        "use environment_version 4 or newer, or Databricks Runtime 17.3 or newer: older ones cannot read them",
     )
-    yield from _of_settings()
+    yield from _setting_assumptions()
     yield Assumption("persist", _persist, "nothing: rows that are used twice are computed twice", matters=False)
-    yield from _of_tables()
-    yield from _of_files()
-    yield from _of_a_task()
-    yield from _of_a_micro_batch()
-    yield from _of_streams()
+    yield from _table_assumptions()
+    yield from _file_assumptions()
+    yield from _task_assumptions()
+    yield from _micro_batch_assumptions()
+    yield from _stream_assumptions()
     yield Assumption(
         "MLflow",
         _mlflow,
@@ -88,7 +88,7 @@ def assumptions() -> Iterator[Assumption]:
     )
 
 
-def _of_settings() -> Iterator[Assumption]:
+def _setting_assumptions() -> Iterator[Assumption]:
     for name, value in session.COMMON_CONFIGURATION.items():
         is_vital = name == "spark.sql.session.timeZone"
         remedy = "times would be read wrongly: set it for the compute" if is_vital else _UNIMPORTANT_SETTING
@@ -107,7 +107,7 @@ def _of_settings() -> Iterator[Assumption]:
     )
 
 
-def _of_tables() -> Iterator[Assumption]:
+def _table_assumptions() -> Iterator[Assumption]:
     yield Assumption(
         "history of a table", _history, "no step can tell what changed in a table: report it, with this line"
     )
@@ -117,7 +117,7 @@ def _of_tables() -> Iterator[Assumption]:
     yield Assumption("delta.targetFileSize", _target_file_size, "the job maintain will fail: leave it paused")
 
 
-def _of_files() -> Iterator[Assumption]:
+def _file_assumptions() -> Iterator[Assumption]:
     yield Assumption(
         "volume of the checkpoints",
         _volume,
@@ -125,22 +125,24 @@ def _of_files() -> Iterator[Assumption]:
     )
     yield Assumption("bytes of a file", _bytes, "ingest cannot read files: grant READ VOLUME, or use source=kafka")
     yield Assumption(
-        "a file that is gone", _gone, "ingest fails where a file is removed while it is read: keep files that landed"
+        "a file that is gone",
+        _missing_file,
+        "ingest fails where a file is removed while it is read: keep files that landed",
     )
     yield Assumption(
         "_metadata.row_index of parquet files", _row_index, "nothing: the package numbers rows itself", matters=False
     )
 
 
-def _of_a_task() -> Iterator[Assumption]:
-    yield _of_report(
+def _task_assumptions() -> Iterator[Assumption]:
+    yield _reported(
         "task: the wheel and its libraries",
         "task",
         "imports",
         "ingest and score need them: let the job's environment have the wheel among its dependencies",
         _starts(f"fraudlake {__version__},"),
     )
-    yield _of_report(
+    yield _reported(
         "task: the volume of the checkpoints",
         "task",
         "volume",
@@ -149,7 +151,7 @@ def _of_a_task() -> Iterator[Assumption]:
     )
 
 
-def _of_a_micro_batch() -> Iterator[Assumption]:
+def _micro_batch_assumptions() -> Iterator[Assumption]:
     for what, question, is_assumed, remedy in (
         ("a table by its full name", "names", _starts("10 rows"), "no step can write: report it, with this line"),
         ("a view of the batch in MERGE", "merge", _starts("10 rows"), "aggregate fails: report it, with this line"),
@@ -162,17 +164,17 @@ def _of_a_micro_batch() -> Iterator[Assumption]:
             'no step can run: let the job\'s environments have environment_version: "5", or run it on a cluster',
         ),
     ):
-        yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, is_assumed)
+        yield _reported(f"foreachBatch: {what}", "micro_batch", question, remedy, is_assumed)
     for what, question, remedy in (
         ("its session", "session", "nothing: every name is given in full there"),
         ("persist", "persist", "nothing: rows that are used twice are computed twice"),
         ("the volume of the checkpoints", "volume", "nothing: no file is read or written there"),
         ("MLflow's registry", "registry", "nothing: the registry is asked before the stream starts"),
     ):
-        yield _of_report(f"foreachBatch: {what}", "micro_batch", question, remedy, matters=False)
+        yield _reported(f"foreachBatch: {what}", "micro_batch", question, remedy, matters=False)
 
 
-def _of_streams() -> Iterator[Assumption]:
+def _stream_assumptions() -> Iterator[Assumption]:
     yield Assumption(
         "offset log",
         _offset_log,
@@ -200,7 +202,7 @@ def _starts(text: str) -> Callable[[str], bool]:
     return lambda seen: seen.startswith(text)
 
 
-def _of_report(
+def _reported(
     question: str,
     process: str,
     name: str,
@@ -208,7 +210,7 @@ def _of_report(
     is_assumed: Callable[[str], bool] = lambda seen: True,
     matters: bool = True,
 ) -> Assumption:
-    """Make an assumption of one line of a worker's report."""
+    """Return the assumption that a line of a worker's report answers."""
 
     def ask(probe: Probe) -> str:
         is_answered, seen = probe.report(process)[name]
@@ -283,7 +285,7 @@ def _history(probe: Probe) -> str:
     rows = scratch.spark.read.option("versionAsOf", first["version"]).table(table).count()
     if (newest["version"] - first["version"], rows) != (1, 10):
         raise FraudlakeError(f"versions {first['version']} to {newest['version']}, the first of {rows} rows")
-    return f"version {newest['version']}, {newest['operation']}, by {newest['engineInfo']}; the one before can be read"
+    return f"version {newest['version']}, {newest['operation']}, by {newest['engineInfo']}; older versions can be read"
 
 
 def _optimize(probe: Probe) -> str:
@@ -299,7 +301,7 @@ def _target_file_size(probe: Probe) -> str:
     properties = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"]
     if properties.get(name) != "524288":
         raise FraudlakeError(f"the table's properties are {properties}")
-    return "can be set, and is told by DESCRIBE DETAIL"
+    return "can be set, and DESCRIBE DETAIL shows it"
 
 
 def _volume(probe: Probe) -> str:
@@ -314,7 +316,7 @@ def _volume(probe: Probe) -> str:
 
 
 def _parquet(probe: Probe) -> Path:
-    """Write a landed file of two rows, with a blank and a bracket in its name; return its path."""
+    """Write a landed file of two rows, with a space and a bracket in its name; return its path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -325,7 +327,7 @@ def _parquet(probe: Probe) -> Path:
 
 
 def _bytes(probe: Probe) -> str:
-    """Read a landed file as ``ingest`` does, by its path, which comes back as Python knows it."""
+    """Read a landed file as ``ingest`` does: by its path, which must come back as the same path."""
     file = _parquet(probe)
     reader = probe.scratch.spark.read.format("binaryFile").load([landing.literal(str(file))])
     [row] = reader.selectExpr("path", "length", "octet_length(content) AS bytes").collect()
@@ -335,8 +337,8 @@ def _bytes(probe: Probe) -> str:
     return f"{size} bytes of {row['path']}"
 
 
-def _gone(probe: Probe) -> str:
-    """Ask for a file that is not there: the failure must name it, and it can be passed over."""
+def _missing_file(probe: Probe) -> str:
+    """Read a file that does not exist: the failure must name it, so that ``ingest`` can skip it."""
     from pyspark.errors import AnalysisException
 
     path = f"{_parquet(probe)}.gone"
@@ -347,7 +349,7 @@ def _gone(probe: Probe) -> str:
         if landing.literal(path) not in str(error):
             raise FraudlakeError(f"the failure does not name it: {str(error).splitlines()[0]}") from error
         return "the failure names it"
-    raise FraudlakeError("it is read as if it were there")
+    raise FraudlakeError("reading it does not fail")
 
 
 def _row_index(probe: Probe) -> str:
@@ -362,7 +364,7 @@ def _numbered(numbers: list[int | None]) -> str:
 
 
 def _offset_log(probe: Probe) -> str:
-    """Read the log of a stream from a Delta table as the package does."""
+    """Read the offset log of a stream from a Delta table as the package does."""
     probe.report("micro_batch")
     scratch = probe.scratch
     checkpoint = Checkpoint("probe", scratch.checkpoint("micro_batch"))
@@ -378,10 +380,10 @@ def _offset_log(probe: Probe) -> str:
 
 
 def _stateful(probe: Probe) -> str:
-    """Sum rows by a key over two runs of a stream, the second of which goes on with the state of the first."""
+    """Count rows by a key over two runs of a stream: the second run must continue with the state of the first."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-    class Sum(StatefulProcessor):  # nested: so it travels as code
+    class Sum(StatefulProcessor):  # nested, so that it is pickled by value
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._total = handle.getValueState("total", "total BIGINT")
 
@@ -394,7 +396,7 @@ def _stateful(probe: Probe) -> str:
             import pandas as pd
 
             before = self._total.get()
-            total = (before[0] if before else 0) + sum(len(some) for some in rows)
+            total = (before[0] if before else 0) + sum(len(frame) for frame in rows)
             self._total.update((int(total),))
             yield pd.DataFrame({"total": [int(total)]})
 
@@ -409,11 +411,11 @@ def _stateful(probe: Probe) -> str:
     seen = sorted(row["total"] for row in scratch.spark.table(totals).collect())
     if seen != [10, 20]:
         raise FraudlakeError(f"two runs over 10 rows each gave the totals {seen}")
-    return "the second run went on with the state of the first"
+    return "the second run continued with the state of the first"
 
 
 def _state_folders(probe: Probe) -> str:
-    """Check the state's folders as a step does before it goes on."""
+    """Check the folders of the state as a step does before it continues a checkpoint."""
     checkpoint = Checkpoint("probe", probe.scratch.checkpoint("stateful"))
     if checkpoint.is_new:
         raise FraudlakeError("unknown: the stateful stream did not run")
@@ -423,7 +425,7 @@ def _state_folders(probe: Probe) -> str:
 
 
 def _auto_loader(probe: Probe) -> str:
-    """Stream the landed file as ``ingest`` does, and compare what is told of it with what Spark tells."""
+    """Stream the landed file as ``ingest`` does, and compare Auto Loader's listing of it with Spark's."""
     scratch, file, table = probe.scratch, _parquet(probe), probe.scratch.table("landed")
     stream = autoloader.read_stream(scratch.spark, str(file.parent), scratch.settings)
     scratch.run("auto_loader", stream.writeStream.format("delta"), table)
@@ -440,7 +442,7 @@ def _cloud_files_state(probe: Probe) -> str:
     checkpoint = probe.scratch.checkpoint("auto_loader")
     if Checkpoint("probe", checkpoint).is_new:
         raise FraudlakeError("unknown: Auto Loader did not run")
-    # It takes a literal only, no parameter; the path is the probe's own.
+    # cloud_files_state takes a literal only, no parameter; the path is the probe's own.
     paths = probe.scratch.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint}')").collect()  # noqa: S608
     if len(paths) != 1:
         raise FraudlakeError(f"{len(paths)} files, not 1")
@@ -448,7 +450,7 @@ def _cloud_files_state(probe: Probe) -> str:
 
 
 def _auto_loader_row_index(probe: Probe) -> str:
-    """Ask whether Auto Loader has the field; whether its values are right would take another stream."""
+    """Ask whether Auto Loader has the field. Checking its values would take another stream."""
     reader = probe.scratch.spark.readStream.format("cloudFiles").option("cloudFiles.format", "parquet")
     files = reader.schema("accountId STRING").load(str(_parquet(probe).parent)).select("_metadata.row_index")
     return f"can be selected, as {files.schema['row_index'].dataType.simpleString()}"

@@ -1,4 +1,4 @@
-"""Check: what this identity may do in a workspace, one line each, with what to grant where it may not."""
+"""Check: each right that this identity needs in a workspace becomes a result, with what to grant if it is missing."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
 
-_Look = tuple[str, Callable[[], str], str]
-"""What is looked at, how, and what to do where it is not as it must be."""
+_AccessCheck = tuple[str, Callable[[], str], str]
+"""What is checked, a function that checks it and raises if it fails, and what to do then."""
 _ON_CATALOG = ("USE_CATALOG",)
 _ON_SCHEMA = ("USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL")
 
 
 @dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: whether it is as it must be, what was seen, and what to do where it is not."""
+class CheckResult:
+    """The result of a check: what was checked, whether it passed, what was seen, and what to do if it failed."""
 
     what: str
     ok: bool
@@ -43,15 +43,15 @@ def check(
     warehouse: str | None,
     service_principal: str | None = None,
     groups: Sequence[str] = (),
-) -> Iterator[Check]:
-    """Look at identity, catalog, schema, volumes, warehouse and secret, each as far as the ones before allow.
+) -> Iterator[CheckResult]:
+    """Check identity, catalog, schema, volumes, warehouse, secret, service principal and groups, in this order.
 
     Args:
         client: the workspace.
-        settings: the lake and its secret.
+        settings: the settings of the lake, with its secret.
         warehouse: name or id of the SQL warehouse; None: any.
-        service_principal: application id that the bundle's targets staging and prod are to run as.
-        groups: groups that those targets are to grant rights to.
+        service_principal: application id that the bundle's targets staging and prod run as.
+        groups: groups to which these targets grant rights.
 
     Raises:
         UsageError: ``service_principal`` is no application id.
@@ -63,15 +63,15 @@ def check(
         me = client.current_user.me()
     name = str(me.user_name)
     principals = [name, *(str(group.display) for group in me.groups or []), "account users"]
-    yield Check("identity", True, f"{name} at {client.config.host}")
+    yield CheckResult("identity", True, f"{name} at {client.config.host}")
 
     catalog, schema = str(settings.catalog), str(settings.schema_name)
     full = f"{catalog}.{schema}"
-    looks: list[_Look] = [
+    checks: list[_AccessCheck] = [
         (
             f"catalog {catalog}",
             lambda: _granted(client, "CATALOG", catalog, client.catalogs.get(catalog).owner, _ON_CATALOG, principals),
-            f"give the name of one that exists, or GRANT USE CATALOG ON CATALOG {catalog} TO `{name}`",
+            f"give the name of an existing catalog, or GRANT USE CATALOG ON CATALOG {catalog} TO `{name}`",
         ),
         (
             f"schema {full}",
@@ -88,31 +88,32 @@ def check(
             lambda: _writable(client, str(settings.checkpoints_path)),
             f"GRANT READ VOLUME, WRITE VOLUME ON VOLUME {full}.checkpoints TO `{name}`",
         ),
-        ("warehouse", lambda: _warehouse(client, warehouse), "give --warehouse, or have CAN USE granted on one"),
+        ("warehouse", lambda: _warehouse(client, warehouse), "give --warehouse, or ask for CAN USE on a warehouse"),
     ]
     if settings.kafka_secret:
         scope, _, key = settings.kafka_secret.partition("/")
-        looks.append(
+        checks.append(
             (
                 f"secret {settings.kafka_secret}",
                 lambda: _has_secret(client, scope, key),
                 f"databricks secrets put-secret {scope} {key}, or databricks secrets put-acl {scope} {name} READ",
             )
         )
-    looks += _of_the_bundle(client, service_principal, groups)
-    for what, look, remedy in looks:
+    checks += _bundle_checks(client, service_principal, groups)
+    for what, run_check, remedy in checks:
         try:
             with asking(client, what):
-                yield Check(what, True, look())
+                yield CheckResult(what, True, run_check())
         except FraudlakeError as error:
-            yield Check(what, False, str(error).removeprefix(f"{what}: "), remedy)
+            yield CheckResult(what, False, str(error).removeprefix(f"{what}: "), remedy)
 
 
-def _of_the_bundle(client: WorkspaceClient, service_principal: str | None, groups: Sequence[str]) -> Iterator[_Look]:
+def _bundle_checks(
+    client: WorkspaceClient, service_principal: str | None, groups: Sequence[str]
+) -> Iterator[_AccessCheck]:
     if service_principal is not None:
-        remedy = "give the application id of one that this workspace has: databricks service-principals list"
-        look = partial(_service_principal, client, service_principal)
-        yield f"service principal {service_principal}", look, remedy
+        remedy = "give the application id of a principal of this workspace: databricks service-principals list"
+        yield f"service principal {service_principal}", partial(_service_principal, client, service_principal), remedy
     remedy = (
         "make it in the account's console and assign it to this workspace, or name other groups with --var readers=…, "
         "--var analysts=… and --var engineers=…"
@@ -124,10 +125,10 @@ def _of_the_bundle(client: WorkspaceClient, service_principal: str | None, group
 def _granted(
     client: WorkspaceClient, kind: str, name: str, owner: str | None, wanted: tuple[str, ...], principals: list[str]
 ) -> str:
-    """Tell whether the principals, the identity and its groups, hold every privilege on a securable.
+    """Check that the principals (the identity and its groups) together have all ``wanted`` privileges on a securable.
 
-    A group's privileges are told of the group only, so each is asked in turn until nothing is missing. Unity Catalog
-    does not know groups of the workspace alone, such as ``admins``: these can hold nothing.
+    The API lists the privileges of one principal at a time, so each principal is asked until nothing is missing. Unity
+    Catalog does not know groups of a single workspace, such as ``admins``: they can have no privilege.
     """
     if owner in principals:
         return f"owned by {owner}"
@@ -148,7 +149,7 @@ def _privileges(client: WorkspaceClient, kind: str, name: str, principal: str) -
         if isinstance(error, NotFound) or "could not find principal" in str(error).lower():
             return set()
         raise
-    privileges = [one.privilege for assignment in assignments for one in assignment.privileges or []]
+    privileges = [granted.privilege for assignment in assignments for granted in assignment.privileges or []]
     return {privilege.value for privilege in privileges if privilege}
 
 
@@ -167,20 +168,20 @@ def _require_application_id(text: str) -> None:
 def _service_principal(client: WorkspaceClient, application_id: str) -> str:
     named = list(client.service_principals.list(filter=f'applicationId eq "{application_id}"'))
     if not named:
-        raise FraudlakeError("there is none, or it is not assigned to this workspace")
+        raise FraudlakeError("it does not exist, or is not assigned to this workspace")
     if named[0].active is False:
         raise FraudlakeError(f"{named[0].display_name} is not active")
     return f"{named[0].display_name}"
 
 
 def _account_group(client: WorkspaceClient, name: str) -> str:
-    """Tell whether a group is one of the account, which alone can be granted anything by Unity Catalog.
+    """Check that a group is a group of the account. Unity Catalog grants privileges to no other groups.
 
-    Databricks documentation, "Groups": a group that belongs to one workspace is a ``WorkspaceGroup`` to its API.
+    Databricks documentation, "Groups": the API calls a group that belongs to a single workspace ``WorkspaceGroup``.
     """
     named = [group for group in client.groups.list(filter=f'displayName eq "{name}"') if group.display_name == name]
     if not named:
-        raise FraudlakeError("there is none, or it is not assigned to this workspace")
+        raise FraudlakeError("it does not exist, or is not assigned to this workspace")
     if named[0].meta and named[0].meta.resource_type == "WorkspaceGroup":
         raise FraudlakeError(
             "belongs to this workspace alone: Unity Catalog grants rights to groups of the account only"
@@ -194,7 +195,7 @@ def _readable(client: WorkspaceClient, folder: str) -> str:
 
 
 def _writable(client: WorkspaceClient, folder: str) -> str:
-    """Write a small file and remove it: the one proof that counts."""
+    """Write a small file and remove it: the surest proof."""
     file = f"{folder}/.fraudlake-check"
     client.files.upload(file, io.BytesIO(b"fraudlake workspace check\n"), overwrite=True)
     client.files.delete(file)
@@ -202,15 +203,16 @@ def _writable(client: WorkspaceClient, folder: str) -> str:
 
 
 def _warehouse(client: WorkspaceClient, wanted: str | None) -> str:
-    found = sql.warehouse(client, wanted)
-    return f"{found.name} ({found.id}), {found.state.value.lower() if found.state else 'in an unknown state'}"
+    warehouse = sql.warehouse(client, wanted)
+    state = warehouse.state.value.lower() if warehouse.state else "in an unknown state"
+    return f"{warehouse.name} ({warehouse.id}), {state}"
 
 
 def _has_secret(client: WorkspaceClient, scope: str, key: str) -> str:
-    if key not in {one.key for one in client.secrets.list_secrets(scope)}:
-        raise FraudlakeError(f"the scope '{scope}' holds no '{key}'")
+    if key not in {secret.key for secret in client.secrets.list_secrets(scope)}:
+        raise FraudlakeError(f"the scope '{scope}' has no '{key}'")
     return "is there; its value was not read"
 
 
 def _spelled(privileges: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(one.replace("_", " ") for one in privileges)
+    return ", ".join(privilege.replace("_", " ") for privilege in privileges)

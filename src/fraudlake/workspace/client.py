@@ -1,4 +1,4 @@
-"""The client: a Databricks profile becomes calls to its API, whose failures are one line each and hold no secret."""
+"""The client: a Databricks profile becomes a client of its API, whose failures are a single line without secrets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SECRETS = ("token", "client_secret", "password", "azure_client_secret", "google
 
 
 def connect(profile: str | None) -> WorkspaceClient:
-    """Return a client for the profile, or for what environment and default profile name.
+    """Return a client for the profile, or by default for the environment or the default profile.
 
     Raises:
-        UsageError: nothing tells which workspace, or as whom.
+        UsageError: neither names a workspace and credentials.
     """
     try:
         return WorkspaceClient(
@@ -39,7 +39,7 @@ def connect(profile: str | None) -> WorkspaceClient:
 
 @contextmanager
 def asking(client: WorkspaceClient, what: str) -> Iterator[None]:
-    """Turn failures of the API calls in the block into one line that names ``what`` was asked for.
+    """Turn failures of the API calls in the block into an error of one line, which names ``what`` was asked for.
 
     Raises:
         FraudlakeError: a call failed, after the retries of the SDK.
@@ -47,18 +47,18 @@ def asking(client: WorkspaceClient, what: str) -> Iterator[None]:
     try:
         yield
     except (DatabricksError, TimeoutError, requests.RequestException, ValueError) as error:
-        raise FraudlakeError(_without_secrets(f"{what}: {_told(error, client.config)}", client.config)) from None
+        raise FraudlakeError(_without_secrets(f"{what}: {_reason(error, client.config)}", client.config)) from None
 
 
 def pauses(most: float) -> Iterator[float]:
-    """Return the seconds to wait between looks at what is under way: a tenth at first, then more, up to ``most``."""
+    """Yield the seconds to wait between polls: 0.1 at first, then half as much again each time, up to ``most``."""
     pause = 0.1
     while True:
         yield pause
         pause = min(pause * 1.5, most)
 
 
-def _told(error: Exception, config: Config) -> str:
+def _reason(error: Exception, config: Config) -> str:
     reason = _first_line(error)
     if isinstance(error, Unauthenticated) or "access token" in reason.lower():
         return (
@@ -66,9 +66,9 @@ def _told(error: Exception, config: Config) -> str:
             "'databricks auth login', or renew the token"
         )
     if isinstance(error, PermissionDenied):
-        return f"permission denied ({reason}): 'fraudlake workspace check' tells what to grant"
+        return f"permission denied ({reason}): 'fraudlake workspace check' says what to grant"
     if isinstance(error, NotFound):
-        return f"there is none ({reason}): check the name, and whether the bundle is deployed"
+        return f"it does not exist ({reason}): check the name, and whether the bundle is deployed"
     if isinstance(error, TimeoutError):
         cause = error.__cause__
         if isinstance(cause, TooManyRequests):
@@ -77,8 +77,8 @@ def _told(error: Exception, config: Config) -> str:
             return f"{config.host} is not available for now ({_first_line(cause)}): try again in some minutes"
         return f"{config.host} does not answer: check the host and the network"
     if isinstance(error, DatabricksError):
-        return f"{config.host} could not do it ({reason}): try again, and if it stays so ask who runs the workspace"
-    return f"{config.host} gave no answer that can be read ({reason}): check that this is a workspace's address"
+        return f"{config.host} could not do it ({reason}): try again, or ask the workspace's administrator"
+    return f"{config.host} sent an answer that cannot be read ({reason}): check that this is a workspace's address"
 
 
 def _first_line(error: Exception) -> str:

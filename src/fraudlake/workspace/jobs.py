@@ -1,4 +1,4 @@
-"""Jobs: those that the bundle has deployed, their last runs, and one run watched to its end."""
+"""Jobs: the deployed jobs of the bundle, their latest runs, and starting and watching a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Progress = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job: ``state`` is its result, or what it does now; ``error`` the first line of what failed it."""
+    """A run of a job: ``state`` is its result, or its life cycle state; ``error`` is the first line of its failure."""
 
     id: int
     state: str
@@ -43,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Job:
-    """A deployed job: ``name`` as in ``workspace run NAME``; its latest runs, the newest first."""
+    """A deployed job: ``name`` as in ``workspace run NAME``, and its latest runs, the newest first."""
 
     id: int
     name: str
@@ -53,20 +53,20 @@ class Job:
 
 
 def jobs(client: WorkspaceClient, settings: Settings, runs: int) -> list[Job]:
-    """List the deployed jobs with their latest ``runs`` each; where the settings name a lake, those that work on it.
+    """Return the deployed jobs, each with its latest ``runs``; if the settings name a lake, only the jobs of that lake.
 
     Raises:
-        FraudlakeError: there is none, or the workspace does not tell.
+        FraudlakeError: there is none, or a request failed.
     """
     with asking(client, "jobs"):
         deployed = _deployed(client, settings)
-        return [_told(client, one, runs) for one in deployed]
+        return [_job(client, job, runs) for job in deployed]
 
 
 def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
-    """Return the id of the deployed job that is called ``wanted``: its name, its title or its id.
+    """Return the id of the deployed job whose name, title or id is ``wanted``.
 
-    Targets deploy the same jobs side by side: where the settings name a lake, only those count that work on it.
+    Several targets can be deployed to a workspace: if the settings name a lake, only the jobs of that lake count.
 
     Raises:
         UsageError: there is none, or several.
@@ -74,17 +74,17 @@ def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
     """
     with asking(client, "jobs"):
         deployed = _deployed(client, settings)
-    found = [one for one in deployed if wanted in (str(one.job_id), _title(one), _name(one))]
-    if not found:
-        names = ", ".join(sorted({_name(one) for one in deployed}))
+    matches = [job for job in deployed if wanted in (str(job.job_id), _title(job), _name(job))]
+    if not matches:
+        names = ", ".join(sorted({_name(job) for job in deployed}))
         raise UsageError(f"there is no deployed job '{wanted}'; there are {names}")
-    if len(found) > 1:
-        which = ", ".join(f"{one.job_id} ({_title(one)})" for one in found)
+    if len(matches) > 1:
+        which = ", ".join(f"{job.job_id} ({_title(job)})" for job in matches)
         raise UsageError(
             f"several deployed jobs are called '{wanted}': give --catalog and --schema before 'workspace', "
-            f"or the id of one: {which}"
+            f"or an id: {which}"
         )
-    return int(found[0].job_id or 0)
+    return int(matches[0].job_id or 0)
 
 
 def start(client: WorkspaceClient, job: int) -> int:
@@ -97,7 +97,7 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
     """Watch a run to its end.
 
     Raises:
-        FraudlakeError: it failed, or did not end in time; it then goes on.
+        FraudlakeError: the run failed, or did not end in time; it is not stopped then.
     """
     seen: dict[str, str] = {}
     deadline = time.monotonic() + timeout_seconds
@@ -123,10 +123,10 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
 
 
 def output(client: WorkspaceClient, run: int) -> str:
-    """Return what the tasks of a run have printed on both streams, of each the last 5 MB (Jobs API, "Get run output").
+    """Return standard output and error of a run's tasks, of each the last 5 MB (Jobs API, "Get run output").
 
     Raises:
-        FraudlakeError: the workspace does not tell.
+        FraudlakeError: a request failed.
     """
     with asking(client, f"output of run {run}"):
         tasks = client.jobs.get_run(run).tasks or []
@@ -135,22 +135,22 @@ def output(client: WorkspaceClient, run: int) -> str:
 
 def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
     tag, value = PROJECT
-    lake = {one for one in (settings.catalog, settings.schema_name) if one}
-    found = [
+    lake = {name for name in (settings.catalog, settings.schema_name) if name}
+    deployed = [
         job
         for job in client.jobs.list(expand_tasks=True)
         if job.settings and (job.settings.tags or {}).get(tag) == value and lake <= _parameters(job.settings)
     ]
-    if not found:
+    if not deployed:
         which = f" for {settings.catalog}.{settings.schema_name}" if lake else ""
         raise FraudlakeError(
             f"no job of this bundle is deployed here{which}, or none that you may see: databricks bundle deploy"
         )
-    return found
+    return deployed
 
 
 def _parameters(job: api.JobSettings) -> set[str]:
-    """Return what the tasks of a job are called with."""
+    """Return the parameters of a job's tasks."""
     wheels = [task.python_wheel_task for task in job.tasks or []]
     return {parameter for wheel in wheels if wheel for parameter in wheel.parameters or []}
 
@@ -160,12 +160,12 @@ def _title(job: api.BaseJob) -> str:
 
 
 def _name(job: api.BaseJob) -> str:
-    """Return the name as the bundle's files have it: ``[dev jane] fraudlake ingest and detect``: ingest_and_detect."""
+    """Return the name in the bundle's files: ingest_and_detect for ``[dev jane] fraudlake ingest and detect``."""
     bare = re.sub(r"^\[[^]]*\]\s*", "", _title(job)).removeprefix("fraudlake ")
     return re.sub(r"\W+", "_", bare).strip("_")
 
 
-def _told(client: WorkspaceClient, job: api.BaseJob, runs: int) -> Job:
+def _job(client: WorkspaceClient, job: api.BaseJob, runs: int) -> Job:
     latest: list[Run] = []
     for run in client.jobs.list_runs(job_id=job.job_id, limit=max(runs, 1), expand_tasks=True):
         if len(latest) == runs:
@@ -200,17 +200,17 @@ def _has_failed(state: api.RunState) -> bool:
 
 
 def _error(client: WorkspaceClient, run: api.BaseRun | api.Run) -> str | None:
-    """Find the first line of what failed the first of a run's failed tasks."""
+    """Return the first line of the error of the first task that failed."""
     failed = [task for task in run.tasks or [] if task.state and task.state.result_state in _FAILED]
-    for task in sorted(failed, key=lambda one: one.start_time or 0)[:1]:
+    for task in sorted(failed, key=lambda task: task.start_time or 0)[:1]:
         try:
             output = client.jobs.get_run_output(int(task.run_id or 0))
-        except DatabricksError:  # an output can be gone, or not for these eyes; the state tells less, but something
+        except DatabricksError:  # the output can be deleted or forbidden; the state says at least something
             break
         if output.error:
             return f"{task.task_key}: {_first_line(output.error)}"
-    told = run.state.state_message if run.state else None
-    return _first_line(told) if told else None
+    message = run.state.state_message if run.state else None
+    return _first_line(message) if message else None
 
 
 def _first_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Probe: each assumption about a workspace becomes an answer, asked in it or read from what the probe's job printed."""
+"""Probe: each assumption about a workspace becomes an answer, asked there or read from the output of its job."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from fraudlake.workspace.assumptions import Assumption, Probe
 
 JOB = "probe"
-"""Name of the bundle's job that asks."""
+"""Name of the bundle's job that runs the probe."""
 _LONGEST = 300
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether one assumption holds, what was seen, and what to do where it does not.
+    """Whether an assumption holds, what was seen, and what to do if it does not hold.
 
-    ``matters`` is False where the package does without; an answer of this kind fails nothing.
+    ``matters`` is False if the package works without; such an answer does not fail the probe.
     """
 
     question: str
@@ -37,9 +37,9 @@ class Answer:
 
 
 def ask(spark: SparkSession, settings: Settings) -> Iterator[Answer]:
-    """Ask everything in this session, in the lake's schema; what is made for it is removed again.
+    """Ask all questions in this session, in the lake's schema, and remove what the questions made.
 
-    No failure of a question stops the others: it is the answer to its question.
+    A question that fails does not stop the others: its failure is its answer.
     """
     from fraudlake.workspace.assumptions import Probe, assumptions
     from fraudlake.workspace.scratch import Scratch
@@ -67,14 +67,14 @@ def asked_by_job(client: WorkspaceClient, run: int) -> list[Answer]:
     """Return the answers that a run of the probe's job has printed.
 
     Raises:
-        FraudlakeError: it has printed none.
+        FraudlakeError: the output has no answers.
     """
     for line in reversed(jobs.output(client, run).splitlines()):
         answers = _parsed(line)
         if answers:
             return answers
     raise FraudlakeError(
-        f"run {run} has ended, but its output holds no answers: 'fraudlake --json workspace jobs' names its page"
+        f"run {run} has ended, but its output has no answers: 'fraudlake --json workspace jobs' names its page"
     )
 
 
@@ -84,15 +84,15 @@ def as_dict(answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def failed(answers: Sequence[Answer]) -> list[Answer]:
-    """Return the answers that show that something will not work."""
+    """Return the answers that mean that a job will fail."""
     return [answer for answer in answers if answer.matters and not answer.ok]
 
 
 def require(answers: Sequence[Answer]) -> None:
-    """Check that everything will work.
+    """Check that no answer means that a job will fail.
 
     Raises:
-        FraudlakeError: it will not; the message names what does not hold.
+        FraudlakeError: a job will fail; the message names the assumptions that do not hold.
     """
     wrong = failed(answers)
     if wrong:
@@ -101,7 +101,7 @@ def require(answers: Sequence[Answer]) -> None:
 
 
 def _parsed(line: str) -> list[Answer]:
-    """Read the line that holds the answers; none where it is another line."""
+    """Parse the line that has the answers; of any other line an empty list."""
     if not line.startswith('{"ok": '):
         return []
     try:

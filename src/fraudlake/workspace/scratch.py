@@ -1,4 +1,4 @@
-"""Scratch: tables and a folder of the probe's own in the lake's schema, named for one run and removed behind it."""
+"""Scratch: the probe's own tables and folder in the lake's schema, with names of their own, removed at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STREAM_SECONDS = 300
 
 @dataclass
 class Scratch:
-    """A session, the lake's settings, and names that nothing else has."""
+    """A session, the lake's settings, and unique names for tables and a folder."""
 
     spark: SparkSession
     settings: Settings
@@ -34,7 +34,7 @@ class Scratch:
         return f"fraudlake_probe_{self.id}_{name}"
 
     def table(self, name: str) -> str:
-        """Return a table's name with catalog and schema, quoted; the table is removed at the end, if it is made."""
+        """Return a table's quoted name with catalog and schema; the table is dropped at the end if it exists."""
         full = f"`{self.settings.catalog}`.`{self.settings.schema_name}`.`{self.bare_name(name)}`"
         if full not in self._tables:
             self._tables.append(full)
@@ -46,7 +46,7 @@ class Scratch:
         return self.settings.checkpoints_path / f"fraudlake_probe_{self.id}"
 
     def filled(self, name: str, rows: int = 10) -> str:
-        """Append rows ``id BIGINT`` from 0 on to a table, which is made where it is missing; return its full name."""
+        """Append rows ``id BIGINT`` from 0 on to a table, which is created if missing; return its full name."""
         full = self.table(name)
         self.spark.range(rows).write.format("delta").mode("append").saveAsTable(full)
         return full
@@ -60,10 +60,10 @@ class Scratch:
         return self.folder / name
 
     def run(self, name: str, writer: DataStreamWriter, into: str | None = None) -> None:
-        """Run a stream over what is there: into a table, or as the writer says.
+        """Run a stream over the available rows, into a table or as the writer says.
 
         Raises:
-            FraudlakeError: it has not ended in time.
+            FraudlakeError: the stream has not ended in time.
         """
         writer = writer.option("checkpointLocation", str(self.checkpoint(name))).trigger(availableNow=True)
         query: StreamingQuery = writer.toTable(into) if into else writer.start()
@@ -84,7 +84,7 @@ class Scratch:
         for table in self._tables:
             try:
                 self.spark.sql(f"DROP TABLE IF EXISTS {table}")
-            except Exception:  # whatever it is, the other ones are removed
+            except Exception:  # whatever it is, go on with the other tables
                 left.append(table)
         shutil.rmtree(self.folder, ignore_errors=True)
         return left + ([str(self.folder)] if self.folder.exists() else [])

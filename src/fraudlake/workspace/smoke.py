@@ -1,4 +1,4 @@
-"""Smoke: after a deploy, the ten transactions of Flink's tutorial land, go through the job, and give their alerts."""
+"""Smoke test: after a deploy, the ten transactions of Flink's tutorial land, go through the job and become alerts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
     from fraudlake.workspace.sql import Sql
 
-# Account, amount, and whether Flink's detector raised an alert: one millisecond apart from 1970-01-01 00:00:01.
+# Account, amount, and whether Flink's detector raised an alert; from 1970-01-01 00:00:01 on, a millisecond apart.
 _TRANSACTIONS = (
     ("1", 188.23, False),
     ("2", 0.50, False),
@@ -43,16 +43,16 @@ _DAY = "1970-01-01"
 
 @dataclass(frozen=True)
 class Smoke:
-    """One smoke test: where its file lies in the landing folder, and the prefix that makes its accounts its own.
+    """A smoke test: its id, the path of its file, and the prefix of its accounts.
 
-    Without the prefix the tutorial's account 2 would meet the state of a customer's account of that name.
+    Without the prefix, the tutorial's account 2 would share the state of a customer's account 2.
     """
 
     id: str
 
     @classmethod
     def new(cls) -> Smoke:
-        """Return one that no other can be mistaken for."""
+        """Return a smoke test with a random id."""
         return cls(uuid.uuid4().hex[:12])
 
     @property
@@ -62,7 +62,7 @@ class Smoke:
 
     @property
     def prefix(self) -> str:
-        """What stands before the accounts' names."""
+        """The prefix of the accounts' names."""
         return f"smoke-{self.id}-"
 
 
@@ -71,36 +71,36 @@ def smoke(
     settings: Settings,
     sql: Sql,
     run_job: Callable[[], jobs.Run],
-    one: Smoke,
+    smoke_test: Smoke,
 ) -> jobs.Run:
-    """Land the transactions, run the job, compare the alerts, and take away what was landed, whatever came of it.
+    """Land the transactions, run the job, compare the alerts, and clean up, also after a failure.
 
     Raises:
-        FraudlakeError: a step failed, or the alerts are others than the tutorial's.
+        FraudlakeError: a step failed, or the alerts differ from the tutorial's.
     """
-    file = f"{settings.landing_path.rstrip('/')}/{one.source}"
+    file = f"{settings.landing_path.rstrip('/')}/{smoke_test.source}"
     with asking(client, f"landing folder {settings.landing_path}"):
-        client.files.upload(file, io.BytesIO(transactions(one)), overwrite=True)
+        client.files.upload(file, io.BytesIO(transactions(smoke_test)), overwrite=True)
     try:
         run = run_job()
-        found = sql.rows(
+        alerts = sql.rows(
             "SELECT account_id FROM silver_alerts WHERE startswith(account_id, :prefix) ORDER BY timestamp",
-            prefix=one.prefix,
+            prefix=smoke_test.prefix,
         )
-        accounts = [account.removeprefix(one.prefix) for (account,) in found]
+        accounts = [account.removeprefix(smoke_test.prefix) for (account,) in alerts]
         if accounts != EXPECTED:
             raise FraudlakeError(
                 f"smoke: the alerts are of the accounts {accounts}, not {EXPECTED}: see the run at {run.url}, and "
-                f"silver_quarantine for rows of {one.source}"
+                f"silver_quarantine for rows of {smoke_test.source}"
             )
     except FraudlakeError as error:
-        _clean_up_after(error, client, sql, file, one)
+        _clean_up_after(error, client, sql, file, smoke_test)
         raise
-    clean_up(client, sql, file, one)
+    clean_up(client, sql, file, smoke_test)
     return run
 
 
-def transactions(one: Smoke) -> bytes:
+def transactions(smoke_test: Smoke) -> bytes:
     """Return the file: ``dt, accountId, amount, alert`` as Flink writes them, in parquet."""
     begun = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     accounts, amounts, alerts = zip(*_TRANSACTIONS, strict=True)
@@ -109,7 +109,7 @@ def transactions(one: Smoke) -> bytes:
             "dt": pa.array(
                 [begun + timedelta(milliseconds=i) for i in range(len(_TRANSACTIONS))], pa.timestamp("us", tz="UTC")
             ),
-            "accountId": [one.prefix + account for account in accounts],
+            "accountId": [smoke_test.prefix + account for account in accounts],
             "amount": amounts,
             "alert": alerts,
         }
@@ -119,29 +119,29 @@ def transactions(one: Smoke) -> bytes:
     return written.getvalue()
 
 
-def _clean_up_after(error: FraudlakeError, client: WorkspaceClient, sql: Sql, file: str, one: Smoke) -> None:
+def _clean_up_after(error: FraudlakeError, client: WorkspaceClient, sql: Sql, file: str, smoke_test: Smoke) -> None:
     try:
-        clean_up(client, sql, file, one)
-    except FraudlakeError as another:
-        raise FraudlakeError(f"{error}; and cleaning up failed: {another}") from None
+        clean_up(client, sql, file, smoke_test)
+    except FraudlakeError as clean_up_error:
+        raise FraudlakeError(f"{error}; and cleaning up failed: {clean_up_error}") from None
 
 
-def clean_up(client: WorkspaceClient, sql: Sql, file: str, one: Smoke) -> None:
-    """Take the file and its rows away, and nothing else.
+def clean_up(client: WorkspaceClient, sql: Sql, file: str, smoke_test: Smoke) -> None:
+    """Delete the file and its rows, and nothing else.
 
-    The ledger keeps the file's entry, with no rows, so that the next ``ingest`` does not miss it; the streams pass over
-    deletions. A day's figures go where no other transaction is of that day.
+    The file's entry stays in the ledger, with 0 rows, so that the next ``ingest`` does not report the file as missing.
+    The streams skip deletions. The figures of the day are deleted unless other transactions are of that day.
     """
     with asking(client, file):
         client.files.delete(file)
-    sql.rows("UPDATE bronze_files SET rows = 0 WHERE _source_file = :source", source=one.source)
+    sql.rows("UPDATE bronze_files SET rows = 0 WHERE _source_file = :source", source=smoke_test.source)
     for table in tables.ALL:
         if "account_id" in table.column_names:
             by_account = "DELETE FROM IDENTIFIER(:table) WHERE startswith(account_id, :prefix)"
-            sql.rows(by_account, table=table.name, prefix=one.prefix)
+            sql.rows(by_account, table=table.name, prefix=smoke_test.prefix)
         elif "_source_row" in table.column_names:
             by_file = "DELETE FROM IDENTIFIER(:table) WHERE _source_file = :source"
-            sql.rows(by_file, table=table.name, source=one.source)
+            sql.rows(by_file, table=table.name, source=smoke_test.source)
     for table in tables.ALL:
         if table.name.startswith("gold_") and "date" in table.column_names:
             sql.rows(

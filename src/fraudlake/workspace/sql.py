@@ -1,4 +1,4 @@
-"""SQL: a statement becomes rows, through a SQL warehouse of the workspace."""
+"""SQL: a statement becomes rows, by a SQL warehouse of the workspace."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _UNDER_WAY = {StatementState.PENDING, StatementState.RUNNING}
 
 
 def warehouse(client: WorkspaceClient, wanted: str | None) -> EndpointInfo:
-    """Return the warehouse of this id or name; without one that of the profile, or the first, those running first.
+    """Return the warehouse of this id or name; by default the profile's, or else the first, running ones before others.
 
     Raises:
-        FraudlakeError: there is none that this identity may use.
+        FraudlakeError: there is no such warehouse that this identity may use.
     """
     wanted = wanted or client.config.warehouse_id
     with asking(client, "SQL warehouses"):
-        there = list(client.warehouses.list())
-    found = [one for one in there if wanted in (None, one.id, one.name)]
-    if not found:
+        usable = list(client.warehouses.list())
+    matches = [warehouse for warehouse in usable if wanted in (None, warehouse.id, warehouse.name)]
+    if not matches:
         which = f"no SQL warehouse '{wanted}'" if wanted else "no SQL warehouse"
-        raise FraudlakeError(f"there is {which} that you may use: make one, or have CAN USE granted on it")
-    return min(found, key=lambda one: (str(one.state and one.state.value) != "RUNNING", one.name or ""))
+        raise FraudlakeError(f"there is {which} that you may use: create it, or ask for CAN USE on it")
+    return min(matches, key=lambda match: (str(match.state and match.state.value) != "RUNNING", match.name or ""))
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Sql:
     schema: str
 
     def rows(self, statement: str, **parameters: str) -> list[list[str]]:
-        """Run a statement, waiting for the warehouse to start where it must; return its rows as texts.
+        """Run a statement, wait until it has ended, and return its rows as strings.
 
         Raises:
-            FraudlakeError: it failed.
+            FraudlakeError: the statement failed.
         """
         api = self.client.statement_execution
         with asking(self.client, "SQL"):

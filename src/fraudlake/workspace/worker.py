@@ -1,7 +1,7 @@
-"""Worker: what a Python process of Spark's own answers, beside the one that runs the command.
+"""Worker: the probe's questions to a Python process of Spark, apart from the process of the command, become a report.
 
-What is sent there is made of nested functions, which travel as code: functions of a module travel by name, and would
-fail as a whole where the wheel cannot be imported, which is one of the questions.
+The functions that are sent there are nested, so they are pickled by value. Functions of a module are pickled by name:
+all of them would fail if the wheel cannot be imported, which is itself a question.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from fraudlake.workspace.scratch import Scratch
 
 LIBRARIES = ("fraudlake", "numpy", "pandas", "pyarrow", "pydantic")
-_MARK = "fraudlake-probe-report:"
+_REPORT_MARKER = "fraudlake-probe-report:"
 Report = dict[str, tuple[bool, str]]
-"""By question: whether it could be answered, and what was seen, or the error's first line."""
+"""By question: whether it was answered, and what was seen, or the first line of the error."""
 
 
 def in_a_task(scratch: Scratch) -> Report:
@@ -41,24 +41,30 @@ def in_a_task(scratch: Scratch) -> Report:
 
 
 def in_a_micro_batch(scratch: Scratch) -> Report:
-    """Ask the process that runs the function of ``foreachBatch``, on one micro-batch of ten rows ``id BIGINT``.
+    """Ask the process that runs the function of ``foreachBatch``, on a micro-batch of ten rows ``id BIGINT``.
 
-    The report comes back as a row of a table; where that cannot be written, in the message of an error.
+    The report comes back as a row of a table; if the table cannot be written, in the message of an error.
     """
     source, merged, appended = scratch.filled("source"), scratch.filled("merged", 3), scratch.filled("appended", 0)
     reports, view = scratch.table("reports"), scratch.bare_name("batch")
-    root = getattr(scratch.spark, "session_id", None)
+    command_id = getattr(scratch.spark, "session_id", None)
     model, application = scratch.settings.model_name, scratch.id
-    ask, of_any_process, mark = _ask(), _of_any_process(str(scratch.folder)), _MARK
+    ask, of_any_process, marker = _ask(), _of_any_process(str(scratch.folder)), _REPORT_MARKER
 
     def write(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
 
         def session() -> str:
-            own = getattr(spark, "session_id", None)
+            own_id = getattr(spark, "session_id", None)
             current = spark.sql("SELECT current_catalog(), current_database()").collect()[0]
-            which = "the session of the command" if own == root else f"another session ({own}, not {root})"
-            return f"{which if own else 'a session without an id'}, whose current schema is {current[0]}.{current[1]}"
+            which = (
+                "the session of the command"
+                if own_id == command_id
+                else f"another session ({own_id}, not {command_id})"
+            )
+            return (
+                f"{which if own_id else 'a session without an id'}, whose current schema is {current[0]}.{current[1]}"
+            )
 
         def names() -> str:
             return f"{spark.table(source).count()} rows read"
@@ -74,7 +80,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
             for _ in range(2):
                 writer = batch.write.format("delta").mode("append").option("txnAppId", application)
                 writer.option("txnVersion", batch_id).option("userMetadata", application).saveAsTable(appended)
-            return f"{spark.table(appended).count()} rows after two appends of one micro-batch"
+            return f"{spark.table(appended).count()} rows after two appends of the same micro-batch"
 
         def metadata() -> str:
             commits = spark.sql(f"DESCRIBE HISTORY {appended}").select("userMetadata").collect()
@@ -103,12 +109,12 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
             row = spark.createDataFrame([(report,)], "report STRING")
             row.write.format("delta").mode("append").saveAsTable(reports)
         except Exception as error:
-            raise RuntimeError(f"{mark}{report}{mark}") from error
+            raise RuntimeError(f"{marker}{report}{marker}") from error
 
     try:
         scratch.run("micro_batch", scratch.stream(source).writeStream.foreachBatch(write))
     except Exception as error:
-        parts = str(error).split(_MARK)
+        parts = str(error).split(_REPORT_MARKER)
         if len(parts) < 3:
             raise
         return _parsed(parts[1])
