@@ -61,7 +61,7 @@ def replay(lake: Lake, rule: str | None, mended: Mapping[str, str]) -> Replayed:
         FraudlakeError: ``refine`` or another replay runs, or an expression fails on a row; nothing has changed then.
     """
     if rule is not None:
-        require_known(lake, rule)
+        require_known(rule)
     with lake.exclusive("refine"):
         cut = unfinished(lake)
         for folder in cut:

@@ -16,6 +16,20 @@ PLACE_IS_NEW = "place_is_new"
 TRANSACTION_IS_NEW = "transaction_is_new"
 LATE = "late"
 """Reasons that no rule of a row alone can give: duplicates, and what the detector adds (the row is in silver, too)."""
+REASONS = (
+    "message_is_readable",
+    "account_is_named",
+    "amount_is_known",
+    "amount_is_finite",
+    "amount_is_positive",
+    "timestamp_is_known",
+    "timestamp_is_not_before_floor",
+    "timestamp_is_not_in_future",
+    PLACE_IS_NEW,
+    TRANSACTION_IS_NEW,
+    LATE,
+)
+"""All that a row can be in quarantine for: the rules of :func:`checks`, and those reasons."""
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 _KAFKA = "kafka:"
 """How the ``source`` of a row from Kafka begins."""
+SOURCE = f"coalesce(_source_file, '{_KAFKA}' || _topic || '/' || lpad(CAST(_partition AS STRING), 10, '0'))"
+POSITION = "coalesce(_source_row, _offset)"
+"""What :func:`source` and :func:`position` say, in SQL."""
 
 
 def source() -> Column:
     """Name what a bronze row came from, the file or the topic and partition: with :func:`position`, its place."""
-    return F.coalesce(F.col("_source_file"), F.format_string(f"{_KAFKA}%s/%010d", F.col("_topic"), F.col("_partition")))
+    return F.expr(SOURCE)
 
 
 def is_from_kafka() -> Column:
@@ -32,7 +35,7 @@ def is_from_kafka() -> Column:
 
 def position() -> Column:
     """Tell where in its source a bronze row stood: the row, or the offset."""
-    return F.coalesce(F.col("_source_row"), F.col("_offset"))
+    return F.expr(POSITION)
 
 
 def own_id() -> Column:
