@@ -62,6 +62,14 @@ def test_help_says_what_a_step_does(step: str) -> None:
     assert "Needs" in ended.stdout or step == "status"
 
 
+@pytest.mark.parametrize("group", [[], ["model"], ["workspace"]], ids=["fraudlake", "model", "workspace"])
+def test_no_line_of_a_list_of_commands_is_cut_off(group: list[str]) -> None:
+    ended = fraudlake(*group, "--help", COLUMNS="80")
+    lines = ended.stdout.splitlines()
+    assert "Commands:" in lines
+    assert not [line for line in lines if line.rstrip().endswith(("...", "…")) and not line.startswith("Usage:")]
+
+
 def test_an_unknown_command_is_wrong_use() -> None:
     assert "No such command 'inject'" in refused(fraudlake("inject"), 2)
 
@@ -75,7 +83,7 @@ def test_a_databricks_job_finds_the_line_in_the_exception_that_ends_it(monkeypat
 
 
 def test_no_java_is_one_line(tmp_path: Path) -> None:
-    line = refused(fraudlake("status", PATH=str(tmp_path), JAVA_HOME=""), 1)
+    line = refused(fraudlake("refine", PATH=str(tmp_path), JAVA_HOME=""), 1)
     assert "no Java on the PATH: install Java 17 or 21" in line
 
 
@@ -84,7 +92,7 @@ def test_a_wrong_java_is_one_line(tmp_path: Path) -> None:
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    line = refused(fraudlake("status", JAVA_HOME=str(tmp_path)), 1)
+    line = refused(fraudlake("refine", JAVA_HOME=str(tmp_path)), 1)
     assert f"{java} is Java 11: install Java 17 or 21" in line
 
 
@@ -99,6 +107,59 @@ def test_a_short_retention_is_wrong_use_unless_it_is_allowed() -> None:
 def test_mending_a_value_without_a_replay_is_wrong_use() -> None:
     assert "give both" in refused(fraudlake("quarantine", "--set", "amount=abs(amount)"), 2)
     assert "must be COLUMN=SQL" in refused(fraudlake("quarantine", "--replay", "--set", "amount"), 2)
+
+
+READ_COMMANDS = pytest.mark.parametrize(
+    "command",
+    [["status"], ["state"], ["model", "list"], ["model", "compare"], ["quarantine"]],
+    ids=lambda command: " ".join(command),
+)
+
+
+def listed(folder: Path) -> list[tuple[Path, int]]:
+    return sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*"))
+
+
+@READ_COMMANDS
+def test_a_read_command_refuses_a_lake_that_is_not_there_and_makes_nothing(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "lake.json").write_text('{"format": 1}')
+    before = listed(tmp_path)
+
+    line = refused_here(tmp_path / "laek", *command)
+
+    assert line == (
+        f"there is no lake in {tmp_path / 'laek'}: a command that writes makes one, such as 'fraudlake ingest'; "
+        f"the nearest one is {tmp_path / 'lake'}"
+    )
+    assert listed(tmp_path) == before
+
+
+def test_a_lake_that_lacks_a_table_says_what_makes_it(tmp_path: Path) -> None:
+    (tmp_path / "lake.json").write_text('{"format": 1}')
+    assert "has no table bronze_transactions yet: a command that writes makes it" in refused_here(tmp_path, "status")
+    assert [path.name for path in tmp_path.iterdir()] == ["lake.json"]
+
+
+def without_java(root: Path, *arguments: str) -> dict[str, Any]:
+    """What a command prints where there is no Java, on a lake that is left as it was."""
+    before = listed(root)
+    ended = fraudlake("--lake", str(root), "--json", *arguments, PATH=str(root), JAVA_HOME="")
+    assert ended.stderr == ""
+    assert listed(root) == before
+    (line,) = ended.stdout.splitlines()
+    result: dict[str, Any] = json.loads(line)
+    return result
+
+
+@pytest.mark.stream
+def test_a_lake_without_rows_and_models_is_read_without_java(lake: Callable[..., Any]) -> None:
+    root = lake().root
+    assert without_java(root, "status")["gaps"] == []
+    assert without_java(root, "state")["open_flags"] == 0
+    assert without_java(root, "model", "list") == {"versions": []}
+    assert without_java(root, "quarantine") == {"rows": 0, "reasons": {}, "samples": {}}
+    assert "there is no model to compare" in refused_here(root, "model", "compare")
 
 
 def test_a_lake_of_another_format_is_left_alone(tmp_path: Path) -> None:
@@ -171,15 +232,15 @@ def test_a_second_copy_of_a_stream_is_refused(lake: Callable[..., Any], landing:
 
 
 @pytest.mark.stream
-def test_two_processes_use_a_lake_at_once(tmp_path: Path) -> None:
-    (tmp_path / "landing").mkdir()
-    land_flink(tmp_path / "landing", "tutorial/int96")
-    command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", str(tmp_path)]
+def test_two_processes_use_a_lake_at_once(lake: Callable[..., Any], landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    root = str(lake().root)
+    command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", root]
     with subprocess.Popen([*command, "ingest"], stderr=subprocess.DEVNULL) as other:
-        seen = fraudlake("--lake", str(tmp_path), "--json", "status")
+        seen = fraudlake("--lake", root, "--json", "status")
     assert other.returncode == 0
     assert json.loads(seen.stdout)["bronze"] in (0, 10)
-    assert json.loads(fraudlake("--lake", str(tmp_path), "--json", "status").stdout)["bronze"] == 10
+    assert json.loads(fraudlake("--lake", root, "--json", "status").stdout)["bronze"] == 10
 
 
 def test_the_fixtures_are_those_that_flink_wrote() -> None:
@@ -197,7 +258,7 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
     def status(lake: object) -> None:
         raise UnforeseenError("a wheel came off\nand rolled away")
 
-    monkeypatch.setattr("fraudlake.lake.Lake", lambda settings: None)
+    monkeypatch.setattr("fraudlake.lake.Lake", lambda settings, must_exist: None)
     monkeypatch.setattr("fraudlake.operations.status.status", status)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr("sys.argv", ["fraudlake", *flags, "status"])

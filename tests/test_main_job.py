@@ -10,6 +10,7 @@ import pytest
 
 from fraudlake import tables
 from tests.conftest import FLINK, run
+from tests.test_cli import without_java
 
 pytestmark = pytest.mark.stream
 
@@ -99,3 +100,17 @@ def test_status_fails_when_rows_have_landed_that_bronze_does_not_hold(
         run(twice["root"], "status", "--landing", str(FLINK / "tutorial" / "int96"))
     assert end.value.code == 1
     assert "50,020 rows landed but bronze holds 50,010" in capfd.readouterr().out
+
+
+def test_status_and_models_are_read_without_java(twice: dict[str, Any]) -> None:
+    rows = twice["counts"][1]
+
+    told = without_java(twice["root"], "status")
+    (version,) = without_java(twice["root"], "model", "list")["versions"]
+
+    assert told["gaps"] == told["breaches"] == []
+    assert (told["alerts"], told["predictions"]) == (rows["silver_alerts"], rows["gold_fraud_predictions"])
+    assert told["agreement"] == {"transactions": 50_010, "both": 2776, "only_flink": 0, "only_spark": 0}
+    assert told["quality"]["transactions"] == 50_010
+    assert set(told["last_batches"]) >= {"ingest", "refine", "detect", "score"}
+    assert (version["number"], version["aliases"]) == ("1", ["champion"])

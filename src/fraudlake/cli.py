@@ -47,6 +47,8 @@ _KAFKA = (
 )
 _MODEL = ("model_name", "experiment")
 _CLEARLY = {"success": "green", "failed": "red", "timedout": "red", "internal_error": "red"}
+_SENTENCE = 500
+"""Characters that the first sentence of a command's help may have."""
 _RULES = ("small_below", "large_above", "within")
 
 
@@ -64,11 +66,20 @@ class _App:
         return settings.load(self.config, lake=self.lake, catalog=self.catalog, schema_name=self.schema, **flags)
 
     def open(self, **flags: object) -> Lake:
+        """Open the lake, making what is missing."""
         from fraudlake.lake import Lake
 
         wanted = self.settings(**flags)
         with _progress.status("starting Spark"):
             return Lake(wanted)
+
+    def open_existing(self, **flags: object) -> Lake:
+        """Open the lake to read it: it must be there, and nothing is made."""
+        from fraudlake.lake import Lake
+
+        wanted = self.settings(**flags)
+        with _progress.status("opening the lake"):
+            return Lake(wanted, must_exist=True)
 
     def say(self, result: dict[str, Any], text: str) -> None:
         """Print the result: one JSON object, or a line for a person."""
@@ -89,7 +100,18 @@ def _options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group whose help lists its commands with a whole sentence each; click cuts off what is longer than a line."""
+
+    group_class = type  # the groups within it, too
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--lake", type=click.Path(path_type=Path), help="Folder of the lake.  [default: ./lake]")
 @click.option("--catalog", metavar="NAME", help="Catalog of a lake in a Databricks workspace, instead of --lake.")
 @click.option("--schema", metavar="NAME", help="Its schema.")
@@ -217,20 +239,19 @@ def quarantine(
     behind then take them as new. Late rows are in silver already and stay. Needs: refine, which must not be running.
     """
     from fraudlake import summary
-    from fraudlake.quarantine import replay
-    from fraudlake.quarantine import show as quarantined
+    from fraudlake.quarantine import replay, show
 
     wrong = next((one for one in mended if not one.partition("=")[2].strip()), None)
     if wrong is not None:
         raise UsageError(f"--set {wrong}: must be COLUMN=SQL, such as amount=abs(amount)")
     if mended and not is_replay:
         raise UsageError("--set mends what --replay takes back: give both")
-    lake = app.open(**flags)
     if is_replay:
+        lake = app.open(**flags)
         done = replay.replay(lake, rule, {name.strip(): sql for name, _, sql in (one.partition("=") for one in mended)})
         app.say(asdict(done), summary.replayed(done))
         return
-    found = quarantined.quarantine(lake, rule, limit)
+    found = show.quarantine(app.open_existing(**flags), rule, limit)
     if app.json:
         click.echo(json.dumps(asdict(found), default=str))
     else:
@@ -339,9 +360,9 @@ def list_models(app: _App, /, **flags: str | None) -> None:
     from fraudlake import summary
     from fraudlake.model import training
 
-    versions = training.registry_of(app.open(**flags)).versions()
+    versions = training.versions(app.open_existing(**flags))
     if app.json:
-        click.echo(json.dumps([asdict(one) for one in versions], default=str))
+        click.echo(json.dumps({"versions": [asdict(one) for one in versions]}, default=str))
     else:
         summary.print_versions(Console(highlight=False), versions)
 
@@ -355,7 +376,7 @@ def compare(app: _App, /, version: str | None, **flags: str | None) -> None:
     from fraudlake import summary
     from fraudlake.model import training
 
-    lake = app.open(**flags)
+    lake = app.open_existing(**flags)
     with _timed("compare"):
         found = training.compare(lake, version)
     if app.json:
@@ -438,8 +459,7 @@ def status(app: _App, /, **flags: str | None) -> None:
     from fraudlake import summary
     from fraudlake.operations.status import status as status_of
 
-    lake = app.open(**flags)
-    found = status_of(lake)
+    found = status_of(app.open_existing(**flags))
     if app.json:
         click.echo(json.dumps(found.as_dict(), default=str))
     else:
@@ -458,7 +478,9 @@ def state(app: _App, /) -> None:
     from fraudlake import summary
     from fraudlake.detection.state import state as state_of
 
-    found = state_of(app.open())
+    lake = app.open_existing()
+    with _progress.status("reading the checkpoint"):
+        found = state_of(lake)
     if app.json:
         click.echo(json.dumps(found.as_dict(), default=str))
     else:

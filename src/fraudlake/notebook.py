@@ -13,7 +13,7 @@ _WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
 
 
 def open_lake(dbutils: Any = None) -> Lake:
-    """Open the lake that a notebook is about.
+    """Open the lake that a notebook is about; it must be there, for a notebook only reads.
 
     Args:
         dbutils: what a Databricks notebook has under this name: it gets the widgets ``catalog`` and ``schema``. Without
@@ -21,6 +21,7 @@ def open_lake(dbutils: Any = None) -> Lake:
 
     Raises:
         UsageError: the parameters name no lake.
+        FraudlakeError: there is no such lake.
     """
     from fraudlake.lake import Lake
 
@@ -29,4 +30,4 @@ def open_lake(dbutils: Any = None) -> Lake:
         for widget, setting in _WIDGETS.items():
             dbutils.widgets.text(widget, "")
             given[setting] = dbutils.widgets.get(widget) or None
-    return Lake(settings.load(**given))
+    return Lake(settings.load(**given), must_exist=True)

@@ -26,6 +26,11 @@ class Table:
         return ("delta.autoOptimize.autoCompact", "true") in self.properties
 
 
+def missing(lake: str, table: str) -> str:
+    """Say that a lake lacks a table, which only a command that writes makes."""
+    return f"{lake} has no table {table} yet: a command that writes makes it, such as 'fraudlake ingest'"
+
+
 # A commit a second: by default Delta would write a checkpoint with every tenth, which takes longer than the commit.
 _STREAMED = (("delta.checkpointInterval", "50"),)
 # A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are

@@ -19,7 +19,7 @@ from fraudlake.lake import session
 from fraudlake.settings import Settings
 
 folder = Path(sys.argv[1])
-os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ |= session.environment()
 os.environ["SPARK_TESTING"] = "yes"  # the session's server takes any free port
 builder = SparkSession.builder.remote("local[2]").config("spark.sql.sources.default", "delta")
 for name, value in session.configuration(Settings(lake=folder, shuffle_partitions=1)).items():

@@ -18,7 +18,7 @@ from fraudlake.settings import Settings
 
 folder = Path(sys.argv[1])
 settings = Settings(lake=folder, ordering="event_time", max_out_of_orderness="10 seconds")
-os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ |= session.environment()
 builder = SparkSession.builder.remote("local[2]")
 for name, value in session.configuration(settings).items():
     builder = builder.config(name, value)

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from fraudlake import simulator, steps, tables
-from fraudlake.errors import UsageError
-from fraudlake.lake import local
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import Lake, local
+from fraudlake.operations.status import status
+from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 from tests.conftest import land_flink
 from tests.oracle import Row
@@ -42,6 +44,24 @@ def test_landed_files_in_small_commits_are_compacted_automatically(
     assert opened.read(tables.SILVER_TRANSACTIONS).count() == 50
 
 
+def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None:
+    opened = lake()
+    opened.spark.sql("ALTER TABLE bronze_files SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    opened.spark.sql("INSERT INTO bronze_files (path) SELECT /*+ COALESCE(1) */ CAST(id AS STRING) FROM range(3)")
+    opened.spark.sql("DELETE FROM bronze_files WHERE path = '1'")
+    assert opened.query(tables.BRONZE_FILES, "count(*) AS total")["total"].to_pylist() == [2]
+    assert sorted(opened.rows(tables.BRONZE_FILES)["path"].to_pylist()) == ["0", "2"]
+
+
+def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_path: Path) -> None:
+    spark.sql("CREATE DATABASE without_tables")
+    folders = {name: str(tmp_path / name) for name in ("landing", "checkpoints")}
+    settings = Settings(catalog="spark_catalog", schema_name="without_tables", **folders)
+    with pytest.raises(FraudlakeError, match="without_tables has no table bronze_transactions yet"):
+        Lake(settings, spark.newSession(), must_exist=True)
+    assert spark.sql("SHOW TABLES IN without_tables").count() == 0
+
+
 @pytest.mark.parametrize("name", ["a b", "e#f", "{y}", "hü?*", "k:l", "~m", "s3:x"])
 def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: str) -> None:
     land_flink(tmp_path / name / "landing", "tutorial/int96")
@@ -49,6 +69,7 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
     stream.run(opened, steps.ingest(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).count() == 10
     assert opened.rows(tables.BRONZE_FILES).num_rows == 1
+    assert status(Lake(opened.settings, must_exist=True)).bronze == 10
     assert len(list((tmp_path / name / "tables" / "bronze_files").glob("*.parquet"))) == 1
 
 

@@ -15,8 +15,9 @@ from fraudlake import steps, tables
 from fraudlake.cli import cli
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
+from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
-from fraudlake.quarantine import replay
+from fraudlake.quarantine.show import replay
 from fraudlake.streaming import stream
 
 pytestmark = pytest.mark.stream
@@ -65,6 +66,15 @@ def run(lake: Lake, *arguments: str) -> None:
     cli.main(["--lake", str(lake.root), "--json", *arguments], standalone_mode=False)
 
 
+@pytest.fixture(params=["delta-rs", "spark"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What reads the tables: delta-rs, or Spark as in a workspace."""
+    if request.param == "spark":
+        monkeypatch.setattr(LocalLake, "query", Lake.query)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("engine")
 def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.CaptureFixture[str]) -> None:
     run(broken, "quarantine", "--limit", "1")
     shown = json.loads(capfd.readouterr().out)
@@ -78,6 +88,7 @@ def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.Captu
     }
     (sample,) = shown["samples"]["amount_is_positive"]
     assert (sample["source"], sample["position"], sample["amount"]) == ("a", 1, -6.0)
+    assert sample["dt"] == "2026-03-07 12:00:00"
 
     run(broken, "quarantine", "--rule", "amount_is_known")
     only = json.loads(capfd.readouterr().out)
@@ -87,6 +98,7 @@ def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.Captu
         run(broken, "quarantine", "--rule", "amount")
 
 
+@pytest.mark.usefixtures("engine")
 def test_status_adds_up_with_late_rows_and_says_why_rows_are_kept(broken: Lake) -> None:
     counts = status(broken)
     assert (counts.bronze, counts.silver, counts.quarantine, counts.late) == (6, 2, 5, 1)

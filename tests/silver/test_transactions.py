@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.settings import Settings
-from fraudlake.silver import transactions
+from fraudlake.silver import rules, transactions
 
 pytestmark = pytest.mark.stream
 
@@ -56,6 +56,13 @@ def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -
     passed = [(row["account_id"], row["warnings"]) for row in transactions.valid(checked).collect()]
     assert passed == [("1", ["amount_is_positive"]), ("2", None)]
     assert [row["reasons"] for row in transactions.quarantined(checked).collect()] == [["account_is_named"]]
+
+
+@pytest.mark.usefixtures("spark")
+def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
+    quality_rules = rules.quality_rules(Settings(), F.current_timestamp())
+    assert tuple(rule.name for rule in quality_rules) == rules.REASONS[: len(quality_rules)]
+    assert rules.REASONS[len(quality_rules) :] == ("place_is_new", "transaction_is_new", "late")
 
 
 def test_a_row_may_not_be_ahead_of_the_time_of_its_arrival(spark: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fraudlake.lake import session, spark_home
+from fraudlake.lake import session
 from fraudlake.lake.workspace import WorkspaceLake
 from fraudlake.settings import Settings
 from tests.standin import serverless
@@ -30,8 +30,7 @@ def volumes(folder: Path) -> Path:
 def start(folder: Path) -> Any:
     """Start the server and return the client's session; what a job's wheel task finds is then in place."""
     os.environ |= {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(spark_home.folder()),
+        **session.environment(),
         "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "standin" / "worker"), str(ROOT), str(ROOT / "src")]),
         "STANDIN_VOLUMES": str(folder / "Volumes"),
         serverless.CRASH: str(folder / "crash"),

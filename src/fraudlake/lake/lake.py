@@ -7,6 +7,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -30,11 +31,11 @@ Compute = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 class Lake:
     """A lake that is open: ``Lake(settings)`` gives a local one, or where the settings name a catalog, that one.
 
-    Opening makes the tables that are missing, so that every table can be queried by its name from the start.
+    Opening makes the tables that are missing, so that every table can be queried by its name from the start. With
+    ``must_exist`` it makes nothing: that is for who only reads.
     """
 
     settings: Settings
-    spark: SparkSession
     name: str
     """What a person calls it: its folder, or catalog and schema."""
     log: str
@@ -46,7 +47,9 @@ class Lake:
     sweeps_at_start: bool
     """Whether a new process begins with such a listing, however short ago the last one was."""
 
-    def __new__(cls, settings: Settings | None = None, spark: SparkSession | None = None) -> Lake:
+    def __new__(
+        cls, settings: Settings | None = None, spark: SparkSession | None = None, must_exist: bool = False
+    ) -> Lake:
         """Choose the kind of lake; there are no settings where one comes out of a pickle, to a process of Spark's.
 
         Raises:
@@ -64,8 +67,17 @@ class Lake:
             raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[local]'") from None
         return object.__new__(LocalLake)
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
-        """Open the lake that the settings name; in a workspace, in this session."""
+    def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
+        """Open the lake that the settings name; in a workspace, in this session.
+
+        Raises:
+            FraudlakeError: with ``must_exist``: there is no such lake, or it lacks a table.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session that reads and writes the tables."""
         raise NotImplementedError
 
     def within(self, spark: SparkSession) -> Self:
@@ -106,6 +118,11 @@ class Lake:
         """Where MLflow keeps the models of a new experiment; None: where its store wants."""
         return None
 
+    @property
+    def has_models(self) -> bool:
+        """Whether there is a store of models; where there is none, opening it would make it."""
+        return True
+
     def read(self, table: tables.Table) -> DataFrame:
         """Return a table as it is now."""
         return self.spark.table(self.name_of(table))
@@ -123,6 +140,14 @@ class Lake:
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
         return self.read(table).toArrow()
+
+    def query(self, table: tables.Table, columns: str, clauses: str = "") -> pa.Table:
+        """Return what ``SELECT columns FROM table clauses`` gives: few rows.
+
+        The SQL is what Spark and DataFusion have in common. DataFusion takes a name without quotes for one in small
+        letters, so ``accountId`` cannot be named.
+        """
+        return self.spark.sql(select(columns, self.name_of(table), clauses)).toArrow()
 
     def read_version(self, table: tables.Table, version: int) -> DataFrame:
         """Return a table as it was in a version."""
@@ -293,6 +318,11 @@ class Lake:
             FraudlakeError: another process holds it.
         """
         raise NotImplementedError
+
+
+def select(columns: str, table: str, clauses: str) -> str:
+    """Return a query of one table."""
+    return " ".join(("SELECT", columns, "FROM", table, clauses))
 
 
 def layout(table: tables.Table, clustering: str) -> str:

@@ -10,12 +10,14 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 import deltalake
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
@@ -23,14 +25,13 @@ from fraudlake import __version__, tables
 from fraudlake.bronze import landing, parquet, transactions
 from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import session
+from fraudlake.lake import nearby, session
 from fraudlake.lake.commit import Commit, Detail
-from fraudlake.lake.lake import Compute, Lake, Transaction, layout
+from fraudlake.lake.lake import Compute, Lake, Transaction, layout, select
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
@@ -49,66 +50,107 @@ _COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
 class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
-    Several processes may hold the same lake open.
+    Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use.
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
-        FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
+        FraudlakeError: another version of fraudlake made the lake, or Spark does not start; with ``must_exist``: there
+            is no lake, or it lacks a table.
     """
 
     sweep_seconds = 60.0
     sweeps_at_start = True
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+    def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
         """Open the lake that the settings name; it has a session of its own."""
         self.settings = settings
         self.root = settings.lake.absolute()
         self._database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
-        self.name, log = str(self.root), self.root / "logs" / "spark.log"
-        self.log = str(log)
+        self.name = str(self.root)
+        self.log = str(self.root / "logs" / "spark.log")
         self.replays = self.root / "replays"
-        self._claim()
+        if must_exist:
+            self._require()
+        else:
+            self._claim()
+            self.spark = self._start()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The lake's own session. Spark takes seconds to start, so a lake that is only read starts it on first use."""
+        return self._start()
+
+    def _start(self) -> SparkSession:
         # Lakes of one process share neither the current database nor SQL settings.
-        self.spark = session.start(settings, log).newSession()
-        self._register()
+        spark = session.start(self.settings, Path(self.log)).newSession()
+        self._register(spark)
+        return spark
+
+    def _require(self) -> None:
+        """Refuse a root that is no lake of this format, or lacks a table."""
+        self._check_format()
+        missing = next((one.name for one in tables.ALL if not DeltaTable.is_deltatable(str(self._folder(one)))), None)
+        if missing:
+            raise FraudlakeError(tables.missing(self.name, missing))
 
     def _claim(self) -> None:
         """Mark the root as a lake of this format, or refuse it."""
-        mark = self.root / "lake.json"
-        if not _UNOPENABLE.isdisjoint(str(self.root.resolve())):
-            raise UsageError(
-                f"--lake {self.root}: name a folder whose path holds none of {' '.join(sorted(_UNOPENABLE))}"
-            )
-        try:
+        with self._refusals():
             self.root.mkdir(parents=True, exist_ok=True)
             with FileLock(self.root / ".lock"):
-                if not mark.exists():
-                    mark.write_text(json.dumps({"format": FORMAT, "fraudlake": __version__}) + "\n")
-                made = json.loads(mark.read_text())
-        except (FileExistsError, NotADirectoryError):
-            raise UsageError(f"--lake {self.root}: there is a file of that name; name a folder") from None
-        except OSError as error:
-            raise UsageError(f"--lake {self.root}: {error.strerror}") from None
-        except ValueError:
-            raise FraudlakeError(f"{mark} is not readable as JSON: restore it, or use another lake") from None
+                if not self._format_file.exists():
+                    # Who reads takes no lock.
+                    draft = self._format_file.with_suffix(".tmp")
+                    draft.write_text(json.dumps({"format": FORMAT, "fraudlake": __version__}) + "\n")
+                    draft.replace(self._format_file)
+        self._check_format()
+
+    @property
+    def _format_file(self) -> Path:
+        return self.root / nearby.FORMAT_FILE
+
+    def _check_format(self) -> None:
+        with self._refusals():
+            try:
+                made = json.loads(self._format_file.read_text())
+            except FileNotFoundError:
+                raise FraudlakeError(nearby.refusal(self.root)) from None
         if made.get("format") != FORMAT:
             raise FraudlakeError(
                 f"{self.root} was made by fraudlake {made.get('fraudlake', '?')} (lake format {made.get('format')}), "
                 f"this is {__version__} (format {FORMAT}): use that version, or another --lake"
             )
 
-    def _register(self) -> None:
-        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION '{self.root / 'tables'}'")
-        self.spark.sql(f"USE {self._database}")
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Say in one line why the root cannot be a lake."""
+        if not _UNOPENABLE.isdisjoint(str(self.root.resolve())):
+            raise UsageError(
+                f"--lake {self.root}: name a folder whose path holds none of {' '.join(sorted(_UNOPENABLE))}"
+            )
+        try:
+            yield
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(f"--lake {self.root}: there is a file of that name; name a folder") from None
+        except OSError as error:
+            raise UsageError(f"--lake {self.root}: {error.strerror}") from None
+        except ValueError:
+            raise FraudlakeError(
+                f"{self._format_file} is not readable as JSON: restore it, or use another lake"
+            ) from None
+
+    def _register(self, spark: SparkSession) -> None:
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION '{self.root / 'tables'}'")
+        spark.sql(f"USE {self._database}")
         with FileLock(self.root / ".lock"):
             for table in tables.ALL:
-                self._create(table)
+                self._create(spark, table)
 
-    def _create(self, table: tables.Table) -> None:
+    def _create(self, spark: SparkSession, table: tables.Table) -> None:
         folder = self._folder(table)
         made = (folder / "_delta_log").is_dir()
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
-        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
 
     def name_of(self, table: tables.Table) -> str:
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""
@@ -133,7 +175,7 @@ class LocalLake(Lake):
         Raises:
             FraudlakeError: it cannot be read.
         """
-        file = self.root / "models" / "mlflow.db"
+        file = self._model_store
         try:
             file.parent.mkdir(exist_ok=True)
             # MLflow would try again for a minute, and fail with a stack trace.
@@ -146,13 +188,34 @@ class LocalLake(Lake):
         return f"sqlite:///{file}"
 
     @property
+    def _model_store(self) -> Path:
+        return self.root / "models" / "mlflow.db"
+
+    @property
+    def has_models(self) -> bool:
+        """Whether there is a store of models; where there is none, opening it would make it."""
+        return self._model_store.exists()
+
+    @property
     def artifacts(self) -> str:
         """Where MLflow keeps the models themselves."""
         return (self.root / "models" / "artifacts").as_uri()
 
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
-        return self._open(table).to_pyarrow_table()
+        delta = self._open(table)
+        return delta.to_pyarrow_table() if _is_readable(delta) else super().rows(table)
+
+    def query(self, table: tables.Table, columns: str, clauses: str = "") -> pa.Table:
+        """Return what ``SELECT columns FROM table clauses`` gives: few rows.
+
+        It goes past Spark, which takes ten seconds to start.
+        """
+        delta = self._open(table)
+        if not _is_readable(delta):
+            return super().query(table, columns, clauses)
+        engine = QueryBuilder().register(table.name, delta)
+        return pa.table(engine.execute(select(columns, table.name, clauses)))
 
     def append(
         self,
@@ -324,6 +387,11 @@ class LocalLake(Lake):
             yield
         finally:
             lock.release()
+
+
+def _is_readable(delta: DeltaTable) -> bool:
+    """Tell whether delta-rs reads the table: not where rows are marked as deleted (seen in 1.6)."""
+    return "deletionVectors" not in (delta.protocol().reader_features or ())
 
 
 def _is_plain(delta: DeltaTable) -> bool:

@@ -53,10 +53,7 @@ def start(settings: Settings, log: Path) -> SparkSession:
     except ImportError:
         raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
 
-    os.environ["SPARK_HOME"] = str(spark_home.folder())
-    # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ |= environment()
     # Once the JVM has ended, the server of PySpark's accumulators prints a stack trace (seen in PySpark 4.2).
     accumulators.AccumulatorTCPServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
     accumulators.AccumulatorUnixServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
@@ -68,6 +65,17 @@ def start(settings: Settings, log: Path) -> SparkSession:
             return builder.getOrCreate()
     except PySparkException as error:
         raise FraudlakeError(f"Spark did not start ({str(error).splitlines()[0]}): see {log}") from error
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables that a local Spark is started with."""
+    return {
+        "SPARK_HOME": str(spark_home.folder()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
 
 
 def _ignore(*_: object) -> None:

@@ -40,13 +40,14 @@ class WorkspaceLake(Lake):
 
     Raises:
         UsageError: Spark is not installed, or the landing folder is not a path of a volume.
-        FraudlakeError: the catalog or the schema does not exist, or may not be used.
+        FraudlakeError: the catalog or the schema does not exist, or may not be used; with ``must_exist``: a table is
+            missing.
     """
 
     sweep_seconds = 86_400.0  # Auto Loader is used to avoid listing every file that ever landed.
     sweeps_at_start = False
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+    def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
         """Open the lake that the settings name, in ``spark`` or in the compute's own session."""
         for setting, path in (("landing", settings.landing_path), ("checkpoints", str(settings.checkpoints_path))):
             if not path.startswith("/"):
@@ -61,6 +62,8 @@ class WorkspaceLake(Lake):
             # A user who may only read may not run CREATE TABLE, even where the table exists.
             name = self.name_of(table)
             if not self.spark.catalog.tableExists(name):
+                if must_exist:
+                    raise FraudlakeError(tables.missing(self.name, table.name))
                 self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
 
     def _use(self) -> None:

@@ -57,6 +57,11 @@ def registry_of(lake: Lake) -> Registry:
     )
 
 
+def versions(lake: Lake) -> list[Version]:
+    """Return all versions of the lake's model, the newest first; nothing is made where there is none."""
+    return registry_of(lake).versions() if lake.has_models else []
+
+
 def publish(lake: Lake, champion: Model) -> None:
     """Publish the champion for micro-batches, unless it is the latest that was published."""
     if not published.is_champion(lake.rows(tables.GOLD_MODELS), champion):
@@ -149,6 +154,8 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     Raises:
         FraudlakeError: there is no champion, no such version, or no challenger.
     """
+    if not lake.has_models:
+        raise FraudlakeError("there is no model to compare: run 'fraudlake train' first")
     settings, registry = lake.settings, registry_of(lake)
     champion = registry.required_champion()
     challenger = registry.version(number) if number else registry.challenger()

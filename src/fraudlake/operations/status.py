@@ -6,17 +6,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from fraudlake import steps, tables
 from fraudlake.model import drift
 from fraudlake.quarantine import replay
+from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import rules
 from fraudlake.sources import file_source, kafka
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from fraudlake.lake import Lake
 
 
@@ -86,52 +83,48 @@ class Status:
 
 def status(lake: Lake) -> Status:
     """Count what the lake holds now."""
-
-    def count(table: tables.Table) -> int:
-        return lake.read(table).count()
-
     landed = file_source.landed(lake)
-    quarantine = lake.read(tables.SILVER_QUARANTINE)
-    reasons = _by_name(quarantine, "reasons")
-    bronze = lake.read(tables.BRONZE_TRANSACTIONS)
+    reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
     lag = steps.kafka_lag(lake) if lake.settings.source == "kafka" else None
-    agreement = lake.read(tables.GOLD_DETECTOR_AGREEMENT).agg(
-        *(
-            F.coalesce(F.sum(name), F.lit(0)).alias(name)
-            for name in ("transactions", "both", "only_flink", "only_spark")
-        )
-    )
-    quality, latest = _quality(lake), _latest_day(lake)
+    latest = _latest_day(lake)
     return Status(
         lake=lake.name,
         landing=lake.landing,
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
-        landed=landed.rows + bronze.where("_topic IS NOT NULL").count() + (lag or 0),
-        bronze=count(tables.BRONZE_TRANSACTIONS),
-        silver=count(tables.SILVER_TRANSACTIONS),
-        quarantine=quarantine.count(),
-        alerts=count(tables.SILVER_ALERTS),
-        predictions=count(tables.GOLD_FRAUD_PREDICTIONS),
-        agreement=agreement.collect()[0].asDict(),
-        quality=quality,
+        landed=landed.rows + _count(lake, tables.BRONZE_TRANSACTIONS, "_topic") + (lag or 0),
+        bronze=_count(lake, tables.BRONZE_TRANSACTIONS),
+        silver=_count(lake, tables.SILVER_TRANSACTIONS),
+        quarantine=_count(lake, tables.SILVER_QUARANTINE),
+        alerts=_count(lake, tables.SILVER_ALERTS),
+        predictions=_count(lake, tables.GOLD_FRAUD_PREDICTIONS),
+        agreement=_agreement(lake),
+        quality=_quality(lake),
         late=reasons.get(rules.LATE, 0),
         reasons=reasons,
-        warnings=_by_name(lake.read(tables.SILVER_TRANSACTIONS).where("warnings IS NOT NULL"), "warnings"),
+        warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
         unread_files=landed.waiting_files,
         cut_replays=len(replay.unfinished(lake)),
         last_batches=_last_batches(lake),
         kafka_lag=lag,
-        kafka_missing_offsets=kafka.missing_offsets(bronze),
+        kafka_missing_offsets=kafka.missing_offsets(lake),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
     )
 
 
-def _by_name(rows: DataFrame, names: str) -> dict[str, int]:
-    """Count rows by the names that an array column holds."""
-    counts = rows.select(F.explode(names).alias("name")).groupBy("name").count().orderBy("name")
-    return {row["name"]: row["count"] for row in counts.collect()}
+def _count(lake: Lake, table: tables.Table, column: str = "*") -> int:
+    """Count a table's rows, or those that have a value in a column."""
+    (row,) = lake.query(table, f"count({column}) AS total").to_pylist()
+    return int(row["total"])
+
+
+def _agreement(lake: Lake) -> dict[str, int]:
+    """Add up the days on which both detectors were compared."""
+    names = ("transactions", "both", "only_flink", "only_spark")
+    sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
+    (row,) = lake.query(tables.GOLD_DETECTOR_AGREEMENT, sums).to_pylist()
+    return dict(row)
 
 
 def _last_batches(lake: Lake) -> dict[str, datetime]:
@@ -146,17 +139,13 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
 
 def _quality(lake: Lake) -> dict[str, Any]:
     """Weigh the daily true prediction rates of the model version that scored last."""
-    quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where("judged_by = 'flink'")
-    latest = quality.groupBy("model_version").agg(
-        F.max(F.col("model_version").cast("int")).alias("number"),
-        F.sum("transactions").alias("transactions"),
-        F.sum("fraud").alias("fraud"),
-        (F.sum(F.col("true_prediction_rate") * F.col("transactions")) / F.sum("transactions")).alias(
-            "true_prediction_rate"
-        ),
+    versions = lake.query(
+        tables.GOLD_PREDICTION_QUALITY,
+        "model_version, sum(transactions) AS transactions, sum(fraud) AS fraud, "
+        "sum(true_prediction_rate * transactions) / sum(transactions) AS true_prediction_rate",
+        "WHERE judged_by = 'flink' GROUP BY model_version",
     )
-    row = latest.orderBy(F.desc("number")).drop("number").first()
-    return row.asDict() if row else {}
+    return max(versions.to_pylist(), key=lambda version: int(version["model_version"]), default={})
 
 
 @dataclass(frozen=True)
@@ -169,16 +158,21 @@ class _Day:
 
 
 def _latest_day(lake: Lake) -> _Day:
-    moved = lake.read(tables.GOLD_FEATURE_DRIFT)
-    newest = moved.agg(F.max("date")).collect()[0][0]
-    # The hours of a day that is not over are not those of a whole one.
-    whole = moved.where(F.col("is_after_training") & (F.col("transactions") >= drift.LEAST) & (F.col("date") < newest))
-    latest = whole.agg(F.max(F.struct("date", F.col("model_version").cast("int")))).collect()[0][0]
-    if latest is None:
+    (all_days,) = lake.query(tables.GOLD_FEATURE_DRIFT, "max(date) AS newest").to_pylist()
+    if all_days["newest"] is None:
         return _Day()
-    day, version = latest[0], str(latest[1])
-    rows = whole.where((F.col("model_version") == version) & (F.col("date") == F.lit(day))).collect()
-    return _Day(str(day), version, {row["feature"]: row["psi"] for row in sorted(rows, key=lambda row: -row["psi"])})
+    # The hours of a day that is not over are not those of a whole one.
+    rows = lake.query(
+        tables.GOLD_FEATURE_DRIFT,
+        "date, CAST(model_version AS INT) AS version, feature, psi",
+        f"WHERE is_after_training AND transactions >= {drift.LEAST} AND date < DATE '{all_days['newest']}' "
+        "ORDER BY psi DESC",
+    ).to_pylist()
+    if not rows:
+        return _Day()
+    day, version = max((row["date"], row["version"]) for row in rows)
+    psi = {row["feature"]: row["psi"] for row in rows if (row["date"], row["version"]) == (day, version)}
+    return _Day(str(day), str(version), psi)
 
 
 def _breaches(day: _Day, lake: Lake) -> list[str]:
@@ -190,8 +184,11 @@ def _breaches(day: _Day, lake: Lake) -> list[str]:
         if psi > settings.max_drift
     ]
     if day.date:
-        quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day.date}'")
-        rates = quality.where(F.col("model_version") == day.version).orderBy("judged_by").collect()
+        rates = lake.query(
+            tables.GOLD_PREDICTION_QUALITY,
+            "judged_by, true_prediction_rate",
+            f"WHERE date = DATE '{day.date}' AND model_version = '{day.version}' ORDER BY judged_by",
+        ).to_pylist()
         told += [
             f"model version {day.version} is right on {row['true_prediction_rate']:.2%} of the transactions of "
             f"{day.date} (judged by {row['judged_by']}), below {settings.min_true_prediction_rate:.2%}: "

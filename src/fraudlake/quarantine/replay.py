@@ -62,7 +62,7 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         FraudlakeError: ``refine`` or another replay is running, or an expression fails on a row. Nothing was changed.
     """
     if rule is not None:
-        require_known(lake, rule)
+        require_known(rule)
     with lake.exclusive("refine"):
         interrupted = unfinished(lake)
         for folder in interrupted:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.silver import rules
-from fraudlake.silver.transactions import position, source
+from fraudlake.silver.transactions import POSITION, SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
+    from fraudlake.tables import Table
 
 RAW = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data", "_raw", "_error")
 """The columns of a quarantined row that hold what landed."""
@@ -37,39 +39,62 @@ def quarantine(lake: Lake, rule: str | None, limit: int) -> Quarantine:
     Raises:
         UsageError: there is no such rule.
     """
-    rows = lake.read(tables.SILVER_QUARANTINE)
-    by_reason = rows.withColumn("rule", F.explode("reasons"))
+    groups = _grouped(lake, tables.SILVER_QUARANTINE, "reasons")
+    counts = _by_name(groups)
     if rule is not None:
-        require_known(lake, rule)
-        by_reason = by_reason.where(F.col("rule") == rule)
-        rows = broken(rows, rule)
-    counts = {row["rule"]: row["count"] for row in by_reason.groupBy("rule").count().orderBy("rule").collect()}
-    latest = Window.partitionBy("rule").orderBy(F.desc("quarantined_at"), source(), position())
-    samples = by_reason.withColumn("nth", F.row_number().over(latest)).where(F.col("nth") <= limit)
-    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in counts}
-    for row in samples.orderBy("rule", "nth").withColumns({"source": source(), "position": position()}).collect():
-        taken[row["rule"]].append(
-            {
-                "source": row["source"],
-                "position": row["position"],
-                **{name: _shown(row[name]) for name in RAW if row[name] is not None},
-                "reasons": row["reasons"],
-                "quarantined_at": row["quarantined_at"],
-            }
-        )
-    return Quarantine(rows.count(), counts, taken)
+        require_known(rule)
+        groups = [(reasons, rows) for reasons, rows in groups if rule in reasons]
+        counts = {name: count for name, count in counts.items() if name == rule}
+    samples = {name: _samples(lake, name, limit) for name in counts}
+    return Quarantine(sum(rows for _, rows in groups), counts, samples)
 
 
-def require_known(lake: Lake, rule: str) -> None:
+def count_by_name(lake: Lake, table: Table, names: str) -> dict[str, int]:
+    """Count rows by the names that a column of arrays holds; a row with several names counts for each."""
+    return _by_name(_grouped(lake, table, names))
+
+
+def _grouped(lake: Lake, table: Table, names: str) -> list[tuple[list[str], int]]:
+    """Count rows by all the names that they have together: those are few, where rows may be many."""
+    groups = lake.query(table, f"{names} AS names, count(*) AS total", f"WHERE {names} IS NOT NULL GROUP BY {names}")
+    return [(row["names"], row["total"]) for row in groups.to_pylist()]
+
+
+def _by_name(groups: list[tuple[list[str], int]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for names, rows in groups:
+        for name in names:
+            counts[name] += rows
+    return dict(sorted(counts.items()))
+
+
+def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
+    """Return the latest rows that broke a rule."""
+    latest = lake.query(
+        tables.SILVER_QUARANTINE,
+        f"*, {SOURCE} AS source, {POSITION} AS position",
+        f"WHERE array_contains(reasons, '{rule}') ORDER BY quarantined_at DESC, source, position LIMIT {limit}",
+    )
+    return [
+        {
+            "source": row["source"],
+            "position": row["position"],
+            **{name: _shown(row[name]) for name in RAW if row[name] is not None},
+            "reasons": row["reasons"],
+            "quarantined_at": _shown(row["quarantined_at"]),
+        }
+        for row in latest.to_pylist()
+    ]
+
+
+def require_known(rule: str) -> None:
     """Refuse a name that no reason can have.
 
     Raises:
         UsageError: names those that are known.
     """
-    checks = [quality_rule.name for quality_rule in rules.quality_rules(lake.settings, F.current_timestamp())]
-    known = [*checks, rules.PLACE_IS_NEW, rules.TRANSACTION_IS_NEW, rules.LATE]
-    if rule not in known:
-        raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(known)}")
+    if rule not in rules.REASONS:
+        raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(rules.REASONS)}")
 
 
 def broken(rows: DataFrame, rule: str) -> DataFrame:
@@ -78,4 +103,6 @@ def broken(rows: DataFrame, rule: str) -> DataFrame:
 
 
 def _shown(value: Any) -> Any:
-    return bytes(value).decode("utf-8", "backslashreplace") if isinstance(value, bytes | bytearray) else value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)  # it is in UTC
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

@@ -19,6 +19,20 @@ LATE = "late"
 
 Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well.
 """
+REASONS = (
+    "message_is_readable",
+    "account_is_named",
+    "amount_is_known",
+    "amount_is_finite",
+    "amount_is_positive",
+    "timestamp_is_known",
+    "timestamp_is_not_before_floor",
+    "timestamp_is_not_in_future",
+    PLACE_IS_NEW,
+    TRANSACTION_IS_NEW,
+    LATE,
+)
+"""All that a row can be in quarantine for: the quality rules of :func:`quality_rules`, and those reasons."""
 
 
 @dataclass(frozen=True)

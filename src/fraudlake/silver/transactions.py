@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _KAFKA = "kafka:"
 """The prefix of ``source`` in rows from Kafka."""
+SOURCE = f"coalesce(_source_file, '{_KAFKA}' || _topic || '/' || lpad(CAST(_partition AS STRING), 10, '0'))"
+POSITION = "coalesce(_source_row, _offset)"
+"""What :func:`source` and :func:`position` say, in SQL."""
 
 
 def source() -> Column:
@@ -24,7 +27,7 @@ def source() -> Column:
 
     Source and :func:`position` together are the row's source position. Bronze takes each source position once.
     """
-    return F.coalesce(F.col("_source_file"), F.format_string(f"{_KAFKA}%s/%010d", F.col("_topic"), F.col("_partition")))
+    return F.expr(SOURCE)
 
 
 def is_from_kafka() -> Column:
@@ -34,7 +37,7 @@ def is_from_kafka() -> Column:
 
 def position() -> Column:
     """Return the position of a bronze row in its source: the row number in a file, or the offset in a partition."""
-    return F.coalesce(F.col("_source_row"), F.col("_offset"))
+    return F.expr(POSITION)
 
 
 def own_id() -> Column:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 
 if TYPE_CHECKING:
@@ -241,18 +242,18 @@ def is_read_by_stream(checkpoint: Path) -> Column:
     return is_read
 
 
-def missing_offsets(bronze: DataFrame) -> int:
+def missing_offsets(lake: Lake) -> int:
     """Count the offsets without a row in bronze, between the first and the last row of each partition.
 
     Either retention or compaction removed their messages before they were read, or they are the control records of a
     producer's transactions.
     """
-    spans = (
-        bronze.where(F.col("_topic").isNotNull())
-        .groupBy("_topic", "_partition")
-        .agg((F.max("_offset") - F.min("_offset") + 1 - F.count_distinct("_offset")).alias("missing"))
+    gaps = lake.query(
+        tables.BRONZE_TRANSACTIONS,
+        "max(_offset) - min(_offset) + 1 - count(DISTINCT _offset) AS missing",
+        "WHERE _topic IS NOT NULL GROUP BY _topic, _partition",
     )
-    return int(spans.agg(F.coalesce(F.sum("missing"), F.lit(0))).collect()[0][0])
+    return sum(gaps["missing"].to_pylist())
 
 
 def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
