@@ -108,7 +108,7 @@ class OpenedError(Exception):
 
 @targets
 def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_(values: settings.Settings) -> None:
+    def open_(values: settings.Settings, must_exist: bool = False) -> None:
         raise OpenedError(values)
 
     monkeypatch.setattr("fraudlake.lake.Lake", open_)

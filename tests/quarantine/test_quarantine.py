@@ -17,7 +17,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
-from fraudlake.quarantine.show import replay
+from fraudlake.quarantine import replay
 from fraudlake.streaming import stream
 
 pytestmark = pytest.mark.stream
