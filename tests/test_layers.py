@@ -26,7 +26,6 @@ ORDER = (
     ("steps",),
     ("operations",),
     ("workspace", "simulator", "plots", "notebook"),
-    ("summary",),
     ("cli",),
 )
 ROOT = Path(fraudlake.__file__).parent

@@ -41,7 +41,12 @@ _SOURCES = {
     "parquet": "dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN, _rescued_data STRING",
 }
 _STATEMENTS = {
-    "DESCRIBE DETAIL": {"id": "the table's identity"},
+    "DESCRIBE DETAIL": {
+        "id": "the table's identity",
+        "partitionColumns": ["date"],
+        "clusteringColumns": ["date"],
+        "properties": None,
+    },
     "DESCRIBE HISTORY": {"version": 0, "operation": "CREATE TABLE", "timestamp": 0, "operationParameters": None},
 }
 _CONFIGURATION = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "auto"}

@@ -56,15 +56,15 @@ def print_counts(console: Console, status: Status) -> None:
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}")
 
 
-def print_quarantine(console: Console, found: Quarantine) -> None:
+def print_quarantine(console: Console, quarantine: Quarantine) -> None:
     """Print rows by rule, with samples."""
-    if not found.rows:
+    if not quarantine.rows:
         console.print("nothing is in quarantine")
         return
-    console.print(f"{found.rows:,} rows in quarantine; a row that broke several rules counts for each")
-    for rule, count in found.reasons.items():
+    console.print(f"{quarantine.rows:,} rows in quarantine; a row that broke several rules counts for each")
+    for rule, count in quarantine.reasons.items():
         console.print(f"\n[bold]{rule}[/] {count:,}")
-        for sample in found.samples[rule]:
+        for sample in quarantine.samples[rule]:
             raw = ", ".join(f"{name}={value}" for name, value in sample.items() if name not in _NOT_RAW)
             place = f"{sample['source']} row {sample['position']}"
             line = f"  {place}, {sample['quarantined_at']:%Y-%m-%d %H:%M:%S}: {raw or 'no value at all'}"
@@ -97,14 +97,14 @@ def print_state(console: Console, state: State) -> None:
     for age, count in state.flags_by_age.items():
         rows.add_row(f"  {age}", f"{count:,}")
     rows.add_row("waiting rows", f"{state.waiting_rows:,}")
-    rows.add_row("newest event time held", f"{state.newest:%Y-%m-%d %H:%M:%S.%f} UTC" if state.newest else "none")
+    rows.add_row("newest event time", f"{state.newest:%Y-%m-%d %H:%M:%S.%f} UTC" if state.newest else "none")
     rows.add_row("watermark", f"{state.watermark:%Y-%m-%d %H:%M:%S.%f} UTC" if state.watermark else "none")
     rows.add_row("on disk", f"{state.bytes_on_disk / 1e6:.1f} MB")
     console.print(rows)
 
 
 def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any] | None, seconds: float) -> None:
-    """Print what a whole run found."""
+    """Print the result of a whole run."""
     console.rule("[bold]fraudlake")
     print_counts(console, status)
 
@@ -146,22 +146,22 @@ def print_versions(console: Console, versions: list[Version]) -> None:
     rows = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("version", "alias", "figures on held-out rows", "trained on"):
         rows.add_column(heading)
-    for one in versions:
-        trained_on = ", ".join(f"{name} {value}" for name, value in one.trained_on.items())
-        rows.add_row(one.number, ", ".join(one.aliases), _figures(one.metrics), trained_on)
+    for version in versions:
+        trained_on = ", ".join(f"{name} {value}" for name, value in version.trained_on.items())
+        rows.add_row(version.number, ", ".join(version.aliases), _figures(version.metrics), trained_on)
     console.print(rows if versions else "no version yet: run 'fraudlake train'")
 
 
-def print_comparison(console: Console, found: Comparison) -> None:
+def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print two versions' figures side by side."""
     rows = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in (found.rows, f"{found.champion} (champion)", found.challenger):
+    for heading in (comparison.rows, f"{comparison.champion} (champion)", comparison.challenger):
         rows.add_column(heading)
-    old, new = (found.figures[number] for number in (found.champion, found.challenger))
+    old, new = (comparison.figures[number] for number in (comparison.champion, comparison.challenger))
     for name in old | new:
         rows.add_row(name, *(f"{figures[name]:.5g}" if name in figures else "" for figures in (old, new)))
     console.print(rows)
-    console.print(Text(found.reason), soft_wrap=True)
+    console.print(Text(comparison.reason), soft_wrap=True)
 
 
 def _figures(metrics: dict[str, float]) -> str:

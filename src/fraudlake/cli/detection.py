@@ -1,0 +1,35 @@
+"""Commands that find fraud by rules and add it up: detect, aggregate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fraudlake.cli.app import RULES, STREAMING, App, cli, options, run_step
+
+if TYPE_CHECKING:
+    pass
+
+
+@cli.command()
+@options("ordering", "max_out_of_orderness", *RULES, *STREAMING)
+@click.pass_obj
+def detect(app: App, /, **flags: str | None) -> None:
+    """silver_transactions → silver_alerts.
+
+    Reads new rows of silver_transactions through the stateful detector; writes silver_alerts. Needs: refine.
+    """
+    run_step(app, "detect", flags)
+
+
+@cli.command()
+@options("max_out_of_orderness", *RULES, *STREAMING)
+@click.pass_obj
+def aggregate(app: App, /, **flags: str | None) -> None:
+    """silver_transactions, silver_alerts → gold_account_daily, gold_alert_windows, gold_detector_agreement.
+
+    Reads new transactions and alerts; computes again the days and windows that they touch, earlier ones too where they
+    come late. Needs: refine, detect.
+    """
+    run_step(app, "aggregate", flags)

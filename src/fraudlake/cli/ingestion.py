@@ -1,0 +1,134 @@
+"""Commands from Flink to silver: simulate, ingest, refine, quarantine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fraudlake.cli import summary
+from fraudlake.cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_step
+from fraudlake.cli.progress import console, output
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+
+
+@cli.command()
+@options("landing")
+@click.option("--rows", type=int, help="Stop after so many rows.  [default: no limit]")
+@click.option("--seconds", type=float, help="Stop after so many seconds.  [default: no limit]")
+@click.option("--rate", type=float, default=1000.0, show_default=True, help="Transactions a second of event time.")
+@click.option("--real-time/--fast", default=None, help="Keep to the rate, or not.  [default: fast with --rows]")
+@click.option("--start", default="2026-01-01", show_default=True, help="Event time of the first row (UTC), or 'now'.")
+@click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts that pay.")
+@click.option("--fraud", type=float, default=0.005, show_default=True, help="Share of rows that are fraud.")
+@click.option("--out-of-order", type=float, default=0.0, show_default=True, help="Share of rows that come late.")
+@click.option("--disorder", type=float, default=5.0, show_default=True, help="By how many seconds at most.")
+@click.option("--bad", type=float, default=0.0, show_default=True, help="Share of rows that break a quality rule.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same rows.")
+@click.option("--file-rows", type=int, default=100_000, show_default=True, help="Rows in a file.")
+@click.option("--truth", type=click.Path(path_type=Path), help="Folder for the ground truth, row by row.")
+@click.pass_obj
+def simulate(app: App, /, landing: str | None, real_time: bool | None, start: str, **options: Any) -> None:
+    """Write card transactions as Flink would → the landing folder.
+
+    Needs neither Flink nor Spark. Writes finished parquet files until --rows, --seconds or Ctrl-C.
+    """
+    from fraudlake import simulator
+
+    wanted = app.settings(landing=landing)
+    limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth")}
+    written = 0
+
+    def count(rows: int) -> None:
+        nonlocal written
+        written = rows
+        spinner.update(f"simulate: {rows:,} rows")
+
+    with console.status("simulate") as spinner:
+        try:
+            traffic = simulator.Traffic(start=_time(start), **options)
+            paced = limits["rows"] is None if real_time is None else real_time
+            simulator.simulate(Path(wanted.landing_path), traffic, real_time=paced, progress=count, **limits)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        except KeyboardInterrupt:
+            pass  # the usual end of an endless source
+    app.say({"landing": wanted.landing_path, "rows": written}, f"{written:,} rows landed in {wanted.landing_path}")
+
+
+def _time(text: str) -> datetime:
+    if text == "now":
+        return datetime.now(UTC)
+    given = datetime.fromisoformat(text)
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+@cli.command()
+@options("landing", "landing_timezone", "max_files_per_trigger", "max_bytes_per_trigger", *KAFKA, *STREAMING)
+@click.option("--retry-rejected", is_flag=True, help="First read rejected files again that have been replaced since.")
+@click.pass_obj
+def ingest(app: App, /, retry_rejected: bool, **flags: str | None) -> None:
+    """Landed parquet files, or a Kafka topic → bronze_transactions.
+
+    Reads the landing folder, each file once; writes bronze_transactions, bronze_files (what became of each file), and
+    bronze_rejected_files for files that cannot be read. With --source kafka reads a topic instead. Needs: files that
+    Flink has finished, or messages.
+    """
+    run_step(app, "ingest", flags, retry_rejected=retry_rejected)
+
+
+@cli.command()
+@options(*QUALITY, *STREAMING)
+@click.pass_obj
+def refine(app: App, /, **flags: str | None) -> None:
+    """bronze_transactions → silver_transactions, silver_quarantine.
+
+    Reads new rows of bronze_transactions; writes those that fulfil every quality rule to silver_transactions and
+    the others, with the reasons, to silver_quarantine. Needs: ingest.
+    """
+    run_step(app, "refine", flags)
+
+
+@cli.command()
+@click.option("--rule", metavar="NAME", help="Only rows that broke this quality rule.")
+@click.option("--limit", type=click.IntRange(min=0), default=3, show_default=True, help="Samples for each rule.")
+@click.option("--replay", "is_replay", is_flag=True, help="Check the rows again; those that are valid move to silver.")
+@click.option("--set", "assignments", metavar="COLUMN=SQL", multiple=True, help="With --replay: first replace a value.")
+@options(*QUALITY)
+@click.pass_obj
+def quarantine(
+    app: App, /, rule: str | None, limit: int, is_replay: bool, assignments: tuple[str, ...], **flags: str | None
+) -> None:
+    """Show the rows that silver did not take, and why; or move them to silver after a correction.
+
+    Reads silver_quarantine: rows by quality rule, with samples. --replay checks the rows again, after a setting was
+    corrected or with values replaced (--set "amount=abs(amount)"), and moves those that are valid to
+    silver_transactions, exactly once; the later steps process them as new rows. Late rows are in silver already and
+    stay. Needs: refine, which must not be running.
+    """
+    from fraudlake.quarantine import replay, show
+
+    malformed = next((item for item in assignments if not item.partition("=")[2].strip()), None)
+    if malformed is not None:
+        raise UsageError(f"--set {malformed}: must be COLUMN=SQL, such as amount=abs(amount)")
+    if assignments and not is_replay:
+        raise UsageError("--set replaces values for --replay: give both")
+    if is_replay:
+        lake = app.open(**flags)
+        done = replay.replay(
+            lake, rule, {name.strip(): sql for name, _, sql in (item.partition("=") for item in assignments)}
+        )
+        app.say(asdict(done), summary.replayed(done))
+        return
+    rows = show.quarantine(app.open_existing(**flags), rule, limit)
+    if app.json:
+        click.echo(json.dumps(asdict(rows), default=str))
+    else:
+        summary.print_quarantine(output, rows)

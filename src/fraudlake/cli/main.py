@@ -1,0 +1,80 @@
+"""The program: runs a command; a mistake becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fraudlake.cli.app import cli
+from fraudlake.cli.progress import console
+from fraudlake.errors import FraudlakeError
+
+if TYPE_CHECKING:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a mistake ends with one line on standard error and exit code 1 or 2."""
+    logging.basicConfig(level=logging.ERROR)
+    logging.getLogger("fraudlake").setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # py4j logs a lost connection to the root logger, too.
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(lambda record: "py4j" not in record.pathname)
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except FraudlakeError as error:
+        _fail(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    except Exception as error:
+        if _spark_is_gone(error):
+            _fail("the Spark process ended, killed or out of memory: run again, it goes on after the last commit", 1)
+        if _ends_with_its_machine():
+            traceback.print_exception(error)
+            _fail(_first_line(error), 1)
+        _fail(f"{_first_line(error)} (the details are in {_write_trace(error)})", 1)
+    # A Databricks job takes any SystemExit for a failure, even that of exit code 0.
+    if code:
+        sys.exit(code)
+
+
+def _fail(message: str, code: int) -> None:
+    console.print(f"fraudlake: {message}", markup=False, soft_wrap=True)
+    # A Databricks job shows the text of the exception that ended it, not what stood on standard error.
+    end = SystemExit(f"fraudlake: {message}")
+    end.code = code
+    raise end
+
+
+def _spark_is_gone(error: Exception) -> bool:
+    """Tell whether the JVM could not be reached; what it raises itself arrives as other types than these."""
+    return isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JError", "Py4JNetworkError")
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+
+
+def _ends_with_its_machine() -> bool:
+    """Tell whether a file that is written here may be gone before anybody reads it: in a job of a workspace."""
+    is_named = "FRAUDLAKE_CATALOG" in os.environ or any(
+        argument.partition("=")[0] == "--catalog" for argument in sys.argv
+    )
+    return is_named or "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+def _write_trace(error: Exception) -> Path:
+    """Write an unforeseen error's stack trace where it can be sent from."""
+    file = Path.home() / ".cache" / "fraudlake" / "error.log"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(traceback.format_exception(error)))
+    return file

@@ -1,0 +1,187 @@
+"""Commands of the model's life: train, verdicts, score, and model list, compare, promote, rollback."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fraudlake.cli import summary
+from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, options, run_step
+from fraudlake.cli.progress import console, output, print_done, timed
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+
+@cli.command()
+@options(*MODEL, "threshold", "holdout", "labels", "algorithm", "max_training_rows", "promotion_margin", "auto_promote")
+@click.pass_obj
+def train(app: App, /, **flags: str | None) -> None:
+    """silver_transactions, silver_verdicts → a registered model.
+
+    Reads silver_transactions with Flink's label or analysts' verdicts; writes boosted trees to MLflow, tested on the
+    latest part of the history. The first version becomes the champion, which scores; a later one where it beats the
+    champion. Does nothing where the latest version learned from the same rows under the same settings. Needs: refine.
+    """
+    lake = app.open(**flags)
+    result = train_with_progress(lake)
+    app.say(result, _trained(result))
+
+
+def train_with_progress(lake: Lake) -> dict[str, Any]:
+    """Train with a progress bar; return what the command prints."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from fraudlake import steps
+
+    columns = TextColumn("train: {task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total}")
+    begun = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("features", total=None)
+        outcome = steps.train(
+            lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
+        )
+    version = outcome.version
+    print_done("train", f"model version {version.number}{'' if outcome.is_new else ', up to date'}", begun)
+    return {
+        "version": version.number,
+        "new": outcome.is_new,
+        "champion": outcome.is_champion,
+        "reason": outcome.reason,
+        "metrics": version.metrics,
+    }
+
+
+def train_or_tell(lake: Lake) -> dict[str, Any] | None:
+    """Train; where a lake has too little to learn from, print that and return None."""
+    from fraudlake.model.search import TooLittleError
+
+    try:
+        return train_with_progress(lake)
+    except TooLittleError as error:
+        console.print(f"[yellow]![/] {error}", soft_wrap=True)
+        return None
+
+
+def _trained(result: dict[str, Any]) -> str:
+    figures = ", ".join(f"{name} {value:.3f}" for name, value in sorted(result["metrics"].items()))
+    reason = f"\n{result['reason']}" if result["reason"] else ""
+    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}{reason}"
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def verdicts(app: App, /, file: Path) -> None:
+    """Analysts' verdicts in FILE → silver_verdicts.
+
+    Reads a CSV (with a header) or parquet file with transaction_id and verdict (true: fraud), and where there are any
+    analyst, reason and decided_at; the same file again adds nothing. Needs: refine.
+    """
+    from fraudlake.model import verdicts as decided
+
+    done = decided.load(app.open(), file)
+    app.say(
+        asdict(done),
+        f"{done.taken:,} verdicts taken, {done.known:,} were there already, "
+        f"{done.strange:,} are about transactions that silver does not have",
+    )
+
+
+@cli.command()
+@click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), help="Score a range of dates again: its first day.")
+@click.option("--to", "last", type=click.DateTime(["%Y-%m-%d"]), help="Its last day.  [default: the first]")
+@click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
+@options(*MODEL, "threshold", *KAFKA, *STREAMING)
+@click.pass_obj
+def score(
+    app: App, /, first: datetime | None, last: datetime | None, model_version: str | None, **flags: str | None
+) -> None:
+    """silver_transactions → gold_fraud_predictions, gold_prediction_quality, gold_feature_drift.
+
+    Reads new rows of silver_transactions, or with --source kafka a topic; writes a prediction for each under the
+    champion, and the figures of the days that changed. With --from scores a range of dates again instead, under one
+    version; a repetition changes nothing. Needs: train.
+    """
+    if first is None:
+        if last is not None or model_version is not None:
+            raise UsageError("--to and --model-version go with --from")
+        # Only the flag counts: in a settings file `source` is that of ingest.
+        run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
+        return
+    from fraudlake.model import scoring
+
+    lake = app.open(**flags)
+    with timed("backfill") as report:
+        version, rows = scoring.backfill(lake, first.date(), (last or first).date(), model_version)
+        report.append(f"{rows:,} rows under version {version}")
+    app.say({"model_version": version, "rows": rows}, f"{rows:,} transactions scored under version {version}")
+
+
+@cli.group()
+def model() -> None:
+    """Show the model's versions; compare, promote, roll back."""
+
+
+@model.command("list")
+@options(*MODEL)
+@click.pass_obj
+def list_models(app: App, /, **flags: str | None) -> None:
+    """Show all versions with their aliases and figures. Needs: train."""
+    from fraudlake.model import training
+
+    versions = training.versions(app.open_existing(**flags))
+    if app.json:
+        click.echo(json.dumps({"versions": [asdict(version) for version in versions]}, default=str))
+    else:
+        summary.print_versions(output, versions)
+
+
+@model.command()
+@click.argument("version", required=False)
+@options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
+@click.pass_obj
+def compare(app: App, /, version: str | None, **flags: str | None) -> None:
+    """Compare VERSION (default: the challenger) with the champion on rows that neither learned from. Needs: train."""
+    from fraudlake.model import training
+
+    lake = app.open_existing(**flags)
+    with timed("compare"):
+        comparison = training.compare(lake, version)
+    if app.json:
+        click.echo(json.dumps(asdict(comparison)))
+    else:
+        summary.print_comparison(output, comparison)
+
+
+@model.command()
+@click.argument("version", required=False)
+@click.option("--force", is_flag=True, help="Promote without a comparison.")
+@options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
+@click.pass_obj
+def promote(app: App, /, version: str | None, force: bool, **flags: str | None) -> None:
+    """Make VERSION, by default the challenger, the champion where it beats the present one. Needs: train."""
+    from fraudlake.model import training
+
+    lake = app.open(**flags)
+    with timed("promote"):
+        promoted, reason = training.promote(lake, version, force)
+    app.say({"champion": promoted.number, "reason": reason}, f"version {promoted.number} is the champion: {reason}")
+
+
+@model.command()
+@options(*MODEL)
+@click.pass_obj
+def rollback(app: App, /, **flags: str | None) -> None:
+    """Make the version that the champion replaced the champion again. Needs: a promotion."""
+    from fraudlake.model import training
+
+    restored = training.rollback(app.open(**flags))
+    app.say({"champion": restored.number}, f"version {restored.number} is the champion again")

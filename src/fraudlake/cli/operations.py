@@ -1,0 +1,101 @@
+"""Commands of whoever runs a lake: setup, optimize, status, state."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from fraudlake.cli import summary
+from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.progress import console, output, timed
+
+if TYPE_CHECKING:
+    pass
+
+
+@cli.command()
+@click.pass_obj
+def setup(app: App, /) -> None:
+    """Fetch the jars and archive Java's classes, once: each later start of Spark then takes half the time."""
+    from fraudlake.lake import spark_home
+
+    is_new = spark_home.archive_classes()
+    folder = str(spark_home.folder())
+    app.say({"folder": folder, "is_new": is_new}, f"setup: {'made' if is_new else 'found'} in {folder}")
+
+
+@cli.command()
+@click.option("--allow-short-retention", is_flag=True, help="Accept a retention of less than 7 days.")
+@options("target_file_size", "retention")
+@click.pass_obj
+def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> None:
+    """Compact the tables, cluster them by account, and remove files that they no longer need.
+
+    Reads and rewrites the tables that changed since they were last optimized; no row changes, and the streams may go
+    on. Files that left a table longer ago than --retention are removed (VACUUM), unless a step that reads the table is
+    further behind than that. Needs: nothing.
+    """
+    from fraudlake.operations import maintenance
+
+    maintenance.require_safe(app.settings(**flags).retention, allow_short_retention)
+    lake = app.open(**flags)
+    with timed("optimize") as report:
+        names = maintenance.optimize(lake)
+        report.append(f"{len(names)} tables rewritten")
+    with timed("vacuum") as report:
+        cleaned = maintenance.vacuum(lake)
+        report.append(f"{len(cleaned.tables)} tables cleaned")
+    for name, behind in cleaned.skipped.items():
+        console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
+    result = {"optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}
+    app.say(result, f"optimized: {', '.join(names) or 'nothing had changed'}")
+
+
+@cli.command()
+@options(
+    "landing",
+    "source",
+    "bootstrap_servers",
+    "topic",
+    "starting_offsets",
+    "kafka_secret",
+    "max_drift",
+    "min_true_prediction_rate",
+)
+@click.pass_obj
+def status(app: App, /, **flags: str | None) -> None:
+    """Show how many rows each layer holds, and whether they add up.
+
+    Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 where the counts do not add
+    up, or where the model's latest day has drifted or its predictions are too often wrong.
+    """
+    from fraudlake.operations.status import status as status_of
+
+    figures = status_of(app.open_existing(**flags))
+    if app.json:
+        click.echo(json.dumps(figures.as_dict(), default=str))
+    else:
+        summary.print_counts(output, figures)
+    if figures.gaps or figures.breaches:
+        sys.exit(1)
+
+
+@cli.command()
+@click.pass_obj
+def state(app: App, /) -> None:
+    """Show the state of the detector's stream: open flags by age, waiting rows, watermark, size.
+
+    Reads the checkpoint of the detect step, whether the stream runs or not; writes nothing. Needs: detect.
+    """
+    from fraudlake.detection.state import state as state_of
+
+    lake = app.open_existing()
+    with console.status("reading the checkpoint"):
+        stream_state = state_of(lake)
+    if app.json:
+        click.echo(json.dumps(stream_state.as_dict(), default=str))
+    else:
+        summary.print_state(output, stream_state)

@@ -1,0 +1,64 @@
+"""Progress: steps and streams run with a line each on standard error; standard output is for what was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.streaming.stream import Done, Stream
+
+console = Console(stderr=True, highlight=False)
+output = Console(highlight=False)
+
+
+def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
+    """Run streams with a line each: one after the other, or until stopped all together (``continuous``)."""
+    from fraudlake.streaming import stream
+
+    done = []
+    # With available-now a stream starts when the one that feeds it has ended; continuous streams run together.
+    groups = [streams] if trigger == "continuous" else [[single] for single in streams]
+    for group in groups:
+        with timed(group[0].step if len(group) == 1 else "all streams (stop with Ctrl-C)") as report:
+            finished = stream.run(lake, group, trigger, report.update)
+            report.append(", ".join(f"{item.rows:,} {unit(item.step)}" for item in finished))
+        done += finished
+    return done
+
+
+@contextmanager
+def timed(step: str) -> Iterator[Report]:
+    """Show a step while it works and, when it is done, what it did and how long it took."""
+    begun = time.monotonic()
+    with console.status(step) as status:
+        report = Report(step, status)
+        yield report
+    print_done(step, ", ".join(report), begun)
+
+
+class Report(list[str]):
+    """What a step did, in words; until it is done, progress updates the line with the spinner."""
+
+    def __init__(self, step: str, status: Any) -> None:
+        """Report on a step, whose spinner is ``status``."""
+        self._step, self._status = step, status
+
+    def update(self, step: str, rows: int, batches: int) -> None:
+        """Show how far a stream is."""
+        self._status.update(f"{self._step}: {step} {rows:,} {unit(step)}, {batches} micro-batches")
+
+
+def print_done(step: str, report: str, begun: float) -> None:
+    """Print the line of a finished step; it began at ``begun`` of the monotonic clock."""
+    console.print(f"[green]✓[/] {step:<20} {report:<40} {time.monotonic() - begun:5.1f} s")
+
+
+def unit(step: str) -> str:
+    """Return what a step counts."""
+    return "files" if step == "ingest" else "rows"

@@ -1,0 +1,51 @@
+"""The command run: all steps in order."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from fraudlake.cli import summary
+from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
+from fraudlake.cli.model import train_or_tell
+from fraudlake.cli.progress import output, run_streams, timed
+
+if TYPE_CHECKING:
+    pass
+
+
+@cli.command()
+@options("landing", "ordering", "max_out_of_orderness", *RULES, "max_files_per_trigger", *KAFKA, *STREAMING)
+@click.pass_obj
+def run(app: App, /, **flags: str | None) -> None:
+    """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.
+
+    With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
+    a Kafka topic (--source kafka).
+    """
+    from fraudlake import steps
+    from fraudlake.model import training
+    from fraudlake.operations import maintenance
+    from fraudlake.operations.status import status as status_of
+
+    begun = time.monotonic()
+    lake = app.open(**flags)
+    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+        run_streams(lake, step(lake), "available-now")
+    trained = train_or_tell(lake)
+    scoring = [steps.score] if training.registry_of(lake).champion() else []
+    for step in scoring:
+        run_streams(lake, step(lake), "available-now")
+    with timed("optimize") as report:
+        report.append(f"{len(maintenance.optimize(lake))} tables rewritten")
+    if lake.settings.trigger == "continuous":
+        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
+        run_streams(lake, [stream for step in streaming for stream in step(lake)], "continuous")
+    figures = status_of(lake)
+    if app.json:
+        click.echo(json.dumps({**figures.as_dict(), "model": trained}, default=str))
+    else:
+        summary.print_run(output, lake, figures, trained, time.monotonic() - begun)

@@ -1,0 +1,208 @@
+"""Commands that ask a Databricks workspace: check, jobs, run, smoke, probe."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.progress import console, output
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.settings import Settings
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+    from fraudlake.workspace.jobs import Run
+    from fraudlake.workspace.probe import Answer
+
+
+_COLOURS = {"success": "green", "failed": "red", "timedout": "red", "internal_error": "red"}
+
+
+@cli.group()
+@click.option("--profile", metavar="NAME", help="Profile of ~/.databrickscfg.  [default: DATABRICKS_* or DEFAULT]")
+@click.option("--warehouse", metavar="NAME", help="Name or id of the SQL warehouse.  [default: one that runs, or any]")
+@click.pass_context
+def workspace(context: click.Context, profile: str | None, warehouse: str | None) -> None:
+    """Ask a Databricks workspace, or try what is deployed there: rights, jobs, a run, a probe, a smoke test.
+
+    Works from a laptop or from CI, through the workspace's API; needs no Spark. Needs: what 'databricks auth login' or
+    DATABRICKS_HOST and DATABRICKS_TOKEN give.
+    """
+    context.obj = _Workspace(context.obj, profile, warehouse)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """The options that stand before a command of ``workspace``."""
+
+    app: App
+    profile: str | None
+    warehouse: str | None
+
+    def connect(self) -> WorkspaceClient:
+        from fraudlake.workspace import client
+
+        return client.connect(self.profile)
+
+    def settings(self, **flags: object) -> Settings:
+        settings = self.app.settings(**flags)
+        if settings.catalog is None:
+            raise UsageError("which lake? give --catalog and --schema before 'workspace'")
+        return settings
+
+
+@workspace.command()
+@click.option("--service-principal", metavar="ID", help="Also whether staging and prod can run as this application id.")
+@click.option("--group", "groups", metavar="NAME", multiple=True, help="Also whether this group can be granted rights.")
+@options("landing", "checkpoints", "kafka_secret")
+@click.pass_obj
+def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str, ...], **flags: str | None) -> None:
+    """Show whether you may use catalog, schema, volumes, warehouse and secret, and what to grant where not.
+
+    Reads the workspace; writes one small file into the volume of the checkpoints and removes it. Exit code 1 where
+    something is missing.
+    """
+    from fraudlake.workspace.check import check as checks_of
+
+    wanted = given.settings(**flags)
+    results = []
+    for result in checks_of(given.connect(), wanted, given.warehouse, service_principal, groups):
+        results.append(result)
+        if not given.app.json:
+            mark, remedy = ("[green]✓[/]", "") if result.ok else ("[red]✗[/]", f"\n  {escape(result.remedy or '')}")
+            output.print(f"{mark} {escape(result.what)}: {escape(result.seen)}{remedy}", soft_wrap=True)
+    ok = all(result.ok for result in results)
+    if given.app.json:
+        click.echo(json.dumps({"ok": ok, "checks": [asdict(result) for result in results]}))
+    if not ok:
+        sys.exit(1)
+
+
+@workspace.command("jobs")
+@click.option("--runs", type=click.IntRange(min=0, max=20), default=3, show_default=True, help="Runs for each job.")
+@click.pass_obj
+def jobs_(given: _Workspace, /, runs: int) -> None:
+    """List the deployed jobs with their last runs: state, duration, and why one failed."""
+    from fraudlake.workspace import jobs
+
+    deployed = jobs.jobs(given.connect(), given.app.settings(), runs)
+    if given.app.json:
+        click.echo(json.dumps({"jobs": [asdict(job) for job in deployed]}, default=str))
+        return
+    for job in deployed:
+        output.print(f"[bold]{escape(job.name)}[/] {job.id} {escape(job.title)}", soft_wrap=True)
+        for run in job.runs:
+            colour = _COLOURS.get(run.state, "default")
+            when = f"{run.started:%Y-%m-%d %H:%M}" if run.started else "not started"
+            error = f"  {escape(run.error)}" if run.error else ""
+            output.print(f"  [{colour}]{run.state:<10}[/] {when} {run.seconds:8.0f} s{error}", soft_wrap=True)
+
+
+@workspace.command("run")
+@click.argument("job")
+@click.option("--wait", "is_waiting", is_flag=True, help="Watch the run to its end; exit code 1 where it fails.")
+@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait at most.")
+@click.pass_obj
+def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> None:
+    """Start a deployed JOB: its name (such as ingest_and_detect) or its id."""
+    from fraudlake.workspace import jobs
+
+    client = given.connect()
+    started = jobs.start(client, jobs.find(client, given.app.settings(), job))
+    if not is_waiting:
+        given.app.say({"run": started}, f"run {started} has started")
+        return
+    ended = _watched(client, started, timeout)
+    given.app.say({"run": started, **asdict(ended)}, f"run {started} succeeded in {ended.seconds:.0f} s: {ended.url}")
+
+
+@workspace.command("smoke")
+@click.option("--job", default="ingest_and_detect", show_default=True, help="The job to run.")
+@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for it at most.")
+@options("landing")
+@click.pass_obj
+def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) -> None:
+    """Land the ten transactions of Flink's tutorial, run the job, and expect alerts for accounts 2, 4 and 3.
+
+    Writes one file into the landing folder, under accounts of its own, and takes it and its rows away again.
+    """
+    from fraudlake.workspace import jobs
+    from fraudlake.workspace import smoke as smoking
+    from fraudlake.workspace.sql import Sql, warehouse
+
+    wanted = given.settings(**flags)
+    client = given.connect()
+    job_id = jobs.find(client, wanted, job)
+    sql = Sql(client, str(warehouse(client, given.warehouse).id), str(wanted.catalog), str(wanted.schema_name))
+    smoke = smoking.Smoke.new()
+    ended = smoking.smoke(client, wanted, sql, lambda: _watched(client, jobs.start(client, job_id), timeout), smoke)
+    text = f"alerts for accounts {', '.join(smoking.EXPECTED)}, as in Flink's tutorial; cleaned up. {ended.url}"
+    given.app.say({"alerts": smoking.EXPECTED, "run": ended.id}, text)
+
+
+@workspace.command("probe")
+@click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds to wait for the job at most.")
+@options("checkpoints", "model_name")
+@click.pass_obj
+def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
+    """Ask the workspace each thing that the jobs rely on, one line each, with the remedy where it fails.
+
+    Inside the workspace asks the compute it runs on; outside it runs the deployed job 'probe', which takes about two
+    minutes. Makes tables and a folder of its own, and removes them. Exit code 1 where something will not work.
+    """
+    from fraudlake.workspace import jobs, probe
+
+    wanted = given.settings(**flags)
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        from fraudlake.lake.workspace import compute_session
+
+        answers = []
+        for answer in probe.ask(compute_session(), wanted):
+            answers.append(answer)
+            # With --json the lines are the progress that the page of the job's run shows.
+            _show(console if given.app.json else output, answer)
+    else:
+        client = given.connect()
+        started = jobs.start(client, jobs.find(client, wanted, probe.JOB))
+        answers = _answers_of(client, started, timeout)
+        for answer in [] if given.app.json else answers:
+            _show(output, answer)
+    if given.app.json:
+        click.echo(json.dumps(probe.as_dict(answers)))
+    probe.require(answers)
+
+
+def _answers_of(client: WorkspaceClient, run: int, timeout: float) -> list[Answer]:
+    """Wait for a run of the probe's job; one that fails has most often printed its answers, which say why."""
+    from fraudlake.workspace import probe
+
+    try:
+        _watched(client, run, timeout)
+    except FraudlakeError as failure:
+        try:
+            return probe.asked_by_job(client, run)
+        except FraudlakeError:
+            raise failure from None
+    return probe.asked_by_job(client, run)
+
+
+def _show(console: Console, answer: Answer) -> None:
+    mark = "[green]✓[/]" if answer.ok else "[red]✗[/]" if answer.matters else "[yellow]![/]"
+    remedy = f"\n  {escape(answer.remedy)}" if answer.remedy else ""
+    console.print(f"{mark} {escape(answer.question)}: {escape(answer.seen)}{remedy}", soft_wrap=True)
+
+
+def _watched(client: WorkspaceClient, run: int, timeout: float) -> Run:
+    from fraudlake.workspace import jobs
+
+    with console.status(f"run {run}"):
+        return jobs.wait(client, run, timeout, lambda task, state: console.print(f"  {task:<20} {state}"))
