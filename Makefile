@@ -15,7 +15,7 @@ IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
-.PHONY: help setup demo test quick check databricks python312 wheel lock clean
+.PHONY: help setup demo test quick check tables databricks python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ check: $(READY) ## lint, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+tables: $(READY) ## write docs/tables.md from what src/fraudlake/tables.py declares
+	@$(BIN)/python -m tests.tables_page
 
 databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)
 	@PYTHONPATH=src $(DATABRICKS_BIN)/python -m pytest tests/databricks --confcutdir tests/databricks -o "addopts=-ra --tb=short"

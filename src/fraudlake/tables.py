@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """A column of a table: its name, its type in SQL, and what it means."""
+
+    name: str
+    type: str
+    meaning: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """A Delta table: ``columns`` is its DDL; ``zorder`` are the columns that ``optimize`` clusters by."""
+    """A Delta table; ``zorder`` are the columns that ``optimize`` clusters by."""
 
     name: str
-    columns: str
+    row: str
+    """What a row is."""
+    described: str
+    """A line for each column: name, type, meaning."""
     partitioned_by: tuple[str, ...] = ()
     zorder: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
 
     @property
+    def fields(self) -> list[Column]:
+        """The columns, in order."""
+        return [Column(*line.split(None, 2)) for line in self.described.strip().splitlines()]
+
+    @property
     def column_names(self) -> list[str]:
         """The columns' names, in order."""
-        return [line.split()[0] for line in self.columns.strip().splitlines()]
+        return [column.name for column in self.fields]
+
+    @property
+    def columns(self) -> str:
+        """The columns as DDL, a line each."""
+        return ",\n".join(f"{column.name} {column.type}" for column in self.fields)
 
     @property
     def compacts(self) -> bool:
@@ -37,26 +59,27 @@ _STREAMED = (("delta.checkpointInterval", "50"),)
 # left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
 _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))
 
-# As landed: Flink's four fields, the producer's own id where it sends one, what did not fit (`_rescued_data`), a
-# message that cannot be parsed at all (`_raw`) with the reason (`_error`), and the place that the row came from.
+_LANDED = """
+    dt TIMESTAMP event time (UTC) of the transaction
+    accountId STRING account that pays
+    amount DOUBLE amount, in account currency
+    alert BOOLEAN verdict of Flink's own detector
+    transaction_id STRING the producer's own id; null where it sends none
+    _rescued_data STRING JSON object of the values and fields that do not fit; null where all fit
+    _raw BINARY message that cannot be parsed; null for every other row
+    _error STRING why it cannot be parsed
+    _source_file STRING landed file, relative to the landing folder; null for a message
+    _source_row BIGINT row number in the file, from 0
+    _topic STRING Kafka topic; null for a landed file
+    _partition INT partition of the topic
+    _offset BIGINT offset in the partition
+    _ingested_at TIMESTAMP when the row was read (UTC)"""
 BRONZE_TRANSACTIONS = Table(
     "bronze_transactions",
-    """
-    dt TIMESTAMP,
-    accountId STRING,
-    amount DOUBLE,
-    alert BOOLEAN,
-    transaction_id STRING,
-    _rescued_data STRING,
-    _raw BINARY,
-    _error STRING,
-    _source_file STRING,
-    _source_row BIGINT,
-    _topic STRING,
-    _partition INT,
-    _offset BIGINT,
-    _ingested_at TIMESTAMP,
-    date DATE
+    "A row of a landed file, or a Kafka message, as it came.",
+    _LANDED
+    + """
+    date DATE date (UTC) of dt
     """,
     partitioned_by=("date",),
     # What rows are looked for by; statistics of every column would take a sixth of the time of writing a row.
@@ -65,45 +88,45 @@ BRONZE_TRANSACTIONS = Table(
         ("delta.dataSkippingStatsColumns", "dt,_source_file,_topic,_partition,_offset,_ingested_at"),
     ),
 )
-# Of every landed file what became of it: `accepted` with so many rows, `rejected` with the error, or `rewritten` after
-# it was accepted. The latest row of a file holds.
 BRONZE_FILES = Table(
     "bronze_files",
+    "An outcome of a landed file; the latest row of a file counts.",
     """
-    path STRING,
-    _source_file STRING,
-    size BIGINT,
-    modified_at TIMESTAMP,
-    rows BIGINT,
-    status STRING,
-    error STRING,
-    noted_at TIMESTAMP
+    path STRING full path of the file
+    _source_file STRING file, relative to the landing folder
+    size BIGINT bytes
+    modified_at TIMESTAMP when the file was last modified (UTC)
+    rows BIGINT rows of the file
+    status STRING accepted, rejected, or rewritten (another file of that name since it was accepted)
+    error STRING why it was rejected; else null
+    noted_at TIMESTAMP when this was noted (UTC)
     """,
     properties=_STREAMED,
 )
-# Those files of `bronze_files` that are not accepted now.
 BRONZE_REJECTED_FILES = Table(
     "bronze_rejected_files",
+    "A landed file that is not accepted now.",
     """
-    path STRING,
-    size BIGINT,
-    modified_at TIMESTAMP,
-    error STRING,
-    rejected_at TIMESTAMP
+    path STRING full path of the file
+    size BIGINT bytes
+    modified_at TIMESTAMP when the file was last modified (UTC)
+    error STRING why it was rejected
+    rejected_at TIMESTAMP when that was noted (UTC)
     """,
 )
 SILVER_TRANSACTIONS = Table(
     "silver_transactions",
+    "A valid transaction.",
     """
-    transaction_id STRING,
-    account_id STRING,
-    timestamp TIMESTAMP,
-    amount DOUBLE,
-    label BOOLEAN,
-    source STRING,
-    position BIGINT,
-    warnings ARRAY<STRING>,
-    date DATE
+    transaction_id STRING the producer's own id, or one made from source and position
+    account_id STRING account that pays
+    timestamp TIMESTAMP event time (UTC)
+    amount DOUBLE amount, in account currency
+    label BOOLEAN verdict of Flink's own detector
+    source STRING landed file, or kafka:topic/partition
+    position BIGINT row number in the file, or offset in the partition
+    warnings ARRAY<STRING> quality rules that it broke and that only warn; null where there are none
+    date DATE date (UTC) of timestamp
     """,
     partitioned_by=("date",),
     zorder=("account_id",),
@@ -111,167 +134,160 @@ SILVER_TRANSACTIONS = Table(
 )
 SILVER_QUARANTINE = Table(
     "silver_quarantine",
-    """
-    dt TIMESTAMP,
-    accountId STRING,
-    amount DOUBLE,
-    alert BOOLEAN,
-    transaction_id STRING,
-    _rescued_data STRING,
-    _raw BINARY,
-    _error STRING,
-    _source_file STRING,
-    _source_row BIGINT,
-    _topic STRING,
-    _partition INT,
-    _offset BIGINT,
-    _ingested_at TIMESTAMP,
-    reasons ARRAY<STRING>,
-    quarantined_at TIMESTAMP
+    "A row that broke a quality rule, as it came, or a late row.",
+    _LANDED
+    + """
+    reasons ARRAY<STRING> quality rules that it broke
+    quarantined_at TIMESTAMP when it was put here (UTC)
     """,
     properties=_STREAMED,
 )
 SILVER_ALERTS = Table(
     "silver_alerts",
+    "An alert of a fraud rule: a large transaction right behind a small one.",
     """
-    alert_id STRING,
-    rule STRING,
-    account_id STRING,
-    transaction_id STRING,
-    timestamp TIMESTAMP,
-    amount DOUBLE,
-    small_transaction_id STRING,
-    small_timestamp TIMESTAMP,
-    small_amount DOUBLE,
-    seconds_between DOUBLE,
-    explanation STRING,
-    detected_at TIMESTAMP
+    alert_id STRING id made from the rule and both transactions
+    rule STRING name of the fraud rule
+    account_id STRING account that paid
+    transaction_id STRING the large transaction
+    timestamp TIMESTAMP its event time (UTC)
+    amount DOUBLE its amount, in account currency
+    small_transaction_id STRING the small transaction before it
+    small_timestamp TIMESTAMP its event time (UTC)
+    small_amount DOUBLE its amount, in account currency
+    seconds_between DOUBLE seconds from the small to the large one, in event time
+    explanation STRING the alert as a sentence
+    detected_at TIMESTAMP when the detector raised it (UTC)
     """,
     properties=_STREAMED,
 )
-# What analysts decided; of several verdicts on a transaction the latest by `decided_at` holds. `date` is the
-# transaction's.
 SILVER_VERDICTS = Table(
     "silver_verdicts",
+    "An analyst's verdict on a transaction; of several the latest by decided_at counts.",
     """
-    transaction_id STRING,
-    verdict BOOLEAN,
-    analyst STRING,
-    reason STRING,
-    decided_at TIMESTAMP,
-    date DATE
+    transaction_id STRING transaction that was decided on
+    verdict BOOLEAN whether it is fraud
+    analyst STRING who decided
+    reason STRING why
+    decided_at TIMESTAMP when (UTC)
+    date DATE date (UTC) of the transaction
     """,
 )
 GOLD_ACCOUNT_DAILY = Table(
     "gold_account_daily",
+    "A day (UTC) of an account.",
     """
-    account_id STRING,
-    date DATE,
-    transactions BIGINT,
-    amount_sum DOUBLE,
-    amount_max DOUBLE,
-    small_transactions BIGINT,
-    large_transactions BIGINT,
-    alerts BIGINT
+    account_id STRING account
+    date DATE day (UTC)
+    transactions BIGINT number of transactions
+    amount_sum DOUBLE sum of their amounts, in account currency
+    amount_max DOUBLE largest amount, in account currency
+    small_transactions BIGINT transactions that are small for any fraud rule
+    large_transactions BIGINT transactions that are large for any fraud rule
+    alerts BIGINT alerts
     """,
     partitioned_by=("date",),
     zorder=("account_id",),
 )
-# `number` counts an account's count windows from 1. `state` is text for the file statistics that Delta keeps of texts,
-# and not of booleans: the few files with open windows are found without reading the others.
+# `state` is text because Delta keeps file statistics of texts and not of booleans: they let it skip the files without
+# open windows.
 GOLD_ALERT_WINDOWS = Table(
     "gold_alert_windows",
+    "A window of an account, from its first transaction on.",
     """
-    kind STRING,
-    account_id STRING,
-    number BIGINT,
-    window_start TIMESTAMP,
-    window_end TIMESTAMP,
-    transactions BIGINT,
-    amount_sum DOUBLE,
-    amount_max DOUBLE,
-    alerts BIGINT,
-    state STRING,
-    date DATE
+    kind STRING tumbling, sliding, session or count
+    account_id STRING account
+    number BIGINT number of a count window of the account, from 1; null for other kinds
+    window_start TIMESTAMP beginning (UTC), inclusive
+    window_end TIMESTAMP end (UTC)
+    transactions BIGINT number of transactions
+    amount_sum DOUBLE sum of their amounts, in account currency
+    amount_max DOUBLE largest amount, in account currency
+    alerts BIGINT alerts
+    state STRING open, or closed once the watermark has passed the window
+    date DATE date (UTC) of window_start
     """,
     partitioned_by=("kind", "date"),
     zorder=("account_id",),
 )
 GOLD_DETECTOR_AGREEMENT = Table(
     "gold_detector_agreement",
+    "A day (UTC): Flink's own verdict beside the alerts of silver_alerts.",
     """
-    date DATE,
-    transactions BIGINT,
-    both BIGINT,
-    only_flink BIGINT,
-    only_spark BIGINT
+    date DATE day (UTC)
+    transactions BIGINT number of transactions
+    both BIGINT transactions that both flagged
+    only_flink BIGINT transactions that only Flink flagged
+    only_spark BIGINT transactions that only silver_alerts has
     """,
 )
 GOLD_FRAUD_PREDICTIONS = Table(
     "gold_fraud_predictions",
+    "A transaction as a version of the model scored it; docs/model.md explains the features.",
     """
-    transaction_id STRING,
-    account_id STRING,
-    timestamp TIMESTAMP,
-    amount DOUBLE,
-    hour_of_day DOUBLE,
-    previous_amount DOUBLE,
-    seconds_since_previous DOUBLE,
-    count_minute DOUBLE,
-    sum_minute DOUBLE,
-    count_hour DOUBLE,
-    sum_hour DOUBLE,
-    count_day DOUBLE,
-    sum_day DOUBLE,
-    amount_to_usual DOUBLE,
-    hours_from_usual DOUBLE,
-    probability DOUBLE,
-    prediction BOOLEAN,
-    reasons ARRAY<STRING>,
-    label BOOLEAN,
-    model_version STRING,
-    scored_from STRING,
-    scored_at TIMESTAMP,
-    date DATE
+    transaction_id STRING transaction
+    account_id STRING account
+    timestamp TIMESTAMP event time (UTC)
+    amount DOUBLE feature: amount, in account currency
+    hour_of_day DOUBLE feature: hour (UTC), 0 to 23
+    previous_amount DOUBLE feature: amount of the account's transaction before
+    seconds_since_previous DOUBLE feature: seconds since the transaction before
+    count_minute DOUBLE feature: transactions of the account in the last minute
+    sum_minute DOUBLE feature: sum of their amounts
+    count_hour DOUBLE feature: transactions of the account in the last hour
+    sum_hour DOUBLE feature: sum of their amounts
+    count_day DOUBLE feature: transactions of the account in the last day
+    sum_day DOUBLE feature: sum of their amounts
+    amount_to_usual DOUBLE feature: amount divided by the account's usual amount
+    hours_from_usual DOUBLE feature: hours between its time of day and the account's usual one
+    probability DOUBLE probability of fraud
+    prediction BOOLEAN whether the probability reaches the threshold
+    reasons ARRAY<STRING> sentences on what raised the probability most; null where fraud is not predicted
+    label BOOLEAN verdict of Flink's own detector
+    model_version STRING version of the model
+    scored_from STRING silver, kafka or backfill
+    scored_at TIMESTAMP when it was scored (UTC)
+    date DATE date (UTC) of timestamp
     """,
     partitioned_by=("date",),
     zorder=("account_id",),
 )
-# What micro-batches score with, published from MLflow's registry: the champion is the latest row. `model` is JSON, and
-# so is `profile`: the shapes of the data that it was trained on.
 GOLD_MODELS = Table(
     "gold_models",
+    "A champion that micro-batches score with, published from the model registry; the latest row is in use.",
     """
-    model_version STRING,
-    model BINARY,
-    profile STRING,
-    published_at TIMESTAMP
+    model_version STRING version of the model
+    model BINARY the model, as JSON
+    profile STRING shapes of the data that it learned from, as JSON
+    published_at TIMESTAMP when it was published (UTC)
     """,
 )
 GOLD_PREDICTION_QUALITY = Table(
     "gold_prediction_quality",
+    "A day (UTC) of predictions of a model version, against one source of the truth.",
     """
-    date DATE,
-    model_version STRING,
-    judged_by STRING,
-    transactions BIGINT,
-    fraud BIGINT,
-    true_prediction_rate DOUBLE,
-    precision DOUBLE,
-    recall DOUBLE,
-    f1 DOUBLE,
-    area_under_pr DOUBLE
+    date DATE day (UTC)
+    model_version STRING version of the model
+    judged_by STRING source of the truth: flink (its label) or verdict (an analyst's)
+    transactions BIGINT predictions whose truth is known
+    fraud BIGINT of those, fraud
+    true_prediction_rate DOUBLE share of predictions that equal the truth
+    precision DOUBLE share of the predicted fraud that is fraud
+    recall DOUBLE share of the fraud that was predicted
+    f1 DOUBLE harmonic mean of precision and recall
+    area_under_pr DOUBLE area under the precision-recall curve (average precision)
     """,
 )
 GOLD_FEATURE_DRIFT = Table(
     "gold_feature_drift",
+    "A day (UTC) of a feature, or of the probability, against the data that a model version learned from.",
     """
-    date DATE,
-    model_version STRING,
-    feature STRING,
-    transactions BIGINT,
-    psi DOUBLE,
-    is_after_training BOOLEAN
+    date DATE day (UTC)
+    model_version STRING version of the model
+    feature STRING feature, or probability
+    transactions BIGINT number of predictions
+    psi DOUBLE population stability index
+    is_after_training BOOLEAN whether the day is behind the data that the version learned from
     """,
 )
 

@@ -1,0 +1,31 @@
+"""The page docs/tables.md, made of what ``fraudlake.tables`` declares: ``make tables`` writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fraudlake import tables
+
+PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
+_HEAD = """# Tables
+
+Every table of a lake, in the order of the data. `make tables` writes this page from `src/fraudlake/tables.py`.
+Times are UTC; amounts are in the account's currency.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return "\n".join([_HEAD, *(_section(table) for table in tables.ALL)])
+
+
+def _section(table: tables.Table) -> str:
+    columns = [f"| `{column.name}` | {column.type} | {column.meaning} |" for column in table.fields]
+    layout = {"Partitioned by": table.partitioned_by, "Clustered by": table.zorder}
+    arranged = [f"{what} {', '.join(f'`{name}`' for name in names)}." for what, names in layout.items() if names]
+    text = " ".join([table.row, *arranged])
+    return "\n".join([f"## `{table.name}`", "", text, "", "| column | type | meaning |", "|---|---|---|", *columns, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

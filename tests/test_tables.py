@@ -1,0 +1,33 @@
+"""Tables: what is declared once is what the lake makes and what the page says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fraudlake import tables
+from fraudlake.model import features
+from tests.tables_page import PAGE, page
+
+
+def test_the_page_says_what_is_declared() -> None:
+    assert PAGE.read_text() == page(), "run: make tables"
+
+
+@pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.name)
+def test_every_column_has_a_type_and_a_meaning(table: tables.Table) -> None:
+    for column in table.fields:
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", column.name)
+        assert re.fullmatch(r"STRING|BIGINT|INT|DOUBLE|BOOLEAN|BINARY|DATE|TIMESTAMP|ARRAY<STRING>", column.type)
+        assert column.meaning and not column.meaning.endswith(".")
+
+
+def test_layouts_name_columns_of_the_table() -> None:
+    assert not [
+        table.name for table in tables.ALL if not {*table.partitioned_by, *table.zorder} <= {*table.column_names}
+    ]
+
+
+def test_predictions_have_every_feature() -> None:
+    assert set(features.NAMES) <= set(tables.GOLD_FRAUD_PREDICTIONS.column_names)
