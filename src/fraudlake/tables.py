@@ -22,7 +22,7 @@ class Table:
     row: str
     """What a row is."""
     described: str
-    """A line for each column: name, type, meaning."""
+    """A line for each column: name, type, meaning; empty lines do not count."""
     partitioned_by: tuple[str, ...] = ()
     zorder: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
@@ -30,7 +30,7 @@ class Table:
     @property
     def fields(self) -> list[Column]:
         """The columns, in order."""
-        return [Column(*line.split(None, 2)) for line in self.described.strip().splitlines()]
+        return [Column(*line.split(None, 2)) for line in self.described.splitlines() if line.strip()]
 
     @property
     def column_names(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -323,6 +323,15 @@ class Lake:
 def select(columns: str, table: str, clauses: str) -> str:
     """Return a query of one table."""
     return " ".join(("SELECT", columns, "FROM", table, clauses))
+
+
+def add_columns(spark: SparkSession, name: str, table: tables.Table, present: Iterable[str]) -> None:
+    """Add the columns that a table of an earlier version lacks; they are null in the rows that it has."""
+    known = set(present)
+    missing = [column for column in table.fields if column.name not in known]
+    if missing:
+        columns = ", ".join(f"{column.name} {column.type}" for column in missing)
+        spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({columns})")
 
 
 def layout(table: tables.Table, clustering: str) -> str:

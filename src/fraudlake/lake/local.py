@@ -27,7 +27,7 @@ from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import nearby, session
 from fraudlake.lake.commit import Commit, Detail
-from fraudlake.lake.lake import Compute, Lake, Transaction, layout, select
+from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings, size_in_bytes
 
@@ -151,6 +151,8 @@ class LocalLake(Lake):
         made = (folder / "_delta_log").is_dir()
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
+        if made:
+            add_columns(spark, table.name, table, (field.name for field in self._open(table).schema().fields))
 
     def name_of(self, table: tables.Table) -> str:
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""

@@ -17,7 +17,7 @@ from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.lake import Lake, layout
+from fraudlake.lake.lake import Lake, add_columns, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class WorkspaceLake(Lake):
                 if must_exist:
                     raise FraudlakeError(tables.missing(self.name, table.name))
                 self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
+            elif not must_exist:
+                add_columns(self.spark, name, table, self.spark.table(name).columns)
 
     def _use(self) -> None:
         from pyspark.errors import PySparkException
