@@ -35,7 +35,8 @@ CHOSEN = {"FRAUDLAKE_MAX_FILES_PER_TRIGGER": "8", "FRAUDLAKE_ALGORITHM": "logist
 CHAIN = """
 import sys
 from pathlib import Path
-from fraudlake import steps, stream
+from fraudlake import steps
+from fraudlake.streaming import stream
 from fraudlake.lake import Lake
 from fraudlake.settings import load
 
