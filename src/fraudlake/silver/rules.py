@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -19,19 +20,22 @@ LATE = "late"
 
 Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well.
 """
-REASONS = (
-    "message_is_readable",
-    "account_is_named",
-    "amount_is_known",
-    "amount_is_finite",
-    "amount_is_positive",
-    "timestamp_is_known",
-    "timestamp_is_not_before_floor",
-    "timestamp_is_not_in_future",
-    PLACE_IS_NEW,
-    TRANSACTION_IS_NEW,
-    LATE,
-)
+_MESSAGE_IS_READABLE = "message_is_readable"
+_VALID: dict[str, Callable[[Settings, Column], Column]] = {
+    "account_is_named": lambda settings, clock: F.coalesce(F.length(F.trim("accountId")) > 0, F.lit(False)),
+    "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
+    "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
+    "amount_is_positive": lambda settings, clock: F.col("amount") > 0,
+    "timestamp_is_known": lambda settings, clock: F.col("dt").isNotNull(),
+    "timestamp_is_not_before_floor": lambda settings, clock: (
+        F.col("dt") >= F.lit(settings.timestamp_floor).cast("timestamp")
+    ),
+    "timestamp_is_not_in_future": lambda settings, clock: (
+        F.col("dt") <= clock + F.make_dt_interval(secs=F.lit(settings.max_ahead.total_seconds()))
+    ),
+}
+"""When a row fulfils a rule, by the rule's name: a condition under the settings and the current time."""
+REASONS = (_MESSAGE_IS_READABLE, *_VALID, PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE)
 """All that a row can be in quarantine for: the quality rules of :func:`quality_rules`, and those reasons."""
 
 
@@ -51,18 +55,8 @@ def quality_rules(settings: Settings, clock: Column) -> list[QualityRule]:
         settings: the bounds, and the names of the rules that only warn.
         clock: the current time to the rules: ``timestamp_is_not_in_future`` adds ``max_ahead`` to it.
     """
-    amount, dt = F.col("amount"), F.col("dt")
-    latest = clock + F.make_dt_interval(secs=F.lit(settings.max_ahead.total_seconds()))
-    valid = {
-        "account_is_named": F.coalesce(F.length(F.trim("accountId")) > 0, F.lit(False)),
-        "amount_is_known": amount.isNotNull() & ~F.isnan(amount),
-        "amount_is_finite": F.isnan(amount) | (F.abs(amount) < F.lit(float("inf"))),
-        "amount_is_positive": amount > 0,
-        "timestamp_is_known": dt.isNotNull(),
-        "timestamp_is_not_before_floor": dt >= F.lit(settings.timestamp_floor).cast("timestamp"),
-        "timestamp_is_not_in_future": dt <= latest,
-    }
     # A message that cannot be read has no fields. It breaks one rule only: the others would add nothing.
     is_readable = F.col("_error").isNull()
-    valid = {"message_is_readable": is_readable, **{name: column | ~is_readable for name, column in valid.items()}}
+    valid = {name: condition(settings, clock) | ~is_readable for name, condition in _VALID.items()}
+    valid = {_MESSAGE_IS_READABLE: is_readable, **valid}
     return [QualityRule(name, column, "warn" if name in settings.warn else "reject") for name, column in valid.items()]
