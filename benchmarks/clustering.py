@@ -1,6 +1,6 @@
 """What clustering saves: files and bytes read for an account's history, before and after ZORDER, and with liquid.
 
-python benchmarks/clustering.py [rows] [days] [target file size]
+python -m benchmarks.clustering [rows] [days] [target file size]
 """
 
 from __future__ import annotations

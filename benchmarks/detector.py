@@ -1,6 +1,6 @@
 """How fast the detector turns silver into alerts, in steady state: rows per second, by order and number of accounts.
 
-    python benchmarks/detector.py --rows 20000000 --accounts 50000 --ordering arrival --work /tmp/bench
+    python -m benchmarks.detector --rows 20000000 --accounts 50000 --ordering arrival --work /tmp/bench
 
 The input is made once per (rows, accounts) in WORK: parquet files in event-time order, which a Flink peer can read too,
 and a lake whose silver_transactions holds the same rows. Steady state leaves out the first `--warm-up` micro-batches.

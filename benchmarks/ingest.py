@@ -1,7 +1,7 @@
 """Files → bronze: rows/s on large files, files/s on small ones, against a plain copy, and memory. Run by hand.
 
-python benchmarks/ingest.py speed
-python benchmarks/ingest.py memory 2000000; python benchmarks/ingest.py memory 10000000
+python -m benchmarks.ingest speed
+python -m benchmarks.ingest memory 2000000; python -m benchmarks.ingest memory 10000000
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka → bronze, messages per second, with a real broker: ``python benchmarks/kafka.py [messages] [partitions]``."""
+"""Kafka → bronze, messages per second, with a real broker: ``python -m benchmarks.kafka [messages] [partitions]``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.integration.broker import Broker
 

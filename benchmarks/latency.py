@@ -1,6 +1,6 @@
 """How long a landed row waits for its alert: landing → bronze → silver → alert, continuous. Run by hand.
 
-    python benchmarks/latency.py --seconds 120 --work /tmp/latency
+    python -m benchmarks.latency --seconds 120 --work /tmp/latency
 
 A file of 1,000 rows lands every second. For each alert's large transaction the benchmark takes the time at which its
 file landed, and the times at which it was committed to bronze, to silver and as an alert. It prints percentiles and

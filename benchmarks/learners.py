@@ -1,6 +1,6 @@
 """Which library learns the model: quality, speed and size of each on the same rows.
 
-    pip install lightgbm scikit-learn && python benchmarks/learners.py --rows 1000000 --work /tmp/bench
+    pip install lightgbm scikit-learn && python -m benchmarks.learners --rows 1000000 --work /tmp/bench
 
 The rows, their features and their split are those of benchmarks/model.py: learned from the verdicts on a share of the
 first 56 % of the history, tested on all of the last 30 %, against the truth. Training time is also taken on all rows
@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from benchmarks.model import FILES, ONE_DAY, lake_of, line, traffic
+from tests.traffic import add_to_silver
 
 from fraudlake import tables
 from fraudlake.model import features
-from model import FILES, add_to_silver, lake_of, line, traffic
 
 # As fraudlake has it: waiting threads would take the cores from working ones.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -74,7 +75,7 @@ def history(count: int, share: float, work: Path) -> Rows:
     if not file.exists():
         lake = lake_of(work)
         for number in range(FILES):
-            add_to_silver(lake, made.slice(number * count // FILES, count // FILES), work / "rows.parquet")
+            add_to_silver(lake, made.slice(number * count // FILES, count // FILES), work, ONE_DAY)
         computed = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
         pq.write_table(computed.select("timestamp", "position", *features.NAMES).toArrow(), file)
     table = pq.read_table(file).sort_by([("timestamp", "ascending"), ("position", "ascending")])

@@ -1,6 +1,6 @@
 """What fraud the model detects beyond the rule, how long training takes, and how fast the stream scores.
 
-    python benchmarks/model.py --rows 1000000 --work /tmp/bench
+    python -m benchmarks.model --rows 1000000 --work /tmp/bench
 
 Simulated traffic (0.5 % fraud of three kinds, of which the rule detects one) goes into silver_transactions of a lake in
 WORK, the truth stays outside. Analysts look at a random share of it; the last days are held out, and every model
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.traffic import add_to_silver
 
 from fraudlake import simulator, tables
 from fraudlake.lake import Lake
@@ -26,6 +27,8 @@ from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 
 FILES = 10
+ONE_DAY = "DATE '2026-01-01'"
+"""All rows are in one partition: one file a micro-batch is what the scoring figure counts in."""
 
 
 def main() -> None:
@@ -46,7 +49,7 @@ def main() -> None:
     lake = lake_of(options.work, labels="flink")
     for number in range(FILES):
         part = rows.slice(number * options.rows // FILES, options.rows // FILES)
-        add_to_silver(lake, part, options.work / "rows.parquet")
+        add_to_silver(lake, part, options.work, ONE_DAY)
     reviewed = np.flatnonzero(np.random.default_rng(1).random(options.rows) < options.reviewed)
     decided = {"transaction_id": [f"t{n}" for n in reviewed], "verdict": [kinds[n] is not None for n in reviewed]}
     pq.write_table(pa.table(decided), options.work / "verdicts.parquet")
@@ -72,23 +75,6 @@ def traffic(rows: int, accounts: int, days: float) -> pa.Table:
 
 def lake_of(work: Path, **values: object) -> Lake:
     return Lake(Settings(lake=work / "lake", driver_memory="6g", **values))
-
-
-def add_to_silver(lake: Lake, rows: pa.Table, file: Path) -> None:
-    """Append rows to silver_transactions as one file."""
-    pq.write_table(rows, file)
-    lake.spark.read.parquet(str(file)).selectExpr(
-        "concat('t', n) AS transaction_id",
-        "accountId AS account_id",
-        "CAST(dt AS TIMESTAMP) AS timestamp",
-        "amount",
-        "alert AS label",
-        "'part-0' AS source",
-        "n AS position",
-        "CAST(NULL AS ARRAY<STRING>) AS warnings",
-        # One file a micro-batch is what the scoring figure counts in.
-        "DATE '2026-01-01' AS date",
-    ).coalesce(1).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
 
 
 def timed(report: dict, name: str, run):

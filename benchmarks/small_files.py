@@ -1,6 +1,6 @@
 """The small-file problem: 10,000 small input files into bronze, files and read time before and after ``optimize``.
 
-python benchmarks/small_files.py [files] [files a micro-batch]
+python -m benchmarks.small_files [files] [files a micro-batch]
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ def traffic() -> pa.Table:
     return rows.append_column("n", pa.array(range(ROWS)))
 
 
-def add_to_silver(lake: Lake, rows: pa.Table, folder: Path) -> None:
+def add_to_silver(lake: Lake, rows: pa.Table, folder: Path, date: str = "to_date(dt)") -> None:
+    """Append rows to ``silver_transactions`` as one file a date, which is computed by an SQL expression."""
     pq.write_table(rows, folder / "rows.parquet")
     lake.spark.read.parquet(str(folder / "rows.parquet")).selectExpr(
         "concat('t', n) AS transaction_id",
@@ -32,5 +33,5 @@ def add_to_silver(lake: Lake, rows: pa.Table, folder: Path) -> None:
         "'part-0' AS source",
         "n AS position",
         "CAST(NULL AS ARRAY<STRING>) AS warnings",
-        "to_date(dt) AS date",
-    ).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
+        f"{date} AS date",
+    ).coalesce(1).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
