@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.bronze import messages
+from fraudlake.bronze import transactions as bronze
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.gold import account_daily, alert_windows, detector_agreement
 from fraudlake.model import scoring, training
@@ -54,7 +56,8 @@ def _from_kafka(lake: Lake) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         for gap in [] if fail_on_data_loss else gaps.missing_before(batch):
             log.warning(gap)
-        appender.append_messages(lake, batch, batch_id)
+        rows = batch.select(*messages.KAFKA_COLUMNS)
+        appender.append_computed(lake, rows, messages.read, bronze.SCHEMA, tables.BRONZE_TRANSACTIONS, batch_id)
 
     written = lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")
     return Stream(

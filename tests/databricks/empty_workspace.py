@@ -46,6 +46,7 @@ _STATEMENTS = {
         "partitionColumns": ["date"],
         "clusteringColumns": ["date"],
         "properties": None,
+        "numFiles": 0,
     },
     "DESCRIBE HISTORY": {"version": 0, "operation": "CREATE TABLE", "timestamp": 0, "operationParameters": None},
 }

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from fraudlake import steps, tables
+from fraudlake.bronze import messages, transactions
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
 from fraudlake.streaming import stream
@@ -88,7 +89,8 @@ def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: 
     def append(offset: int, batch_id: int) -> None:
         message = (b'{"accountId": "3"}', "topic", 0, offset)
         batch = opened.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
-        stream.Appender.of(opened, "ingest_kafka").append_messages(opened, batch, batch_id)
+        appender, rows = stream.Appender.of(opened, "ingest_kafka"), batch.select(*messages.KAFKA_COLUMNS)
+        appender.append_computed(opened, rows, messages.read, transactions.SCHEMA, table, batch_id)
 
     left_by_a_crash = spool(opened) / "half.arrow"
     left_by_a_crash.parent.mkdir(parents=True)

@@ -52,6 +52,11 @@ class Checkpoint:
         """The settings that the stream began with and that cannot change; empty before it has begun."""
         return dict(self._notes().get("fixed", {})) if self._notes_file.exists() else {}
 
+    @property
+    def reads(self) -> dict[str, str]:
+        """The id of each table that the stream reads, by the table's name; empty before it has begun."""
+        return dict(self._notes().get("reads", {})) if self._notes_file.exists() else {}
+
     def require(self, fixed: Mapping[str, object], reads: Mapping[str, str], writes: Mapping[str, bool]) -> None:
         """Check that the stream can begin or go on with this checkpoint.
 

@@ -12,12 +12,16 @@ _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 
 @dataclass(frozen=True)
 class Detail:
-    """What a table's log says of it as a whole: its identity, layout and properties."""
+    """What a table's log says of it as a whole: its identity, layout and properties.
+
+    ``is_compact`` is true where certainly no partition has two files.
+    """
 
     id: str
     partition_columns: tuple[str, ...]
     clustering_columns: tuple[str, ...]
     properties: Mapping[str, str]
+    is_compact: bool
 
 
 @dataclass(frozen=True)

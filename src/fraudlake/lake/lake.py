@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fraudlake import tables
-from fraudlake.bronze import landing, messages, transactions
+from fraudlake.bronze import landing
 from fraudlake.bronze.landing import File
 from fraudlake.errors import UsageError
 from fraudlake.lake.checkpoint import Checkpoint
@@ -201,19 +201,9 @@ class Lake:
     def append_files(self, files: list[File]) -> None:
         """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
 
-        It fails where a file is not, or no longer, as it is told here.
+        It fails where a file has changed since it was listed.
         """
         raise NotImplementedError
-
-    def append_messages(self, batch: DataFrame, transaction: Transaction) -> None:
-        """Append a micro-batch of Kafka's messages to ``bronze_transactions``, as :meth:`append` appends rows."""
-        self.append_computed(
-            batch.select(*messages.KAFKA_COLUMNS),
-            messages.read,
-            transactions.SCHEMA,
-            tables.BRONZE_TRANSACTIONS,
-            transaction,
-        )
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -236,18 +226,14 @@ class Lake:
         return max((commit.version for commit in self.history(table) if commit.changes_rows), default=-1)
 
     def identity(self, table: tables.Table) -> str:
-        """Return the identity that Delta gave a table when it was made; one made anew has another."""
+        """Return the identity that Delta gave a table when it was made; a table made in its place has another one."""
         return self.detail(table).id
 
     def detail(self, table: tables.Table) -> Detail:
         """Return what a table's log says of it as a whole."""
         row = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]
         layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
-        return Detail(row["id"], *layout, row["properties"])
-
-    def is_compact(self, table: tables.Table) -> bool:
-        """Tell whether the table certainly has no two files in one partition."""
-        return int(self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["numFiles"]) < 2
+        return Detail(row["id"], *layout, row["properties"], is_compact=row["numFiles"] < 2)
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Have OPTIMIZE make a table's files about so large, in bytes."""

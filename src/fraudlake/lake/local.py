@@ -43,7 +43,7 @@ _FEW = 50_000
 _PLAIN_WRITER = 2
 """The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
 _CHECKPOINT_EVERY = 10
-"""Commits: Spark's streams read what comes behind a checkpoint anew for each micro-batch."""
+"""Commits: Spark's streams read everything after a checkpoint again for each micro-batch."""
 _COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
 
 
@@ -167,7 +167,7 @@ class LocalLake(Lake):
     @property
     def landing(self) -> str:
         """Folder in which Flink's files land."""
-        # As Hadoop names what lies in it: without `..`, symbolic links kept.
+        # The form that Hadoop gives its paths: without `..`, with symbolic links.
         return os.path.normpath(Path(self.settings.landing_path).absolute())
 
     @property
@@ -302,7 +302,7 @@ class LocalLake(Lake):
         return [Commit.of(entry) for entry in self._open(table).history()]
 
     def identity(self, table: tables.Table) -> str:
-        """Return the identity that Delta gave a table when it was made; one made anew has another."""
+        """Return the identity that Delta gave a table when it was made; a table made in its place has another one."""
         return str(self._open(table).metadata().id)
 
     def detail(self, table: tables.Table) -> Detail:
@@ -311,12 +311,9 @@ class LocalLake(Lake):
         if not _is_plain(delta):
             return super().detail(table)
         metadata = delta.metadata()
-        return Detail(str(metadata.id), tuple(metadata.partition_columns), (), metadata.configuration)
-
-    def is_compact(self, table: tables.Table) -> bool:
-        """Tell whether the table certainly has no two files in one partition."""
-        folders = [file.rpartition("/")[0] for file in self._open(table).file_uris()]
-        return len(folders) == len(set(folders))
+        folders = [file.rpartition("/")[0] for file in delta.file_uris()]
+        is_compact = len(folders) == len(set(folders))
+        return Detail(str(metadata.id), tuple(metadata.partition_columns), (), metadata.configuration, is_compact)
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Have OPTIMIZE make a table's files about so large, in bytes.

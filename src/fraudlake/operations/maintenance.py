@@ -57,7 +57,7 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     name = lake.name_of(table)
     detail = lake.detail(table)
     is_sorted = bool(table.zorder) and not detail.clustering_columns
-    if not is_sorted and lake.is_compact(table):
+    if not is_sorted and detail.is_compact:
         # OPTIMIZE would commit nothing, and be tried again each time.
         return False
     by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""

@@ -115,10 +115,6 @@ class Appender:
         transaction = (self.application, batch_id)
         conflict.retried(lambda: lake.append_computed(rows, compute, schema, table, transaction))
 
-    def append_messages(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        """Append a micro-batch of Kafka messages to ``bronze_transactions``, once."""
-        conflict.retried(lambda: lake.append_messages(batch, (self.application, batch_id)))
-
 
 def run(
     lake: Lake, streams: list[Stream], trigger: str, progress: Progress = lambda step, rows, batches: None
@@ -176,9 +172,9 @@ def _has_work(lake: Lake, stream: Stream) -> bool:
     checkpoint = lake.checkpoint(stream.step)
     if stream.waits or not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
         return True
-    unread = checkpoint.unread_versions()
+    ids, unread = checkpoint.reads, checkpoint.unread_versions()
     for table in stream.reads:
-        version, history = unread.get(lake.identity(table)), lake.history(table)
+        version, history = unread.get(ids[table.name]), lake.history(table)
         # The log may be cleaned up beyond what the stream has read.
         if version is None or version < min(commit.version for commit in history) or row_changes(history, version):
             return True
