@@ -24,7 +24,7 @@ def setup(app: App, /) -> None:
 
     is_new = spark_home.archive_classes()
     folder = str(spark_home.folder())
-    app.say({"folder": folder, "is_new": is_new}, f"setup: {'made' if is_new else 'found'} in {folder}")
+    app.say({"folder": folder, "is_new": is_new}, f"setup: {'made' if is_new else 'already there'}: {folder}")
 
 
 @cli.command()

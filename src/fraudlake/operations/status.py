@@ -177,7 +177,7 @@ def _latest_day(lake: Lake) -> _Day:
 
 def _breaches(day: _Day, lake: Lake) -> list[str]:
     settings = lake.settings
-    told = [
+    sentences = [
         f"{name} of {day.date} has drifted from the training data of model version {day.version} "
         f"(stability index {psi:.2f}, above {settings.max_drift:g}): train again"
         for name, psi in day.psi.items()
@@ -189,11 +189,11 @@ def _breaches(day: _Day, lake: Lake) -> list[str]:
             "judged_by, true_prediction_rate",
             f"WHERE date = DATE '{day.date}' AND model_version = '{day.version}' ORDER BY judged_by",
         ).to_pylist()
-        told += [
+        sentences += [
             f"model version {day.version} is right on {row['true_prediction_rate']:.2%} of the transactions of "
             f"{day.date} (judged by {row['judged_by']}), below {settings.min_true_prediction_rate:.2%}: "
             "train again, or roll back"
             for row in rates
             if row["true_prediction_rate"] < settings.min_true_prediction_rate
         ]
-    return told
+    return sentences

@@ -1,4 +1,4 @@
-"""Quarantine: what is kept out of silver, by reason, with samples; and the way back for what was mended."""
+"""Quarantine: the rows that silver did not take, counted by reason, with samples."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class StoredTables:
 
 
 class PositionIndex:
-    """The ranges of positions that silver and quarantine hold, by source: read once a date, then kept in memory.
+    """The ranges of positions that silver and quarantine hold, by source. Each date is read once.
 
     The index stays right as long as no other process adds source positions. Only ``refine`` does: a replay moves rows
     from one table to the other.

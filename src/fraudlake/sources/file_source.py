@@ -235,7 +235,7 @@ class _Source:
             self._write(lake, rejected, tables.BRONZE_REJECTED_FILES, "overwrite")
 
     def _catch_up(self, lake: Lake) -> None:
-        """Add the entries of files whose rows are in bronze, but whose entries a crash kept out of the ledger."""
+        """Add to the ledger the entries of files whose rows are in bronze: a crash may have left them out."""
         rows = lake.read(tables.BRONZE_TRANSACTIONS).where("_source_file IS NOT NULL")
         if self.entries:
             # Their rows are newer than the last entry, but for a clock that was set back: by an hour at most.
