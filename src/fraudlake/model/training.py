@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -93,7 +95,10 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 reason = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
                 return Outcome(known, False, scores, reason)
 
-        past = _history(lake)
+        with ThreadPoolExecutor(1) as pool:
+            # The import takes seconds. They pass while Spark computes the features.
+            pool.submit(importlib.import_module, "xgboost")
+            past = _history(lake)
         labelled, by, cut = _labelled(past, settings.labels, settings.holdout)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
