@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fraudlake import tables
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 
@@ -61,7 +61,7 @@ def show(lake: Lake, what: str) -> None:
 def main(rows: int, days: int, target: str) -> None:
     for clustering in ("zorder", "liquid"):
         with tempfile.TemporaryDirectory() as folder:
-            lake = Lake(Settings(lake=Path(folder), clustering=clustering, target_file_size=target))
+            lake = open_lake(Settings(lake=Path(folder), clustering=clustering, target_file_size=target))
             lake.spark.conf.set("spark.databricks.delta.autoCompact.enabled", "false")
             fill(lake, rows, days)
             show(lake, f"{clustering}, before optimize")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fraudlake import simulator, tables
 from fraudlake.detection import alerts as silver_alerts
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 
@@ -47,7 +47,7 @@ def main() -> None:
         in_order = sorted(flink.iterdir(), key=lambda path: int(path.stem.rpartition("-")[2]))
         for number, path in enumerate(in_order):
             path.rename(flink / f"part-{number:05d}.parquet")
-    lake = Lake(settings)
+    lake = open_lake(settings)
     if lake.read(tables.SILVER_TRANSACTIONS).isEmpty():
         for path in sorted(flink.iterdir()):
             silver(lake, path)

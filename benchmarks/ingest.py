@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fraudlake import simulator, steps, tables
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
+from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streaming import stream
 
 
@@ -27,7 +28,7 @@ def ingest(lake: Lake) -> float:
 
 def plain(lake: Lake, name: str) -> float:
     begun = time.monotonic()
-    files = lake.spark.read.option("recursiveFileLookup", "true").parquet(lake.landing)
+    files = lake.spark.read.option("recursiveFileLookup", "true").parquet(landing_folder(lake).path)
     files.write.format("delta").save(str(lake.root / name))
     return time.monotonic() - begun
 
@@ -37,7 +38,7 @@ def land(folder: Path, rows: int, file_rows: int) -> None:
 
 
 def lake_of(root: Path, **settings: Any) -> Lake:
-    return Lake(Settings(lake=root, **settings))
+    return open_lake(Settings(lake=root, **settings))
 
 
 def speed(work: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.integration.broker import Broker
 
 from fraudlake import steps, tables
-from fraudlake.lake import Lake
+from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
 from fraudlake.sources import kafka
 from fraudlake.streaming import stream
@@ -28,7 +28,7 @@ def main(messages: int = 2_000_000, partitions: int = 4) -> None:
             lines = FLINK.read_bytes().splitlines()
             for begin in range(0, messages, 50_000):
                 broker.produce("speed", [(None, lines[n % 1000], n % partitions) for n in range(begin, begin + 50_000)])
-            lake = Lake(
+            lake = open_lake(
                 Settings(
                     lake=Path(folder) / "lake",
                     source="kafka",

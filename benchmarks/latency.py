@@ -26,8 +26,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
+from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streaming import stream
 
 FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
@@ -46,11 +47,11 @@ def main() -> None:
     shutil.rmtree(options.work, ignore_errors=True)
     landing = options.work / "landing"
     landing.mkdir(parents=True)
-    lake = Lake(Settings(lake=options.work, trigger="continuous", interval=options.interval))
+    lake = open_lake(Settings(lake=options.work, trigger="continuous", interval=options.interval))
     simulator = subprocess.Popen([FRAUDLAKE, "--lake", str(options.work), *SIMULATE], stdout=subprocess.DEVNULL)
     threading.Timer(options.seconds, simulator.send_signal, [signal.SIGINT]).start()
     threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGTERM]).start()
-    while not any(True for _ in lake.list_files()):
+    while not any(True for _ in landing_folder(lake).list_files()):
         time.sleep(0.1)
     streams = [new for step in (steps.ingest, steps.refine, steps.detect) for new in step(lake)]
     stream.run(lake, streams, lake.settings.trigger)

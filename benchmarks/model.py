@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tests.traffic import add_to_silver
 
 from fraudlake import simulator, tables
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.model import features, scoring, training, verdicts
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -74,7 +74,7 @@ def traffic(rows: int, accounts: int, days: float) -> pa.Table:
 
 
 def lake_of(work: Path, **values: object) -> Lake:
-    return Lake(Settings(lake=work / "lake", driver_memory="6g", **values))
+    return open_lake(Settings(lake=work / "lake", driver_memory="6g", **values))
 
 
 def timed(report: dict, name: str, run):

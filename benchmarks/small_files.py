@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 from fraudlake import simulator, steps, tables
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
+from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streaming import stream
 
 
@@ -34,10 +35,10 @@ def show(lake: Lake, when: str) -> None:
 
 def main(count: int, batch: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake(Settings(lake=Path(folder), max_files_per_trigger=batch))
+        lake = open_lake(Settings(lake=Path(folder), max_files_per_trigger=batch))
         # An hour of event time in 20 rows: the files spread over 40 days, as buckets of a quiet Flink would.
         traffic = simulator.Traffic(rate=20 * count / (40 * 86_400))
-        simulator.simulate(Path(lake.landing), traffic, rows=20 * count, file_rows=20)
+        simulator.simulate(Path(landing_folder(lake).path), traffic, rows=20 * count, file_rows=20)
         begun = time.monotonic()
         stream.run(lake, steps.ingest(lake), "available-now")
         print(f"{count:,} input files of 20 rows: {time.monotonic() - begun:.0f} s, {batch} a micro-batch", flush=True)

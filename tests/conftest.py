@@ -48,20 +48,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="session")
 def empty_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with all its tables, to be copied: so many empty Delta tables take seconds to make."""
-    from fraudlake.lake import Lake
+    from fraudlake.lake import open_lake
 
-    return Lake(Settings(lake=tmp_path_factory.mktemp("empty"))).root
+    return open_lake(Settings(lake=tmp_path_factory.mktemp("empty"))).root
 
 
 @pytest.fixture
 def lake(empty_lake: Path, tmp_path: Path) -> Callable[..., Any]:
     """Open a lake in this test's folder; every call opens it anew, with other settings where given."""
-    from fraudlake.lake import Lake
+    from fraudlake.lake import Lake, open_lake
 
     def open_(folder: str = "lake", **values: Any) -> Lake:
         if not (tmp_path / folder / "lake.json").exists() and "clustering" not in values:
             shutil.copytree(empty_lake / "tables", tmp_path / folder / "tables")
-        return Lake(Settings(lake=tmp_path / folder, **values))
+        return open_lake(Settings(lake=tmp_path / folder, **values))
 
     return open_
 
@@ -90,7 +90,7 @@ def run(lake: Path, *arguments: str) -> None:
 def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A lake after the main job ran on Flink's files, and what it holds after each of two runs."""
     from fraudlake import tables
-    from fraudlake.lake import Lake
+    from fraudlake.lake import open_lake
 
     root = tmp_path_factory.mktemp("main") / "lake"
     (root / "landing").mkdir(parents=True)
@@ -99,6 +99,6 @@ def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     counts = []
     for _ in range(2):
         run(root, "run")
-        lake = Lake(Settings(lake=root))
+        lake = open_lake(Settings(lake=root))
         counts.append({table.name: lake.read(table).count() for table in tables.ALL})
     return {"lake": lake, "counts": counts, "root": root}

@@ -258,7 +258,7 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
     def status(lake: object) -> None:
         raise UnforeseenError("a wheel came off\nand rolled away")
 
-    monkeypatch.setattr("fraudlake.lake.Lake", lambda settings, must_exist: None)
+    monkeypatch.setattr("fraudlake.lake.open_lake", lambda settings, must_exist: None)
     monkeypatch.setattr("fraudlake.operations.status.status", status)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr("sys.argv", ["fraudlake", *flags, "status"])

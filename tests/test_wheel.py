@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from fraudlake.errors import UsageError
-from fraudlake.lake import Lake
+from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -61,10 +61,10 @@ def test_it_installs_on_the_runtimes_python(wheel: Distribution, python: str) ->
 def test_a_workspace_needs_nothing_of_a_local_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delitem(sys.modules, "fraudlake.lake.local", raising=False)
-    in_workspace = Lake.__new__(Lake, Settings(catalog="main", schema="fraud"))
-    assert type(in_workspace).__name__ == "WorkspaceLake"
+    with pytest.raises(UsageError, match="need the Spark of a Databricks workspace"):
+        open_lake(Settings(catalog="main", schema="fraud"))
     with pytest.raises(UsageError, match=r"deltalake is not installed: pip install 'fraudlake\[local\]'"):
-        Lake(Settings())
+        open_lake(Settings())
 
 
 def test_it_holds_the_package_and_nothing_else(site: Path) -> None:

@@ -23,11 +23,11 @@ def open_lake(dbutils: Any = None) -> Lake:
         UsageError: the parameters name no lake.
         FraudlakeError: there is no such lake.
     """
-    from fraudlake.lake import Lake
+    from fraudlake import lake
 
     given = {}
     if dbutils is not None:
         for widget, setting in _WIDGETS.items():
             dbutils.widgets.text(widget, "")
             given[setting] = dbutils.widgets.get(widget) or None
-    return Lake(settings.load(**given), must_exist=True)
+    return lake.open_lake(settings.load(**given), must_exist=True)

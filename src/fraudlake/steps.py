@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import messages
-from fraudlake.bronze import transactions as bronze
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.gold import account_daily, alert_windows, detector_agreement
 from fraudlake.model import scoring, training
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.sources import file_source, kafka
+from fraudlake.sources import file_source, kafka_source
 from fraudlake.streaming import refresh
 from fraudlake.streaming.batch_inputs import BatchInputs
-from fraudlake.streaming.rows import persisted, persisted_count
+from fraudlake.streaming.rows import persisted
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
@@ -30,44 +27,13 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model import search
 
-log = logging.getLogger(__name__)
-
 
 def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
     """Landed files, or a Kafka topic → ``bronze_transactions``. Files and topic have a checkpoint each.
 
     The file source also writes ``bronze_files`` (the outcome of each file) and ``bronze_rejected_files``.
     """
-    return [_from_kafka(lake) if lake.settings.source == "kafka" else file_source.stream(lake, retry_rejected)]
-
-
-def _from_kafka(lake: Lake) -> Stream:
-    settings, step = lake.settings, "ingest_kafka"
-    appender = Appender.of(lake, step)
-    topic = kafka.Topic(lake, lake.checkpoint(step))
-    # With fail_on_data_loss the stream stops at a gap: there is none to log.
-    last_offsets = (
-        {} if settings.fail_on_data_loss else kafka.last_offsets(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
-    )
-    gaps = kafka.Gaps(settings.topic, last_offsets)
-
-    fail_on_data_loss = settings.fail_on_data_loss
-
-    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        for gap in [] if fail_on_data_loss else gaps.missing_before(batch):
-            log.warning(gap)
-        rows = batch.select(*messages.KAFKA_COLUMNS)
-        appender.append_computed(lake, rows, messages.read, bronze.SCHEMA, tables.BRONZE_TRANSACTIONS, batch_id)
-
-    written = lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")
-    return Stream(
-        step,
-        topic.read_stream(),
-        write,
-        writes={tables.BRONZE_TRANSACTIONS.name: written},
-        persist=not settings.fail_on_data_loss,
-        explain=topic.explain,
-    )
+    return [kafka_source.stream(lake) if lake.settings.source == "kafka" else file_source.stream(lake, retry_rejected)]
 
 
 def refine(lake: Lake) -> list[Stream]:
@@ -100,16 +66,12 @@ def refine(lake: Lake) -> list[Stream]:
             may_hold_duplicates = summary.may_hold_duplicates(overlapping_sources)
             rows = duplicates.with_duplicate_reasons(checked, summary, overlapping_sources, stored)
             # The search for duplicates joins: its result is written to two tables, and computed once.
-            with persisted(rows) if may_hold_duplicates else contextlib.nullcontext():
-                rejected = rows.where(F.size("reasons") > 0).count() if may_hold_duplicates else summary.rejected
-                valid = summary.valid + summary.rejected - rejected
-                if valid:
+            with persisted(rows) if may_hold_duplicates else nullcontext():
+                if summary.valid:
                     metadata = inputs.as_metadata(appender.application, batch_id)
-                    out = silver.valid(rows)
-                    appender.append(lake, out, tables.SILVER_TRANSACTIONS, batch_id, count=valid, metadata=metadata)
-                if rejected:
-                    out = silver.quarantined(rows)
-                    appender.append(lake, out, tables.SILVER_QUARANTINE, batch_id, count=rejected)
+                    appender.append(lake, silver.valid(rows), tables.SILVER_TRANSACTIONS, batch_id, metadata=metadata)
+                if summary.rejected or may_hold_duplicates:
+                    appender.append(lake, silver.quarantined(rows), tables.SILVER_QUARANTINE, batch_id)
             position_index.add(summary)
 
     return [
@@ -130,16 +92,12 @@ def detect(lake: Lake) -> list[Stream]:
     appender = Appender.of(lake, "detect")
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        with persisted_count(batch) as count:
-            # In the order of arrival no row is late.
-            late_count = silver_alerts.late(batch).count() if in_event_time and count != 0 else 0
-            alert_count = None if count is None else count - late_count
-            # Where rows cannot be persisted, counting them would run the detector again: an empty commit is cheaper.
-            if alert_count != 0:
-                appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id, count=alert_count)
-            if late_count:
+        # In the order of arrival no row is late, and the detector's output is used once.
+        with persisted(batch, eager=False) if in_event_time else nullcontext():
+            appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+            if in_event_time:
                 late = silver.quarantined_late(silver_alerts.late(batch))
-                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id, count=late_count)
+                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id)
 
     in_event_time = lake.settings.ordering == "event_time"
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
@@ -242,10 +200,3 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> training.O
 def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
     """``silver_transactions``, or the Kafka topic itself → ``gold_fraud_predictions`` → quality and drift."""
     return scoring.streams(lake, from_topic)
-
-
-def kafka_lag(lake: Lake) -> int:
-    """Count the messages of the topic that bronze does not hold yet."""
-    settings = lake.settings
-    last_offsets = kafka.last_offsets(lake.read(tables.BRONZE_TRANSACTIONS), settings.topic)
-    return kafka.Topic(lake, lake.checkpoint("ingest_kafka")).lag(last_offsets)

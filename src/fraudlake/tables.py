@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
+
+import pyarrow as pa
+
+_ARROW = {
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "BOOLEAN": pa.bool_(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
+}
+"""The types of columns: in SQL, and in Arrow."""
 
 
 class Column(NamedTuple):
@@ -27,7 +43,7 @@ class Table:
     zorder: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
 
-    @property
+    @cached_property
     def fields(self) -> list[Column]:
         """The columns, in order."""
         return [Column(*line.split(None, 2)) for line in self.described.splitlines() if line.strip()]
@@ -42,6 +58,11 @@ class Table:
         """The columns as DDL, a line each."""
         return ",\n".join(f"{column.name} {column.type}" for column in self.fields)
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns in Arrow; times in UTC."""
+        return pa.schema([(column.name, _ARROW[column.type]) for column in self.fields])
+
     @property
     def compacts(self) -> bool:
         """Whether small files are brought together on the way."""
@@ -53,8 +74,9 @@ def missing(lake: str, table: str) -> str:
     return f"{lake} has no table {table} yet: a command that writes makes it, such as 'fraudlake ingest'"
 
 
-# A commit a second: by default Delta would write a checkpoint with every tenth, which takes longer than the commit.
-_STREAMED = (("delta.checkpointInterval", "50"),)
+# Spark's streams read everything behind a checkpoint again for each micro-batch. delta-rs would write one every 100
+# commits by default.
+_STREAMED = (("delta.checkpointInterval", "10"),)
 # A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are
 # left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
 _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import tables
-from fraudlake.lake import Lake
+from fraudlake.lake import open_lake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from tests.conftest import FLINK, SHORT_LIVED, run
@@ -37,10 +37,10 @@ import sys
 from pathlib import Path
 from fraudlake import steps
 from fraudlake.streaming import stream
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import load
 
-lake = Lake(load(lake=Path(sys.argv[1])))
+lake = open_lake(load(lake=Path(sys.argv[1])))
 for step in sys.argv[2:]:
     stream.run(lake, getattr(steps, step)(lake), "available-now")
 """
@@ -138,7 +138,7 @@ def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
     killed_when(root, commit(tables.GOLD_FRAUD_PREDICTIONS, 1), "score")
     run(root, "run")
 
-    lake = Lake(Settings(lake=root))
+    lake = open_lake(Settings(lake=root))
     found = status(lake)
     assert (found.landed, found.bronze, found.silver, found.quarantine) == (50_000, 50_000, 50_000, 0)
     assert (found.predictions, found.gaps) == (50_000, [])
@@ -185,11 +185,11 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
     assert process.returncode == 0 or (process.returncode == 1 and errors.count("\n") == 1), errors
 
     run(root, "detect")
-    alerts = Lake(Settings(lake=root)).read(tables.SILVER_ALERTS)
+    alerts = open_lake(Settings(lake=root)).read(tables.SILVER_ALERTS)
     of_flink = sum(pc.sum(pq.read_table(file, columns=["alert"])["alert"]).as_py() for file in in_time_order())
     assert alerts.count() == alerts.select("alert_id").distinct().count() == of_flink
 
 
 def assert_bronze_is_whole(root: Path) -> None:
-    bronze = Lake(Settings(lake=root)).read(tables.BRONZE_TRANSACTIONS)
+    bronze = open_lake(Settings(lake=root)).read(tables.BRONZE_TRANSACTIONS)
     assert bronze.count() == bronze.select("_source_file", "_source_row").distinct().count() == 50_000

@@ -23,11 +23,11 @@ NEXT = [Row("1", MARCH_7 + 2 * SECOND, 0.7, position=2), Row("1", MARCH_7 + 3 * 
 @pytest.fixture(scope="module")
 def begun(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake whose detector has run one micro-batch and has rows for another one."""
-    from fraudlake.lake import Lake
+    from fraudlake.lake import open_lake
     from fraudlake.settings import Settings
 
     root = tmp_path_factory.mktemp("begun") / "lake"
-    lake = Lake(Settings(lake=root))
+    lake = open_lake(Settings(lake=root))
     detect(lake, PAIR)
     land(lake, NEXT)
     return root

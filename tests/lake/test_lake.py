@@ -7,7 +7,7 @@ import pytest
 
 from fraudlake import simulator, steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import Lake, local
+from fraudlake.lake import local, open_lake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -58,7 +58,7 @@ def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_p
     folders = {name: str(tmp_path / name) for name in ("landing", "checkpoints")}
     settings = Settings(catalog="spark_catalog", schema_name="without_tables", **folders)
     with pytest.raises(FraudlakeError, match="without_tables has no table bronze_transactions yet"):
-        Lake(settings, spark.newSession(), must_exist=True)
+        open_lake(settings, spark.newSession(), must_exist=True)
     assert spark.sql("SHOW TABLES IN without_tables").count() == 0
 
 
@@ -69,7 +69,7 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
     stream.run(opened, steps.ingest(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).count() == 10
     assert opened.rows(tables.BRONZE_FILES).num_rows == 1
-    assert status(Lake(opened.settings, must_exist=True)).bronze == 10
+    assert status(open_lake(opened.settings, must_exist=True)).bronze == 10
     assert len(list((tmp_path / name / "tables" / "bronze_files").glob("*.parquet"))) == 1
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from fraudlake import steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.model import (
     drift,
@@ -39,6 +39,7 @@ from fraudlake.model import (
 )
 from fraudlake.model.classifier import Classifier, Logistic
 from fraudlake.model.registry import Registry
+from fraudlake.model.store import model_store
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -75,7 +76,7 @@ def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     rows = traffic()
     is_old = pc.less(pc.day_of_year(rows["dt"]), 5)
     old, new = rows.filter(is_old), rows.filter(pc.invert(is_old))
-    lake = Lake(Settings(lake=root / "lake", shuffle_partitions=2, buckets=2, algorithm="logistic"))
+    lake = open_lake(Settings(lake=root / "lake", shuffle_partitions=2, buckets=2, algorithm="logistic"))
     with pytest.raises(FraudlakeError) as nothing:
         training.train(lake)
 
@@ -86,7 +87,7 @@ def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     # Analysts look at every second transaction.
     write_verdicts(old.take(pa.array(range(0, len(old), 2))), root / "verdicts.csv")
     taken = [verdicts.load(lake, root / "verdicts.csv") for _ in range(2)]
-    lake = Lake(lake.settings.model_copy(update={"algorithm": "trees"}))
+    lake = open_lake(lake.settings.model_copy(update={"algorithm": "trees"}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(search.SEARCH, "trees", (search.Candidate("trees", 8, 20),))
         second = training.train(lake)
@@ -190,7 +191,7 @@ def test_predictions_are_those_of_the_registered_model_as_a_stranger_loads_it(
     program = (
         "import sys; sys.modules['fraudlake'] = sys.modules['pyspark'] = None\n"
         "import mlflow, pandas\n"
-        f"mlflow.set_tracking_uri({lake.tracking_uri!r})\n"
+        f"mlflow.set_tracking_uri({model_store(lake).tracking!r})\n"
         "rows = pandas.read_parquet('scored.parquet')\n"
         "model = mlflow.pyfunc.load_model('models:/fraudlake/2')\n"
         "print(abs(model.predict(rows.drop(columns='probability')) - rows['probability']).max())\n"
@@ -240,10 +241,10 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
 
 def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:
     lake = life["lake"]
-    as_ever = status(Lake(lake.settings.model_copy(update={"max_drift": 99.0, "min_true_prediction_rate": 0.5})))
+    as_ever = status(open_lake(lake.settings.model_copy(update={"max_drift": 99.0, "min_true_prediction_rate": 0.5})))
     assert set(as_ever.drift) == {*features.NAMES, "probability"}
     assert as_ever.breaches == []
-    strict = status(Lake(lake.settings.model_copy(update={"max_drift": 1e-9, "min_true_prediction_rate": 1.0})))
+    strict = status(open_lake(lake.settings.model_copy(update={"max_drift": 1e-9, "min_true_prediction_rate": 1.0})))
     assert "amount of 2026-01-05 has drifted from the training data of model version 2" in " ".join(strict.breaches)
     assert "model version 2 is right on" in strict.breaches[-1]
 

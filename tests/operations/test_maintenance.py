@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fraudlake import steps, tables
-from fraudlake.lake import Lake, local
+from fraudlake.lake import local, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -54,7 +54,9 @@ class Maintained:
 def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintained]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "ALL", (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.GOLD_ACCOUNT_DAILY))
-        lake = Lake(Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", retention=timedelta(0)))
+        lake = open_lake(
+            Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", retention=timedelta(0))
+        )
         patch.setattr(tables, "ALL", (tables.SILVER_TRANSACTIONS, tables.GOLD_ACCOUNT_DAILY))
         failures: list[Exception] = []
 
@@ -136,7 +138,7 @@ def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch
     monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
     opened = lake()
     land(opened, rows(0))
-    opened.append(opened.read(tables.SILVER_TRANSACTIONS), tables.SILVER_TRANSACTIONS, ("again", 0), count=40)
+    opened.append(opened.read(tables.SILVER_TRANSACTIONS), tables.SILVER_TRANSACTIONS, ("again", 0))
     last = opened.spark.sql("DESCRIBE HISTORY silver_transactions").first()
     assert (last["operation"], last["engineInfo"].partition(":")[0]) == ("OPTIMIZE", "delta-rs")
     assert maintenance.optimize(opened) == ["silver_transactions"]

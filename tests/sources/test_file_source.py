@@ -25,7 +25,9 @@ from fraudlake import steps, tables
 from fraudlake.bronze import parquet
 from fraudlake.errors import FraudlakeError
 from fraudlake.operations.status import status
-from fraudlake.sources import file_source
+from fraudlake.sources import ledger
+from fraudlake.sources.landing_folder import landing_folder
+from fraudlake.sources.volume import Volume
 from fraudlake.streaming import stream
 from tests.conftest import FLINK
 from tests.standin import auto_loader
@@ -45,10 +47,13 @@ def kind_of_lake(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def lake(kind_of_lake: str, lake: Open, spark: Any, empty_lake: Path, tmp_path: Path) -> Open:
+def lake(
+    kind_of_lake: str, lake: Open, spark: Any, empty_lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Open:
     """Open a lake of either kind; every call opens it again, with other settings where given."""
     if kind_of_lake == "laptop":
         return lake
+    monkeypatch.setattr(Volume, "sweep_seconds", 0.0)
     schema = f"files_{uuid.uuid4().hex[:8]}"
     shutil.copytree(empty_lake / "tables", tmp_path / "lake" / "tables")
     session = spark.newSession()
@@ -63,11 +68,9 @@ def lake(kind_of_lake: str, lake: Open, spark: Any, empty_lake: Path, tmp_path: 
         from fraudlake.settings import Settings
 
         folders = {name: str(tmp_path / "lake" / name) for name in ("landing", "checkpoints")}
-        opened = WorkspaceLake(
+        return WorkspaceLake(
             Settings(catalog="spark_catalog", schema_name=schema, buckets=2, **{**folders, **values}), session
         )
-        opened.sweep_seconds = 0.0
-        return opened
 
     return open_
 
@@ -96,7 +99,7 @@ def amounts(lake: Any) -> list[float]:
 
 def rejected(lake: Any) -> dict[str, str]:
     rows = lake.read(tables.BRONZE_REJECTED_FILES).collect()
-    errors = {Path(row["path"]).relative_to(lake.landing).as_posix(): row["error"] for row in rows}
+    errors = {Path(row["path"]).relative_to(landing_folder(lake).path).as_posix(): row["error"] for row in rows}
     assert len(errors) == len(rows)
     return errors
 
@@ -266,23 +269,20 @@ def test_nothing_is_ingested_twice_after_a_crash(
         ingest(opened)
         shutil.rmtree(opened.checkpoint("ingest").folder)
     else:
-        method = {"entry": "_write", "list": "_list_rejected"}[lost]
-        crash = pytest.MonkeyPatch()
+        function = {"entry": "append", "list": "list_rejected"}[lost]
         calls = []
-        whole = getattr(file_source._Source, method)
+        whole = getattr(ledger, function)
 
-        def dies(self: Any, *arguments: Any) -> None:
-            calls.append(method)
-            if method == "_write" or len(calls) > 1:  # the list is brought up to date before the stream too
+        def dies(*arguments: Any) -> None:
+            calls.append(function)
+            if lost == "entry" or len(calls) > 1:  # the list is brought up to date before the stream too
                 raise RuntimeError("killed")
-            whole(self, *arguments)
+            whole(*arguments)
 
-        crash.setattr(file_source._Source, method, dies)
-        try:
+        with pytest.MonkeyPatch.context() as crash:
+            crash.setattr(ledger, function, dies)
             with pytest.raises((FraudlakeError, RuntimeError), match="killed"):
                 ingest(opened)
-        finally:
-            crash.undo()
         assert amounts(opened) == [1.0, 2.0]
     for _ in range(2):
         opened = lake()
@@ -297,7 +297,7 @@ def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open,
     ingest(lake())
     write(landing / "part-0", 1.0)
     with pytest.MonkeyPatch.context() as crash:
-        crash.setattr(file_source._Source, "_write", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
+        crash.setattr(ledger, "append", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
         with pytest.raises(RuntimeError, match="killed"):
             ingest(lake(), retry_rejected=True)
     assert amounts(lake()) == [1.0]
@@ -337,12 +337,14 @@ def test_a_limit_of_bytes_splits_micro_batches(lake: Open, landing: Path) -> Non
 
 
 @pytest.mark.parametrize("kind_of_lake", ["workspace"], indirect=True)
-def test_a_workspace_lists_all_that_ever_landed_once_a_day(lake: Open, landing: Path) -> None:
+def test_a_workspace_lists_all_that_ever_landed_once_a_day(
+    lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(landing / "part-0", 1.0)
     ingest(lake())
     write(landing / "part-0", 2.0, 3.0)
     opened = lake()
-    opened.sweep_seconds = 86_400.0
+    monkeypatch.setattr(Volume, "sweep_seconds", 86_400.0)
     ingest(opened)
     assert rejected(opened) == {}
     yesterday = time.time() - 86_500

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from fraudlake.lake import session
-from fraudlake.lake.workspace import WorkspaceLake
+from fraudlake.model import store as model_store
 from fraudlake.settings import Settings
 from tests.standin import serverless
 
@@ -61,7 +61,7 @@ def start(folder: Path) -> Any:
     serverless.install()
     # The workspace's MLflow: a store of its own.
     store = f"sqlite:///{folder}/mlflow.db"
-    WorkspaceLake.tracking_uri = WorkspaceLake.registry_uri = store  # type: ignore[assignment, method-assign]
+    model_store.WORKSPACE = model_store.ModelStore(store, store)
     sys.modules["databricks.connect"] = _connect(spark)
     return spark
 

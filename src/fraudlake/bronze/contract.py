@@ -5,16 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fraudlake import tables
 from fraudlake.bronze import calendar, rescue
 
 CONTRACT = pa.schema(
-    [
-        ("dt", pa.timestamp("us", tz="UTC")),
-        ("accountId", pa.string()),
-        ("amount", pa.float64()),
-        ("alert", pa.bool_()),
-        ("transaction_id", pa.string()),
-    ]
+    [tables.BRONZE_TRANSACTIONS.schema.field(name) for name in ("dt", "accountId", "amount", "alert", "transaction_id")]
 )
 """The columns read from a file: Flink's four fields and, where a producer sends one, its id of the transaction."""
 

@@ -13,21 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.bronze import calendar, transactions
+from fraudlake.bronze import calendar, contract, transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PARSED = pa.schema(
     [
-        ("dt", pa.timestamp("us", tz="UTC")),
-        ("accountId", pa.string()),
-        ("amount", pa.float64()),
-        ("alert", pa.bool_()),
-        ("transaction_id", pa.string()),
-        ("_rescued_data", pa.string()),
-        ("_raw", pa.binary()),
-        ("_error", pa.string()),
+        *contract.CONTRACT,
+        *(tables.BRONZE_TRANSACTIONS.schema.field(name) for name in ("_rescued_data", "_raw", "_error")),
     ]
 )
 KAFKA_COLUMNS = ("value", "topic", "partition", "offset")

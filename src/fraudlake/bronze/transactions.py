@@ -9,54 +9,45 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.bronze import contract, landing, parquet
+from fraudlake.bronze import parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SCHEMA = pa.schema(
-    [
-        *contract.CONTRACT,
-        ("_rescued_data", pa.string()),
-        ("_raw", pa.binary()),
-        ("_error", pa.string()),
-        ("_source_file", pa.string()),
-        ("_source_row", pa.int64()),
-        ("_topic", pa.string()),
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("_ingested_at", pa.timestamp("us", tz="UTC")),
-        ("date", pa.date32()),
-    ]
-)
+SCHEMA = tables.BRONZE_TRANSACTIONS.schema
 """The columns of ``bronze_transactions`` in Arrow; times in UTC."""
 
 
-def read(files: list[landing.File], timezone: str = "UTC") -> pa.RecordBatchReader:
-    """Read files as rows of :data:`SCHEMA`: all rows of all files, or none.
+def of_file(content: parquet.Content, source: str, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
+    """Read a file as rows of :data:`SCHEMA`.
 
     Args:
-        files: the files, as they were when they were checked to be readable.
-        timezone: the time zone of the Flink that wrote them, see :func:`fraudlake.bronze.contract.fit`.
+        content: the file, as its path or its bytes.
+        source: its path relative to the landing folder.
+        timezone: the time zone of the Flink that wrote it, see :func:`fraudlake.bronze.contract.fit`.
 
-    Returns:
-        A reader; it fails where a file cannot be read or has changed since.
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: the file is not parquet, or damaged.
     """
-    return pa.RecordBatchReader.from_batches(SCHEMA, (rows for file in files for rows in _rows(file, timezone)))
+    for rows in parquet.batches(content, timezone):
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        yield bronze_batch(columns | {"_source_file": pa.repeat(source, rows.num_rows)})
 
 
-def from_contents(contents: DataFrame, files: list[landing.File], timezone: str = "UTC") -> DataFrame:
-    """Parse the bytes of files in Spark's tasks, as :func:`read` reads files: the machines need not see the files.
+def from_contents(
+    contents: DataFrame, versions: dict[str, tuple[int | None, int | None]], timezone: str = "UTC"
+) -> DataFrame:
+    """Parse the bytes of files in Spark's tasks, as :func:`of_file` parses one: the machines need not see the files.
 
     Args:
         contents: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
-        files: the files, as they were when they were checked to be readable.
+        versions: size (bytes) and ``modified`` of each file when it was checked to be readable, by ``source``.
         timezone: the time zone of the Flink that wrote them.
 
     Returns:
         The columns of ``bronze_transactions``. Parsing fails where a file cannot be read or has changed since.
     """
-    versions = {file.source: (file.size, file.modified) for file in files}
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -65,7 +56,7 @@ def from_contents(contents: DataFrame, files: list[landing.File], timezone: str 
                 buffer = content.as_buffer()
                 if versions[source.as_py()] != (buffer.size, modified.as_py()):
                     raise RuntimeError(f"{source} changed while it was read")
-                yield from _with_source(parquet.batches(buffer, timezone), source.as_py())
+                yield from of_file(buffer, source.as_py(), timezone)
 
     return contents.select("source", "modified", "content").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
 
@@ -108,16 +99,3 @@ def bronze_batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:
     known = columns | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
     arrays = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def _rows(file: landing.File, timezone: str) -> Iterator[pa.RecordBatch]:
-    folder = file.path.removesuffix(file.source)
-    yield from _with_source(parquet.batches(file.path, timezone), file.source)
-    if landing.current_file(file.path, folder) != file:
-        raise RuntimeError(f"{file.path} changed while it was read")
-
-
-def _with_source(batches: Iterator[pa.RecordBatch], source: str) -> Iterator[pa.RecordBatch]:
-    for rows in batches:
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        yield bronze_batch(columns | {"_source_file": pa.repeat(source, rows.num_rows)})

@@ -50,19 +50,19 @@ class App:
 
     def open(self, **flags: object) -> Lake:
         """Open the lake, making what is missing."""
-        from fraudlake.lake import Lake
+        from fraudlake.lake import open_lake
 
         wanted = self.settings(**flags)
         with console.status("starting Spark"):
-            return Lake(wanted)
+            return open_lake(wanted)
 
     def open_existing(self, **flags: object) -> Lake:
         """Open the lake to read it: it must be there, and nothing is made."""
-        from fraudlake.lake import Lake
+        from fraudlake.lake import open_lake
 
         wanted = self.settings(**flags)
         with console.status("opening the lake"):
-            return Lake(wanted, must_exist=True)
+            return open_lake(wanted, must_exist=True)
 
     def say(self, result: dict[str, Any], text: str) -> None:
         """Print the result: one JSON object, or a line for a person."""

@@ -1,7 +1,7 @@
-"""The lake: the one place that decides where tables, checkpoints, models and input are, and which session reads it."""
+"""The lake: the one place that decides where tables, checkpoints and models are, and which session reads them."""
 
 from __future__ import annotations
 
-from fraudlake.lake.lake import Lake
+from fraudlake.lake.lake import Lake, open_lake
 
-__all__ = ["Lake"]
+__all__ = ["Lake", "open_lake"]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import sqlite3
+import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote
 
 import deltalake
 import pyarrow as pa
@@ -22,14 +19,12 @@ from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
-from fraudlake.bronze import landing, parquet, transactions
-from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import nearby, session
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select
 from fraudlake.lake.spool import spooled
-from fraudlake.settings import Settings, size_in_bytes
+from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +33,8 @@ FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
 _UNOPENABLE = set("[]\\^|%")
 """Characters of a path with which delta-rs does not open a table (seen in 1.6)."""
-_FEW = 50_000
-"""Rows that are better written from this process than by Spark."""
 _PLAIN_WRITER = 2
 """The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
-_CHECKPOINT_EVERY = 10
-"""Commits: Spark's streams read everything after a checkpoint again for each micro-batch."""
 _COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
 
 
@@ -58,10 +49,7 @@ class LocalLake(Lake):
             is no lake, or it lacks a table.
     """
 
-    sweep_seconds = 60.0
-    sweeps_at_start = True
-
-    def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
+    def __init__(self, settings: Settings, must_exist: bool = False) -> None:
         """Open the lake that the settings name; it has a session of its own."""
         self.settings = settings
         self.root = settings.lake.absolute()
@@ -69,6 +57,7 @@ class LocalLake(Lake):
         self.name = str(self.root)
         self.log = str(self.root / "logs" / "spark.log")
         self.replays = self.root / "replays"
+        self.models = self.root / "models"
         if must_exist:
             self._require()
         else:
@@ -76,7 +65,7 @@ class LocalLake(Lake):
             self.spark = self._start()
 
     @cached_property
-    def spark(self) -> SparkSession:
+    def spark(self) -> SparkSession:  # type: ignore[override]
         """The lake's own session. Spark takes seconds to start, so a lake that is only read starts it on first use."""
         return self._start()
 
@@ -164,45 +153,6 @@ class LocalLake(Lake):
     def _open(self, table: tables.Table) -> DeltaTable:
         return DeltaTable(self._folder(table))
 
-    @property
-    def landing(self) -> str:
-        """Folder in which Flink's files land."""
-        # The form that Hadoop gives its paths: without `..`, with symbolic links.
-        return os.path.normpath(Path(self.settings.landing_path).absolute())
-
-    @property
-    def tracking_uri(self) -> str:
-        """MLflow's store: runs and the model registry in SQLite.
-
-        Raises:
-            FraudlakeError: it cannot be read.
-        """
-        file = self._model_store
-        try:
-            file.parent.mkdir(exist_ok=True)
-            # MLflow would try again for a minute, and fail with a stack trace.
-            with contextlib.closing(sqlite3.connect(file)) as store:
-                store.execute("PRAGMA schema_version")
-        except (OSError, sqlite3.Error) as error:
-            raise FraudlakeError(
-                f"the model store {file} cannot be read ({error}): restore {file.parent} from a copy"
-            ) from None
-        return f"sqlite:///{file}"
-
-    @property
-    def _model_store(self) -> Path:
-        return self.root / "models" / "mlflow.db"
-
-    @property
-    def has_models(self) -> bool:
-        """Whether there is a store of models; where there is none, opening it would make it."""
-        return self._model_store.exists()
-
-    @property
-    def artifacts(self) -> str:
-        """Where MLflow keeps the models themselves."""
-        return (self.root / "models" / "artifacts").as_uri()
-
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
         delta = self._open(table)
@@ -223,19 +173,23 @@ class LocalLake(Lake):
         self,
         rows: DataFrame,
         table: tables.Table,
-        transaction: Transaction,
-        count: int | None = None,
+        transaction: Transaction | None = None,
+        compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
         """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
 
-        To plan a commit takes Spark a second. A few rows are brought into this process instead, and written from here.
+        Spark computes the rows and delta-rs commits them: to plan and to write a commit takes Spark a second. Where
+        there are no rows there is no commit.
         """
         delta = self._open(table)
-        if count is None or count > _FEW or not _is_plain(delta):
-            super().append(rows, table, transaction, count, metadata)
-        elif not _holds(delta, transaction):
-            self._commit(delta, rows.toArrow(), table, "append", transaction, metadata)
+        if not _is_plain(delta):
+            super().append(rows, table, transaction, compute, metadata)
+        elif transaction is None or not _holds(delta, transaction):
+            folder = self.root / "spool" / (transaction[0] if transaction else uuid.uuid4().hex)
+            with spooled(rows, compute, table.schema, folder) as computed:
+                if computed is not None:
+                    self._commit(delta, computed, table, "append", transaction, metadata)
 
     def write(
         self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
@@ -260,37 +214,10 @@ class LocalLake(Lake):
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
         )
         write_deltalake(delta, rows, mode=mode, commit_properties=properties)
-        if delta.version() % _CHECKPOINT_EVERY == 0:
-            delta.create_checkpoint()
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
             size = self.settings.target_file_bytes if table.zorder else _COMPACTED_SIZE
             with contextlib.suppress(CommitFailedError):  # somebody else has just compacted it
                 delta.optimize.compact(target_size=size)
-
-    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return of each landed file how many rows it has or, where it cannot be read, 0 and the reason."""
-        count = parquet.inspect if whole else parquet.glance
-        with ThreadPoolExecutor() as pool:
-            return list(pool.map(lambda file: count(file.path), files))
-
-    def append_files(self, files: list[File]) -> None:
-        """Append landed files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
-        rows = transactions.read(files, self.settings.landing_timezone)
-        self.write(rows, tables.BRONZE_TRANSACTIONS, "append")
-
-    def append_computed(
-        self, rows: DataFrame, compute: Compute, schema: pa.Schema, table: tables.Table, transaction: Transaction
-    ) -> None:
-        """Append what ``compute`` makes of rows, as :meth:`append` appends rows.
-
-        It goes past Spark: to write it takes Spark longer than to read and to compute it.
-        """
-        delta = self._open(table)
-        if not _is_plain(delta):
-            super().append_computed(rows, compute, schema, table, transaction)
-        elif not _holds(delta, transaction):
-            with spooled(rows, compute, schema, self.root / "spool" / transaction[0]) as computed:
-                self._commit(delta, computed, table, "append", transaction)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -321,51 +248,6 @@ class LocalLake(Lake):
         Delta's open-source release has a setting of the session for it, and no property of the table.
         """
         self.spark.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
-
-    def landed(self) -> DataFrame:
-        """Return the landing folder as a stream of its files: ``path, modificationTime, length``.
-
-        Raises:
-            UsageError: the folder does not exist.
-        """
-        self.require_landing()
-        most_bytes, most_files = self.settings.max_bytes_per_trigger, self.settings.max_files_per_trigger
-        at_most = size_in_bytes(most_bytes) if most_bytes else None
-        reader = (
-            self.spark.readStream.format("binaryFile")
-            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
-            .option("recursiveFileLookup", "true")
-            # Spark takes one of the two bounds only.
-            .option("maxBytesPerTrigger" if at_most else "maxFilesPerTrigger", at_most or most_files)
-            # A file that vanishes after it was listed does not stop the stream; the ledger tells of it.
-            .option("ignoreMissingFiles", "true")
-            # By default a file older than the newest one by a week would be passed over in silence.
-            .option("maxFileAge", "36500d")
-        )
-        return reader.load(landing.literal(self.landing)).select("path", "modificationTime", "length")
-
-    def landed_files(self, batch: DataFrame) -> list[File]:
-        """Return the files that a micro-batch of :meth:`landed` names, as they are now."""
-        paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
-        return self.look_again([landing.missing_file(path, self.landing) for path in paths])
-
-    def list_files(self) -> Iterator[File]:
-        """List the landing folder: the finished files as they are now, and empty folders that are named like one."""
-        return landing.files(self.landing)
-
-    def files_listed_by(self, step: str) -> Iterator[str]:
-        """Return the paths of all files that a step's stream has ever listed, read or not.
-
-        Spark's file source keeps them in its checkpoint, one JSON object a line behind a line with the version, and
-        every tenth micro-batch all of them in one file (seen in Spark 4.2).
-        """
-        folder = self.checkpoint(step).folder / "sources" / "0"
-        logs = [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
-        whole = max((int(path.stem) for path in logs if path.suffix), default=-1)
-        for path in logs:
-            if int(path.stem) > whole or (path.suffix and int(path.stem) == whole):
-                for line in path.read_text().splitlines()[1:]:
-                    yield landing.local_path(unquote(json.loads(line)["path"]))
 
     @contextmanager
     def exclusive(self, step: str) -> Iterator[None]:

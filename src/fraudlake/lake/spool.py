@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spooled(rows: DataFrame, read: Compute, schema: pa.Schema, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    """Run ``read`` on rows in Spark's tasks, and return its results for the length of the block.
+def spooled(
+    rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
+) -> Iterator[pa.RecordBatchReader | None]:
+    """Compute rows in Spark's tasks, and return them for the length of the block; None where there are none.
 
     Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
 
     Args:
         rows: the input.
-        read: turns the batches of a task into batches of ``schema``.
+        compute: turns the batches of a task into batches of ``schema``; None where they have its columns.
         schema: the results' schema.
         folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in read(batches):
+        for batch in compute(batches) if compute else batches:
             path = str(folder / f"{uuid.uuid4()}.arrow")
             with pa.ipc.new_file(path, schema) as file:
-                file.write_batch(batch)
+                file.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
             yield pa.RecordBatch.from_pydict({"path": [path]})
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -42,7 +44,8 @@ def spooled(rows: DataFrame, read: Compute, schema: pa.Schema, folder: Path) -> 
     # Where Spark has repeated a task, these are only the files of the successful attempt.
     paths = [row["path"] for row in rows.mapInArrow(write, "path STRING").collect()]
     try:
-        yield pa.RecordBatchReader.from_batches(schema, (batch for path in paths for batch in _batches(path)))
+        batches = (batch for path in paths for batch in _batches(path))
+        yield pa.RecordBatchReader.from_batches(schema, batches) if paths else None
     finally:
         shutil.rmtree(folder)
 

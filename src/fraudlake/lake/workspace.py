@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote
 
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from fraudlake import secret, tables
-from fraudlake.bronze import autoloader, landing, transactions
-from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
@@ -21,12 +17,8 @@ from fraudlake.lake.lake import Lake, add_columns, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_GONE = "the file is gone"
-_LARGEST_FILE = 2**31 - 1
-"""Largest file, in bytes, whose content Spark reads as one value."""
 _FILE_SIZE = "delta.targetFileSize"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _SESSION = session.COMMON_CONFIGURATION | {
@@ -43,9 +35,6 @@ class WorkspaceLake(Lake):
         FraudlakeError: the catalog or the schema does not exist, or may not be used; with ``must_exist``: a table is
             missing.
     """
-
-    sweep_seconds = 86_400.0  # Auto Loader is used to avoid listing every file that ever landed.
-    sweeps_at_start = False
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
         """Open the lake that the settings name, in ``spark`` or in the compute's own session."""
@@ -91,21 +80,6 @@ class WorkspaceLake(Lake):
         """Return a table's full name, which is valid in every session, whatever its current catalog and schema."""
         return f"`{self.settings.catalog}`.`{self.settings.schema_name}`.{table.name}"
 
-    @property
-    def landing(self) -> str:
-        """Folder in which Flink's files land."""
-        return os.path.normpath(self.settings.landing_path)
-
-    @property
-    def tracking_uri(self) -> str:
-        """The workspace's MLflow."""
-        return "databricks"
-
-    @property
-    def registry_uri(self) -> str:
-        """Unity Catalog's registry of models."""
-        return "databricks-uc"
-
     def checkpoint(self, step: str) -> Checkpoint:
         """Return a stream's checkpoint.
 
@@ -119,42 +93,13 @@ class WorkspaceLake(Lake):
             )
         return super().checkpoint(step)
 
-    def write(self, rows: pa.Table, table: tables.Table, mode: Literal["append", "overwrite"]) -> None:
+    def write(
+        self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
+    ) -> None:
         """Append rows to a table, or overwrite its rows with them, in one commit."""
-        frame = self.spark.createDataFrame(rows).coalesce(1)
+        frame = self.spark.createDataFrame(rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows)
+        frame = frame.coalesce(1)
         frame.write.format("delta").mode(mode).saveAsTable(self.name_of(table))
-
-    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return each landed file's number of rows or, where it cannot be read, 0 and the reason."""
-        readable = [file for file in files if _unreadable(file) is None]
-        counts = {}
-        if readable:
-            contents = self._contents(self._present(readable), "true")
-            counts = {row["source"]: row for row in transactions.row_counts(contents, whole).collect()}
-        return [
-            (counts[file.source]["rows"], counts[file.source]["error"])
-            if file.source in counts
-            else (0, _unreadable(file) or _GONE)
-            for file in files
-        ]
-
-    def append_files(self, files: list[File]) -> None:
-        """Append landed files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
-        contents = self._contents(files, "false")
-        rows = transactions.from_contents(contents, files, self.settings.landing_timezone)
-        rows.write.format("delta").mode("append").saveAsTable(self.name_of(tables.BRONZE_TRANSACTIONS))
-
-    def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
-        """Read the bytes of files: ``source, modified, content``.
-
-        Spark reads them: it is not documented that its Python workers see volumes as files.
-        """
-        reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
-        return reader.load([landing.literal(file.path) for file in files]).select(
-            autoloader.source("path", self.landing).alias("source"),
-            F.unix_micros("modificationTime").alias("modified"),
-            "content",
-        )
 
     def version(self, table: tables.Table) -> int:
         """Return a table's current version."""
@@ -169,66 +114,6 @@ class WorkspaceLake(Lake):
         if properties.get(_FILE_SIZE) != str(size):
             self.spark.sql(f"ALTER TABLE {self.name_of(table)} SET TBLPROPERTIES ('{_FILE_SIZE}' = '{size}')")
 
-    def landed(self) -> DataFrame:
-        """Return the landing folder as Auto Loader's stream of its files: ``path, modificationTime, length``.
-
-        Raises:
-            UsageError: the folder does not exist.
-        """
-        self.require_landing()
-        return autoloader.read_stream(self.spark, self.landing, self.settings)
-
-    def landed_files(self, batch: DataFrame) -> list[File]:
-        """Return the files of a micro-batch of :meth:`landed`, as Auto Loader listed them."""
-        return list(self._files(batch))
-
-    def look_again(self, files: list[File]) -> list[File]:
-        """Return landed files as they are now; a file that is gone, or is empty now, has no size."""
-        present = {file.source: file for file in self._present(files)}
-        return [present.get(file.source) or landing.missing_file(file.path, self.landing) for file in files]
-
-    def _present(self, files: list[File]) -> list[File]:
-        """Return the files that exist, as Spark lists them now."""
-        from pyspark.errors import AnalysisException
-
-        paths = {landing.literal(file.path) for file in files}
-        while paths:
-            try:
-                return list(self._files(self.spark.read.format("binaryFile").load(sorted(paths))))
-            except AnalysisException as error:  # it names one path that does not exist
-                missing = {path for path in paths if path in str(error)}
-                if not missing:
-                    raise
-                paths -= missing
-        return []
-
-    def list_files(self) -> Iterator[File]:
-        """List the finished files of the landing folder that are not empty, as they are now."""
-        if not Path(self.landing).is_dir():
-            return
-        reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        for file in self._files(reader.load(landing.literal(self.landing))):
-            if landing.is_finished(file.source):
-                yield file
-
-    def _files(self, rows: DataFrame) -> Iterator[File]:
-        """Turn rows of Spark's ``binaryFile`` format into files."""
-        for row in rows.select("path", F.unix_micros("modificationTime").alias("modified"), "length").collect():
-            path = autoloader.posix_path(self.landing, row["path"])
-            yield File(path, landing.relative(path, self.landing), row["length"], row["modified"])
-
-    def files_listed_by(self, step: str) -> Iterator[str]:
-        """Return the paths of all files that Auto Loader has ever listed for a step, read or not."""
-        checkpoint = self.checkpoint(step)
-        if checkpoint.is_new:
-            return
-        # cloud_files_state takes only a literal, no parameter; the path comes from the operator's settings.
-        listed_files = self.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint.folder}')")  # noqa: S608
-        for row in listed_files.collect():
-            path = autoloader.posix_path(self.landing, row["path"])
-            # It is not documented whether the path has a blank or %20.
-            yield path if Path(path).exists() else unquote(path)
-
     @contextlib.contextmanager
     def exclusive(self, step: str) -> Iterator[None]:
         """Take no lock: there is none that works across clusters.
@@ -237,17 +122,6 @@ class WorkspaceLake(Lake):
         Spark lets only one of them commit a micro-batch to a checkpoint, and Delta appends each micro-batch once.
         """
         yield
-
-
-def _unreadable(file: File) -> str | None:
-    """Return why a file cannot be read, as far as its size shows; otherwise None."""
-    if file.size is None:
-        return _GONE
-    if file.size == 0:
-        return "the file is empty (0 bytes)"
-    if file.size > _LARGEST_FILE:
-        return f"the file is larger than {_LARGEST_FILE:,} bytes: land smaller ones"
-    return None
 
 
 def compute_session() -> SparkSession:

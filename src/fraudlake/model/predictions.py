@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from fraudlake import tables
 from fraudlake.model import explanations, features
 from fraudlake.model.classifier import Classifier
 
@@ -20,22 +21,7 @@ if TYPE_CHECKING:
     from fraudlake.model.published import Model
 
 _Batches = Iterator[pa.RecordBatch]
-SCHEMA = pa.schema(
-    [
-        ("transaction_id", pa.string()),
-        ("account_id", pa.string()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        *((name, pa.float64()) for name in features.NAMES),
-        ("probability", pa.float64()),
-        ("prediction", pa.bool_()),
-        ("reasons", pa.list_(pa.field("element", pa.string()))),
-        ("label", pa.bool_()),
-        ("model_version", pa.string()),
-        ("scored_from", pa.string()),
-        ("scored_at", pa.timestamp("us", "UTC")),
-        ("date", pa.date32()),
-    ]
-)
+SCHEMA = tables.GOLD_FRAUD_PREDICTIONS.schema
 """The columns of ``gold_fraud_predictions``."""
 
 

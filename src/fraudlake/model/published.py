@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.drift import Profile
 
-_SCHEMA = pa.schema(
-    [
-        ("model_version", pa.string()),
-        ("model", pa.binary()),
-        ("profile", pa.string()),
-        ("published_at", pa.timestamp("us", "UTC")),
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Model:
@@ -56,7 +47,12 @@ class Model:
 def row(model: Model, published_at: datetime) -> pa.Table:
     """Return the row of ``gold_models`` that publishes a model; ``published_at`` is in UTC."""
     values = (model.number, model.stored, json.dumps(model.profile), published_at)
-    return pa.table({field.name: pa.array([value], field.type) for field, value in zip(_SCHEMA, values, strict=True)})
+    return pa.table(
+        {
+            field.name: pa.array([value], field.type)
+            for field, value in zip(tables.GOLD_MODELS.schema, values, strict=True)
+        }
+    )
 
 
 def is_champion(published: pa.Table, model: Model) -> bool:

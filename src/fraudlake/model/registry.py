@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fraudlake.model.classifier import Classifier
     from fraudlake.model.drift import Profile
+    from fraudlake.model.store import ModelStore
 
 CHAMPION, CHALLENGER = "champion", "challenger"
 _TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
@@ -69,34 +70,24 @@ class Trained:
 class Registry:
     """Versions of a model in an MLflow store, and the aliases ``champion`` and ``challenger``."""
 
-    def __init__(
-        self,
-        tracking_uri: str,
-        registry_uri: str,
-        name: str,
-        *,
-        experiment: str,
-        artifacts: str | None,
-    ) -> None:
+    def __init__(self, store: ModelStore, name: str, experiment: str) -> None:
         """Open the stores of runs and of registered models.
 
         Args:
-            tracking_uri: the store of runs.
-            registry_uri: the store of registered models.
+            store: the stores.
             name: the name of the model; in a Unity Catalog it has three levels.
             experiment: the name of the experiment that its runs belong to.
-            artifacts: the folder of a new experiment's models; None: the store's default.
         """
         import mlflow
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.ERROR)
-        mlflow.set_tracking_uri(tracking_uri)
-        mlflow.set_registry_uri(registry_uri)
+        mlflow.set_tracking_uri(store.tracking)
+        mlflow.set_registry_uri(store.registry)
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
-        self._uri, self._name, self._experiment = tracking_uri, name, experiment
-        self._artifacts = artifacts
-        self._files = artifacts or tracking_uri
+        self._uri, self._name, self._experiment = store.tracking, name, experiment
+        self._artifacts = store.artifacts
+        self._files = store.artifacts or store.tracking
 
     def champion(self) -> Version | None:
         """Return the version that scores, if there is one."""

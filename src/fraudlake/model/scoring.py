@@ -60,7 +60,7 @@ def _from_silver(lake: Lake) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         rows = batch if not_covered is None else features.unpacked(batch).where(not_covered)
         score = predictions.scorer(champion.now(lake), threshold, "silver", datetime.now(UTC))
-        appender.append_computed(lake, rows, score, predictions.SCHEMA, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
+        appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
 
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS)
     return Stream(
@@ -87,7 +87,7 @@ def _from_kafka(lake: Lake) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         rows = _without_duplicates(lake, features.unpacked(batch))
         score = predictions.scorer(champion.now(lake), threshold, "kafka", datetime.now(UTC))
-        appender.append_computed(lake, rows, score, predictions.SCHEMA, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
+        appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
 
     topic = kafka.Topic(lake, checkpoint)
     transactions = silver.valid(silver.checked(messages.from_messages(topic.read_stream()), settings))

@@ -14,6 +14,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import drift, features, figures, history, published, search
 from fraudlake.model.registry import CHAMPION, OutdatedModelError, Registry, Trained, Version
+from fraudlake.model.store import has_models, model_store
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
@@ -50,18 +51,12 @@ class Comparison:
 def registry_of(lake: Lake) -> Registry:
     """Open the lake's model registry."""
     settings = lake.settings
-    return Registry(
-        lake.tracking_uri,
-        lake.registry_uri,
-        settings.model_name,
-        experiment=settings.experiment or settings.model_name,
-        artifacts=lake.artifacts,
-    )
+    return Registry(model_store(lake), settings.model_name, settings.experiment or settings.model_name)
 
 
 def versions(lake: Lake) -> list[Version]:
     """Return all versions of the lake's model, the newest first; nothing is made where there is none."""
-    return registry_of(lake).versions() if lake.has_models else []
+    return registry_of(lake).versions() if has_models(lake) else []
 
 
 def publish(lake: Lake, champion: Model) -> None:
@@ -159,7 +154,7 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     Raises:
         FraudlakeError: there is no champion, no such version, or no challenger.
     """
-    if not lake.has_models:
+    if not has_models(lake):
         raise FraudlakeError("there is no model to compare: run 'fraudlake train' first")
     settings, registry = lake.settings, registry_of(lake)
     champion = registry.required_champion()

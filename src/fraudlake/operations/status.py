@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.model import drift
 from fraudlake.quarantine import replay
 from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import rules
-from fraudlake.sources import file_source, kafka
+from fraudlake.sources import file_source, kafka, kafka_source
+from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -85,11 +86,11 @@ def status(lake: Lake) -> Status:
     """Count what the lake holds now."""
     landed = file_source.landed(lake)
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
-    lag = steps.kafka_lag(lake) if lake.settings.source == "kafka" else None
+    lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
     latest = _latest_day(lake)
     return Status(
         lake=lake.name,
-        landing=lake.landing,
+        landing=landing_folder(lake).path,
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
         landed=landed.rows + _count(lake, tables.BRONZE_TRANSACTIONS, "_topic") + (lag or 0),

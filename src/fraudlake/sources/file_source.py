@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import landing
-from fraudlake.bronze.landing import File
 from fraudlake.errors import FraudlakeError
+from fraudlake.sources import landing, ledger
+from fraudlake.sources.landing import File
+from fraudlake.sources.landing_folder import LandingFolder, landing_folder
+from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
 from fraudlake.streaming import conflict
 from fraudlake.streaming.stream import Stream
 
@@ -25,39 +26,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
 
-ACCEPTED: Literal["accepted"] = "accepted"
-REJECTED: Literal["rejected"] = "rejected"
-REWRITTEN: Literal["rewritten"] = "rewritten"
 _ATTEMPTS = 3
-
-_ENTRY = pa.schema(
-    [
-        ("path", pa.string()),
-        ("_source_file", pa.string()),
-        ("size", pa.int64()),
-        ("modified_at", pa.timestamp("us", tz="UTC")),
-        ("rows", pa.int64()),
-        ("status", pa.string()),
-        ("error", pa.string()),
-        ("noted_at", pa.timestamp("us", tz="UTC")),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The outcome of a file: a row of the ledger ``bronze_files``. Of a file's entries only the latest counts.
-
-    ``accepted``: its ``rows`` are in bronze. ``rejected``: none are, for the reason ``error``. ``rewritten``: it was
-    accepted and has changed since; the new version is not read.
-    """
-
-    file: File
-    status: str
-    rows: int = 0
-    error: str | None = None
-    noted_at: int = 0
-    """Microseconds since 1970 UTC; 0 until the entry is written."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +50,14 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     Raises:
         FraudlakeError: nothing has landed, now or ever.
     """
-    lake.require_landing()
-    if not lake.rows(tables.BRONZE_FILES) and not any(True for _ in landing.files(lake.landing)):
-        raise FraudlakeError(f"nothing has landed in {lake.landing}: no finished file is there yet")
-    source = _Source(retry_rejected)
+    folder = landing_folder(lake)
+    folder.require()
+    if not lake.rows(tables.BRONZE_FILES) and not any(True for _ in landing.files(folder.path)):
+        raise FraudlakeError(f"nothing has landed in {folder.path}: no finished file is there yet")
+    source = FileSource(retry_rejected)
     return Stream(
         "ingest",
-        lake.landed(),
+        folder.read_stream(),
         source.ingest_batch,
         persist=False,
         before=lambda: source.prepare(lake),
@@ -97,15 +67,15 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
 
 def landed(lake: Lake) -> Landed:
     """Count what has landed: by the ledger and, for files without an entry, by their footers."""
-    entries = _latest(lake)
-    waiting = [file for file in lake.list_files() if file.source not in entries and file.size is not None]
-    waiting_rows = sum(rows for rows, _ in lake.count_rows(waiting))
+    entries, folder = ledger.latest(lake), landing_folder(lake)
+    waiting = [file for file in folder.list_files() if file.source not in entries and file.size is not None]
+    waiting_rows = sum(rows for rows, _ in folder.count_rows(waiting))
     ingested_rows = sum(entry.rows for entry in entries.values())
     rejected = sum(entry.status != ACCEPTED for entry in entries.values())
     return Landed(len(entries) + len(waiting), ingested_rows + waiting_rows, rejected, len(waiting), waiting_rows)
 
 
-class _Source:
+class FileSource:
     """Ingests files into bronze exactly once, however often a process dies in between.
 
     A file's rows and its entry in the ledger are two commits, rows first. The next process to start adds the entries
@@ -114,15 +84,16 @@ class _Source:
     """
 
     def __init__(self, retry_rejected: bool = False) -> None:
+        """Begin with an empty ledger; :meth:`prepare` reads it."""
         self.retry_rejected = retry_rejected
         self.entries: dict[str, Entry] = {}
         self.last_sweep = 0.0
 
     def prepare(self, lake: Lake) -> None:
         """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
-        self.entries = _latest(lake)
+        self.entries = ledger.latest(lake)
         self._catch_up(lake)
-        if not lake.sweeps_at_start:
+        if not landing_folder(lake).sweeps_at_start:
             self.last_sweep = _last_sweep(lake)
         self._sweep_if_due(lake)
         if self.retry_rejected:
@@ -131,18 +102,18 @@ class _Source:
 
     def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Ingest a micro-batch of files."""
-        files = lake.landed_files(batch)
+        files = landing_folder(lake).files_of(batch)
         self._ingest(lake, [file for file in files if landing.is_finished(file.source) and not self._is_known(file)])
         self._sweep_if_due(lake)
 
     def finish(self, lake: Lake) -> None:
         """Ingest the files that the stream skipped."""
         # The micro-batches may have run in another process.
-        self.entries = _latest(lake)
+        self.entries = ledger.latest(lake)
         self._ingest_skipped_files(lake)
 
     def _sweep_if_due(self, lake: Lake) -> None:
-        if time.time() > self.last_sweep + lake.sweep_seconds:
+        if time.time() > self.last_sweep + landing_folder(lake).sweep_seconds:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:
@@ -151,7 +122,7 @@ class _Source:
         Spark reports a path only once, so a rewritten file is noticed only in a full listing.
         """
         entries = []
-        for file in lake.list_files():
+        for file in landing_folder(lake).list_files():
             known = self.entries.get(file.source)
             if file.size is None and known is None:
                 entries.append(Entry(file, REJECTED, error="it is an empty folder, not a file"))
@@ -175,11 +146,12 @@ class _Source:
 
         Spark's file sources skip files of zero bytes silently (seen in Spark 4.2).
         """
-        prefix = lake.landing.rstrip("/") + "/"
-        for path in lake.files_listed_by("ingest"):
-            source = landing.relative(path, lake.landing)
+        folder = landing_folder(lake)
+        prefix = folder.path.rstrip("/") + "/"
+        for path in folder.files_listed_by("ingest"):
+            source = landing.relative(path, folder.path)
             if path.startswith(prefix) and source not in self.entries and landing.is_finished(source):
-                yield landing.current_file(path, lake.landing) or landing.missing_file(path, lake.landing)
+                yield landing.current_file(path, folder.path) or folder.missing(path)
 
     def _is_known(self, file: File) -> bool:
         entry = self.entries.get(file.source)
@@ -191,20 +163,21 @@ class _Source:
         The first attempt checks only the files' footers. Where appending them together fails, each file is read to its
         end before the next attempt, and damaged ones are rejected.
         """
-        outcomes = _outcomes(lake, files)
+        folder = landing_folder(lake)
+        outcomes = _outcomes(folder, files)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 accepted = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
                 if accepted:
-                    conflict.retried(partial(lake.append_files, accepted))
+                    conflict.retried(partial(folder.append_to_bronze, accepted))
                 break
             except Exception:
                 # A file may have changed or vanished since it was checked; where none has, the error has another cause.
                 # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
                 # PySpark 4.2).
                 self._catch_up(lake)
-                unknown = [file for file in lake.look_again(files) if not self._is_known(file)]
-                new_outcomes = _outcomes(lake, unknown, whole=True)
+                unknown = [file for file in folder.current(files) if not self._is_known(file)]
+                new_outcomes = _outcomes(folder, unknown, whole=True)
                 if attempt == _ATTEMPTS or new_outcomes == outcomes:
                     raise
                 outcomes = new_outcomes
@@ -215,27 +188,17 @@ class _Source:
         if not entries:
             return
         changes_rejected = any(entry.status != ACCEPTED or entry.file.source in self.entries for entry in entries)
-        self._write(lake, entries, tables.BRONZE_FILES, "append")
-        self.entries |= {entry.file.source: entry for entry in _with_time(entries)}
+        self.entries |= ledger.append(lake, entries)
         if changes_rejected:
             self._list_rejected(lake)
 
-    def _write(
-        self, lake: Lake, entries: list[Entry], table: tables.Table, mode: Literal["append", "overwrite"]
-    ) -> None:
-        rows = _as_arrow(_with_time(entries))
-        rows = rows.append_column("rejected_at", rows["noted_at"]).select(table.column_names)
-        conflict.retried(lambda: lake.write(rows, table, mode))
-
     def _list_rejected(self, lake: Lake) -> None:
-        """Update ``bronze_rejected_files`` from the ledger; after a crash before this, the next run does it."""
-        rejected = [entry for entry in self.entries.values() if entry.status != ACCEPTED]
-        listed = lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
-        if {(row["path"], row["error"]) for row in listed} != {(entry.file.path, entry.error) for entry in rejected}:
-            self._write(lake, rejected, tables.BRONZE_REJECTED_FILES, "overwrite")
+        """Update the table of rejected files from the ledger; after a crash before this, the next run does it."""
+        ledger.list_rejected(lake, list(self.entries.values()))
 
     def _catch_up(self, lake: Lake) -> None:
         """Add to the ledger the entries of files whose rows are in bronze: a crash may have left them out."""
+        folder = landing_folder(lake)
         rows = lake.read(tables.BRONZE_TRANSACTIONS).where("_source_file IS NOT NULL")
         if self.entries:
             # Their rows are newer than the last entry, but for a clock that was set back: by an hour at most.
@@ -245,20 +208,20 @@ class _Source:
         for row in rows.groupBy("_source_file").count().collect():
             known = self.entries.get(row["_source_file"])
             if known is None or known.status == REJECTED:
-                path = f"{lake.landing}/{row['_source_file']}"
-                counts[landing.missing_file(path, lake.landing)] = row["count"]
-        files = lake.look_again(list(counts))
+                counts[folder.missing(f"{folder.path}/{row['_source_file']}")] = row["count"]
+        files = folder.current(list(counts))
         self._add_entries(
             lake, [Entry(file, ACCEPTED, rows) for file, rows in zip(files, counts.values(), strict=True)]
         )
 
     def _retry(self, lake: Lake) -> None:
         """Ingest rejected files that can be read now."""
+        folder = landing_folder(lake)
         rejected = [entry.file for entry in self.entries.values() if entry.status == REJECTED]
-        existing = [file for file in lake.look_again(rejected) if file.size is not None]
+        existing = [file for file in folder.current(rejected) if file.size is not None]
         readable = [
             file
-            for file, (_, error) in zip(existing, lake.count_rows(existing, whole=True), strict=True)
+            for file, (_, error) in zip(existing, folder.count_rows(existing, whole=True), strict=True)
             if error is None
         ]
         size = lake.settings.max_files_per_trigger
@@ -276,11 +239,11 @@ def _sweep_file(lake: Lake) -> Path:
     return lake.checkpoint("ingest").folder / "swept"
 
 
-def _outcomes(lake: Lake, files: list[File], whole: bool = False) -> list[Entry]:
+def _outcomes(folder: LandingFolder, files: list[File], whole: bool = False) -> list[Entry]:
     """Count each file's rows; a file that cannot be read is rejected."""
     return [
         Entry(file, REJECTED if error else ACCEPTED, rows, error)
-        for file, (rows, error) in zip(files, lake.count_rows(files, whole), strict=True)
+        for file, (rows, error) in zip(files, folder.count_rows(files, whole), strict=True)
     ]
 
 
@@ -299,43 +262,3 @@ def _description(file: File) -> str:
     if file.size is None or file.modified is None:
         return "no file"
     return f"{file.size:,} bytes of {datetime.fromtimestamp(file.modified / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _with_time(entries: list[Entry]) -> list[Entry]:
-    now = time.time_ns() // 1000
-    return [
-        entry if entry.noted_at else Entry(entry.file, entry.status, entry.rows, entry.error, now) for entry in entries
-    ]
-
-
-def _as_arrow(entries: list[Entry]) -> pa.Table:
-    rows = [
-        (
-            entry.file.path,
-            entry.file.source,
-            entry.file.size,
-            entry.file.modified,
-            entry.rows,
-            entry.status,
-            entry.error,
-            entry.noted_at,
-        )
-        for entry in entries
-    ]
-    columns = zip(*rows, strict=True) if rows else [()] * len(_ENTRY)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _ENTRY, strict=True)], _ENTRY)
-
-
-def _latest(lake: Lake) -> dict[str, Entry]:
-    """Read the ledger: the latest entry of each file, by its path relative to the landing folder."""
-    ledger = lake.rows(tables.BRONZE_FILES).sort_by("noted_at")
-    for name in ("modified_at", "noted_at"):
-        ledger = ledger.set_column(ledger.schema.get_field_index(name), name, ledger[name].cast(pa.int64()))
-    return {entry.file.source: entry for entry in _entries(ledger)}
-
-
-def _entries(ledger: pa.Table) -> Iterator[Entry]:
-    for batch in ledger.to_batches():
-        for row in batch.to_pylist():
-            file = File(row["path"], row["_source_file"], row["size"], row["modified_at"])
-            yield Entry(file, row["status"], row["rows"], row["error"], row["noted_at"])

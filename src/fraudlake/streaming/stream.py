@@ -20,7 +20,6 @@ from fraudlake.streaming.rows import has_rows, persisted_count
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -89,31 +88,22 @@ class Appender:
         rows: DataFrame,
         table: Table,
         batch_id: int,
-        count: int | None = None,
+        compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
         """Append a micro-batch's rows to a table, once.
 
         Args:
             lake: the lake, in the session of the rows.
-            rows: the rows; an empty commit still wakes the streams that read the table.
+            rows: the rows, with the table's columns or those that ``compute`` reads.
             table: the table to append to.
             batch_id: the micro-batch's number.
-            count: the number of rows, where it is known: few rows are written in a faster way.
+            compute: turns Arrow batches of the rows into batches of the table's schema, in Spark's tasks.
             metadata: a text that the commit carries.
         """
-        chosen, transaction = rows.select(*table.column_names), (self.application, batch_id)
-        conflict.retried(lambda: lake.append(chosen, table, transaction, count, metadata))
-
-    def append_computed(
-        self, lake: Lake, rows: DataFrame, compute: Compute, schema: pa.Schema, table: Table, batch_id: int
-    ) -> None:
-        """Append what ``compute`` returns for a micro-batch's rows, once; it runs in Spark's tasks.
-
-        The arguments are those of :meth:`Lake.append_computed`.
-        """
+        chosen = rows if compute else rows.select(*table.column_names)
         transaction = (self.application, batch_id)
-        conflict.retried(lambda: lake.append_computed(rows, compute, schema, table, transaction))
+        conflict.retried(lambda: lake.append(chosen, table, transaction, compute, metadata))
 
 
 def run(

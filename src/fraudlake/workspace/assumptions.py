@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import __version__
-from fraudlake.bronze import autoloader, landing
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
+from fraudlake.sources import auto_loader, landing
 from fraudlake.workspace import worker
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _bytes(probe: Probe) -> str:
     file = _parquet(probe)
     reader = probe.scratch.spark.read.format("binaryFile").load([landing.literal(str(file))])
     [row] = reader.selectExpr("path", "length", "octet_length(content) AS bytes").collect()
-    path, size = autoloader.posix_path(str(file.parent), row["path"]), file.stat().st_size
+    path, size = auto_loader.posix_path(str(file.parent), row["path"]), file.stat().st_size
     if (path, row["length"], row["bytes"]) != (str(file), size, size):
         raise FraudlakeError(f"{file} of {size} bytes is {row['path']} with {row['bytes']} of {row['length']} bytes")
     return f"{size} bytes of {row['path']}"
@@ -427,7 +427,7 @@ def _state_folders(probe: Probe) -> str:
 def _auto_loader(probe: Probe) -> str:
     """Stream the landed file as ``ingest`` does, and compare Auto Loader's listing of it with Spark's."""
     scratch, file, table = probe.scratch, _parquet(probe), probe.scratch.table("landed")
-    stream = autoloader.read_stream(scratch.spark, str(file.parent), scratch.settings)
+    stream = auto_loader.read_stream(scratch.spark, str(file.parent), scratch.settings)
     scratch.run("auto_loader", stream.writeStream.format("delta"), table)
     columns = ("path", "unix_micros(modificationTime) AS modified", "length")
     listed = [tuple(row) for row in scratch.spark.table(table).selectExpr(*columns).collect()]

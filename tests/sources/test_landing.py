@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.bronze import landing
+from fraudlake.sources import landing
 
 
 @pytest.mark.parametrize("name", ["part-1-0", "2026-03-07--00/part-1-0.parquet", "day=2026-03-07/hour=00/part-1-0-0"])

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from fraudlake.bronze import autoloader
 from fraudlake.settings import Settings
+from fraudlake.sources import auto_loader
 from tests.standin.auto_loader import DOCUMENTED
 
 
 @pytest.mark.parametrize("file_events", ["off", "notifications", "managed"])
 def test_every_option_is_a_documented_one(file_events: str) -> None:
-    options = autoloader.options(Settings(file_events=file_events, max_bytes_per_trigger="10g"))
+    options = auto_loader.options(Settings(file_events=file_events, max_bytes_per_trigger="10g"))
     assert set(options) <= DOCUMENTED
     assert all(isinstance(value, str) for value in options.values())
 
 
 def test_settings_choose_bounds_and_events() -> None:
-    options = autoloader.options(Settings(file_events="managed", max_files_per_trigger=7))
+    options = auto_loader.options(Settings(file_events="managed", max_files_per_trigger=7))
     assert options["cloudFiles.useManagedFileEvents"] == "true"
     assert options["cloudFiles.maxFilesPerTrigger"] == "7"
     # Databricks excludes both kinds of events together; there is no limit of bytes unless one is set.
@@ -31,16 +31,16 @@ URIS = ["/Volumes/main/fraud/landing/a/part-0", "dbfs:/Volumes/main/fraud/landin
 
 @pytest.mark.parametrize("uri", URIS)
 def test_a_file_is_found_under_the_path_that_python_opens(uri: str) -> None:
-    assert autoloader.posix_path("/Volumes/main/fraud/landing/", uri) == "/Volumes/main/fraud/landing/a/part-0"
+    assert auto_loader.posix_path("/Volumes/main/fraud/landing/", uri) == "/Volumes/main/fraud/landing/a/part-0"
 
 
 @pytest.mark.parametrize("uri", ["/Volumes/main/fraud/other/part-0", "dbfs:/Volumes/main/fraud/other/part-0"])
 def test_a_file_of_another_landing_folder_stays_where_it_is(uri: str) -> None:
-    assert autoloader.posix_path("/Volumes/main/fraud/landing", uri) == "/Volumes/main/fraud/other/part-0"
+    assert auto_loader.posix_path("/Volumes/main/fraud/landing", uri) == "/Volumes/main/fraud/other/part-0"
 
 
 @pytest.mark.stream
 def test_spark_cuts_the_landing_folder_off_as_python_does(spark: Any) -> None:
     rows = spark.createDataFrame([(uri,) for uri in URIS], "path STRING")
-    sources = rows.select(autoloader.source("path", "/Volumes/main/fraud/landing").alias("source")).collect()
+    sources = rows.select(auto_loader.source("path", "/Volumes/main/fraud/landing").alias("source")).collect()
     assert [row["source"] for row in sources] == ["a/part-0"] * 3

@@ -1,0 +1,105 @@
+"""The landing folder: its finished files are listed, streamed and read, on a laptop or in a workspace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fraudlake.errors import UsageError
+from fraudlake.sources import landing
+from fraudlake.sources.landing import File
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+
+
+class LandingFolder(ABC):
+    """The folder in which Flink's files land, as the lake's session sees it.
+
+    Args:
+        lake: the lake; inside a micro-batch, the lake in the micro-batch's session.
+    """
+
+    sweep_seconds: ClassVar[float]
+    """Least time between two listings of the folder that look for files changed behind the stream's back."""
+    sweeps_at_start: ClassVar[bool]
+    """Whether a new process begins with such a listing, however short ago the last one was."""
+
+    def __init__(self, lake: Lake) -> None:
+        """Name the folder; it need not exist yet."""
+        self._lake, self._settings = lake, lake.settings
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """The folder's absolute path."""
+
+    def require(self) -> None:
+        """Check that the folder is there.
+
+        Raises:
+            UsageError: it is not.
+        """
+        if not Path(self.path).is_dir():
+            raise UsageError(
+                f"landing folder {self.path} does not exist: make it, or name Flink's output with --landing"
+            )
+
+    @abstractmethod
+    def read_stream(self) -> DataFrame:
+        """Return the folder as a stream of its files: ``path, modificationTime, length``.
+
+        Raises:
+            UsageError: there is no such folder.
+        """
+
+    @abstractmethod
+    def files_of(self, batch: DataFrame) -> list[File]:
+        """Return the files that a micro-batch of :meth:`read_stream` names."""
+
+    @abstractmethod
+    def current(self, files: list[File]) -> list[File]:
+        """Return files as they are now; one that is gone has no size."""
+
+    @abstractmethod
+    def list_files(self) -> Iterator[File]:
+        """List the finished files as they are now; none where there is no such folder."""
+
+    @abstractmethod
+    def files_listed_by(self, step: str) -> Iterator[str]:
+        """Return the paths of all files that a step's stream has ever listed, read or not."""
+
+    @abstractmethod
+    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
+        """Return of each file how many rows it has or, where it cannot be read, 0 and the reason.
+
+        Args:
+            files: the files.
+            whole: read each file to its end; by default its footer must do.
+        """
+
+    @abstractmethod
+    def append_to_bronze(self, files: list[File]) -> None:
+        """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
+
+        It fails where a file has changed since it was listed.
+        """
+
+    def missing(self, path: str) -> File:
+        """Return a file of the folder that is gone."""
+        return landing.missing_file(path, self.path)
+
+
+def landing_folder(lake: Lake) -> LandingFolder:
+    """Return the landing folder that a lake's settings name."""
+    if lake.settings.catalog:
+        from fraudlake.sources.volume import Volume
+
+        return Volume(lake)
+    from fraudlake.sources.local_folder import LocalFolder
+
+    return LocalFolder(lake)

@@ -1,0 +1,101 @@
+"""A local folder: landed files on this machine's disk, listed by Spark's file source and read by this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.bronze import parquet, transactions
+from fraudlake.settings import size_in_bytes
+from fraudlake.sources import landing
+from fraudlake.sources.landing import File
+from fraudlake.sources.landing_folder import LandingFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class LocalFolder(LandingFolder):
+    """A landing folder on a disk of this machine."""
+
+    sweep_seconds = 60.0
+    sweeps_at_start = True
+
+    @property
+    def path(self) -> str:
+        """The folder's absolute path, in the form that Hadoop gives its paths: without ``..``, with symbolic links."""
+        return os.path.normpath(Path(self._settings.landing_path).absolute())
+
+    def read_stream(self) -> DataFrame:
+        """Return the folder as a stream of its files: ``path, modificationTime, length``.
+
+        Raises:
+            UsageError: there is no such folder.
+        """
+        self.require()
+        most_bytes, most_files = self._settings.max_bytes_per_trigger, self._settings.max_files_per_trigger
+        at_most = size_in_bytes(most_bytes) if most_bytes else None
+        reader = (
+            self._lake.spark.readStream.format("binaryFile")
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
+            .option("recursiveFileLookup", "true")
+            # Spark takes one of the two bounds only.
+            .option("maxBytesPerTrigger" if at_most else "maxFilesPerTrigger", at_most or most_files)
+            # A file that vanishes after it was listed does not stop the stream; the ledger tells of it.
+            .option("ignoreMissingFiles", "true")
+            # By default a file older than the newest one by a week would be passed over in silence.
+            .option("maxFileAge", "36500d")
+        )
+        return reader.load(landing.literal(self.path)).select("path", "modificationTime", "length")
+
+    def files_of(self, batch: DataFrame) -> list[File]:
+        """Return the files that a micro-batch of :meth:`read_stream` names, as they are now."""
+        paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
+        return self.current([self.missing(path) for path in paths])
+
+    def current(self, files: list[File]) -> list[File]:
+        """Return files as they are now; one that is gone has no size."""
+        return [landing.current_file(file.path, self.path) or self.missing(file.path) for file in files]
+
+    def list_files(self) -> Iterator[File]:
+        """List the finished files as they are now, and empty folders that are named like one."""
+        return landing.files(self.path)
+
+    def files_listed_by(self, step: str) -> Iterator[str]:
+        """Return the paths of all files that a step's stream has ever listed, read or not.
+
+        Spark's file source keeps them in its checkpoint, one JSON object a line behind a line with the version, and
+        every tenth micro-batch all of them in one file (seen in Spark 4.2).
+        """
+        folder = self._lake.checkpoint(step).folder / "sources" / "0"
+        logs = [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
+        whole = max((int(path.stem) for path in logs if path.suffix), default=-1)
+        for path in logs:
+            if int(path.stem) > whole or (path.suffix and int(path.stem) == whole):
+                for line in path.read_text().splitlines()[1:]:
+                    yield landing.local_path(unquote(json.loads(line)["path"]))
+
+    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
+        """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""
+        count = parquet.inspect if whole else parquet.glance
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(lambda file: count(file.path), files))
+
+    def append_to_bronze(self, files: list[File]) -> None:
+        """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
+        batches = (rows for file in files for rows in self._rows(file))
+        rows = pa.RecordBatchReader.from_batches(transactions.SCHEMA, batches)
+        self._lake.write(rows, tables.BRONZE_TRANSACTIONS, "append")
+
+    def _rows(self, file: File) -> Iterator[pa.RecordBatch]:
+        yield from transactions.of_file(file.path, file.source, self._settings.landing_timezone)
+        if landing.current_file(file.path, self.path) != file:
+            raise RuntimeError(f"{file.path} changed while it was read")

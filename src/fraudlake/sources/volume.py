@@ -1,0 +1,140 @@
+"""A volume of Unity Catalog: landed files that Auto Loader lists and Spark reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.bronze import transactions
+from fraudlake.sources import auto_loader, landing
+from fraudlake.sources.landing import File
+from fraudlake.sources.landing_folder import LandingFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_GONE = "the file is gone"
+_LARGEST_FILE = 2**31 - 1
+"""Largest file, in bytes, whose content Spark reads as one value."""
+
+
+class Volume(LandingFolder):
+    """A landing folder in a volume. Only Spark reads its files: workers need not see the volume."""
+
+    sweep_seconds = 86_400.0  # Auto Loader is used to avoid listing every file that ever landed.
+    sweeps_at_start = False
+
+    @property
+    def path(self) -> str:
+        """The folder's absolute path: ``/Volumes/…``."""
+        return os.path.normpath(self._settings.landing_path)
+
+    def read_stream(self) -> DataFrame:
+        """Return the folder as Auto Loader's stream of its files: ``path, modificationTime, length``.
+
+        Raises:
+            UsageError: the folder does not exist.
+        """
+        self.require()
+        return auto_loader.read_stream(self._lake.spark, self.path, self._settings)
+
+    def files_of(self, batch: DataFrame) -> list[File]:
+        """Return the files of a micro-batch of :meth:`read_stream`, as Auto Loader listed them."""
+        return list(self._files(batch))
+
+    def current(self, files: list[File]) -> list[File]:
+        """Return files as they are now; a file that is gone, or is empty now, has no size."""
+        present = {file.source: file for file in self._present(files)}
+        return [present.get(file.source) or self.missing(file.path) for file in files]
+
+    def _present(self, files: list[File]) -> list[File]:
+        """Return the files that exist, as Spark lists them now."""
+        from pyspark.errors import AnalysisException
+
+        paths = {landing.literal(file.path) for file in files}
+        while paths:
+            try:
+                return list(self._files(self._lake.spark.read.format("binaryFile").load(sorted(paths))))
+            except AnalysisException as error:  # it names one path that does not exist
+                missing = {path for path in paths if path in str(error)}
+                if not missing:
+                    raise
+                paths -= missing
+        return []
+
+    def list_files(self) -> Iterator[File]:
+        """List the finished files that are not empty, as they are now."""
+        if not Path(self.path).is_dir():
+            return
+        reader = self._lake.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        for file in self._files(reader.load(landing.literal(self.path))):
+            if landing.is_finished(file.source):
+                yield file
+
+    def _files(self, rows: DataFrame) -> Iterator[File]:
+        """Turn rows of Spark's ``binaryFile`` format into files."""
+        for row in rows.select("path", F.unix_micros("modificationTime").alias("modified"), "length").collect():
+            path = auto_loader.posix_path(self.path, row["path"])
+            yield File(path, landing.relative(path, self.path), row["length"], row["modified"])
+
+    def files_listed_by(self, step: str) -> Iterator[str]:
+        """Return the paths of all files that Auto Loader has ever listed for a step, read or not."""
+        checkpoint = self._lake.checkpoint(step)
+        if checkpoint.is_new:
+            return
+        # cloud_files_state takes only a literal, no parameter; the path comes from the operator's settings.
+        listed_files = self._lake.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint.folder}')")  # noqa: S608
+        for row in listed_files.collect():
+            path = auto_loader.posix_path(self.path, row["path"])
+            # It is not documented whether the path has a blank or %20.
+            yield path if Path(path).exists() else unquote(path)
+
+    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
+        """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""
+        readable = [file for file in files if _unreadable(file) is None]
+        counts = {}
+        if readable:
+            contents = self._contents(self._present(readable), "true")
+            counts = {row["source"]: row for row in transactions.row_counts(contents, whole).collect()}
+        return [
+            (counts[file.source]["rows"], counts[file.source]["error"])
+            if file.source in counts
+            else (0, _unreadable(file) or _GONE)
+            for file in files
+        ]
+
+    def append_to_bronze(self, files: list[File]) -> None:
+        """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
+        versions = {file.source: (file.size, file.modified) for file in files}
+        contents = self._contents(files, "false")
+        rows = transactions.from_contents(contents, versions, self._settings.landing_timezone)
+        self._lake.append(rows, tables.BRONZE_TRANSACTIONS)
+
+    def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
+        """Read the bytes of files: ``source, modified, content``.
+
+        Spark reads them: it is not documented that its Python workers see volumes as files.
+        """
+        reader = self._lake.spark.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
+        return reader.load([landing.literal(file.path) for file in files]).select(
+            auto_loader.source("path", self.path).alias("source"),
+            F.unix_micros("modificationTime").alias("modified"),
+            "content",
+        )
+
+
+def _unreadable(file: File) -> str | None:
+    """Return why a file cannot be read, as far as its size shows; otherwise None."""
+    if file.size is None:
+        return _GONE
+    if file.size == 0:
+        return "the file is empty (0 bytes)"
+    if file.size > _LARGEST_FILE:
+        return f"the file is larger than {_LARGEST_FILE:,} bytes: land smaller ones"
+    return None
