@@ -14,7 +14,7 @@ from fraudlake.model import scoring, training
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import file_source, kafka_source
-from fraudlake.streaming import refresh
+from fraudlake.streaming import merge, refresh
 from fraudlake.streaming.batch_inputs import BatchInputs
 from fraudlake.streaming.rows import persisted
 from fraudlake.streaming.stream import Appender, Stream
@@ -167,7 +167,7 @@ def _windowed(lake: Lake) -> Stream:
             # The condition compares with a literal, so Delta skips files in which all windows are closed and untouched.
             may_change = current.where((F.col("window_end") >= touched_from) | (F.col("state") == "open"))
             changes = alert_windows.changes(recomputed, may_change, scope, watermark)
-            refresh.merge_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+            merge.apply_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
     times = ("account_id", "timestamp")
     rows = (

@@ -15,7 +15,6 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -29,7 +28,6 @@ from fraudlake.model import (
     explanations,
     features,
     history,
-    prediction_quality,
     predictions,
     published,
     scoring,
@@ -37,7 +35,6 @@ from fraudlake.model import (
     training,
     verdicts,
 )
-from fraudlake.model.classifier import Classifier, Logistic
 from fraudlake.model.registry import Registry
 from fraudlake.model.store import model_store
 from fraudlake.operations.status import status
@@ -419,31 +416,6 @@ def test_of_a_long_history_all_fraud_is_learned_and_the_same_share_of_the_rest(l
     assert weights == {True: 1.0, False: 4.0}
     labelled = history.History(sampled).labelled("flink")
     assert search.split(labelled, 0.3).parts["tested"].rows == pytest.approx(0.3 * len(sampled), rel=0.1)
-
-
-def test_figures_are_those_of_prediction_quality(spark: Any) -> None:
-    draw = np.random.default_rng(3)
-    count = 2_000
-    matrix = np.zeros((count, len(features.NAMES)), np.float32)
-    matrix[:, 0] = np.round(draw.normal(size=count), 2)  # some scores are equal
-    fraud = (draw.random(count) < 1 / (1 + np.exp(2 - matrix[:, 0]))).astype(float)
-    rows = history.Rows(np.arange(count), matrix, fraud, np.ones(count))
-    classifier = Classifier.calibrated(
-        features.NAMES, Logistic.fit(matrix, fraud, rows.weights, 1e-4), matrix, fraud, rows.weights
-    )
-    probability = classifier.probabilities(matrix)
-    frame = spark.createDataFrame(
-        pd.DataFrame({"all": 1, "probability": probability, "prediction": probability >= 0.3, "label": fraud == 1})
-    )
-    expected = prediction_quality.figures(frame, ("all",)).drop("all").first().asDict()
-    assert search.metrics(classifier, rows, 0.3) == pytest.approx(expected)
-
-
-def test_area_under_pr_by_hand() -> None:
-    """Hits at ranks 1, 3 and 5 of five; the two in the middle have one score."""
-    rows = history.Rows(np.arange(5), np.zeros((5, 1), np.float32), np.array([1.0, 0, 1, 0, 1]), np.ones(5))
-    area = search.area_under_pr(np.array([0.9, 0.5, 0.5, 0.3, 0.1]), rows)
-    assert area == pytest.approx((1 / 1 + 2 / 3 + 3 / 5) / 3)
 
 
 def test_a_history_is_split_by_time_and_nothing_of_the_test_part_is_learned() -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fraudlake.bronze import contract
+from fraudlake.errors import first_line
 
 BATCH_ROWS = 100_000
 
@@ -85,4 +86,4 @@ def _reason(content: Content, error: Exception) -> str:
         return "it is a folder, not a file"
     if isinstance(content, str) and Path(content).is_file() and Path(content).stat().st_size == 0:
         return "the file is empty (0 bytes)"
-    return f"not readable as parquet: {str(error).splitlines()[0][:400]}"
+    return f"not readable as parquet: {first_line(error, 400)}"

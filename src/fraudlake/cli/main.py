@@ -13,7 +13,7 @@ import click
 
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, first_line
 
 if TYPE_CHECKING:
     pass
@@ -40,8 +40,8 @@ def main() -> None:
             _fail("the Spark process ended, killed or out of memory: run again, it goes on after the last commit", 1)
         if _ends_with_its_machine():
             traceback.print_exception(error)
-            _fail(_first_line(error), 1)
-        _fail(f"{_first_line(error)} (the details are in {_write_trace(error)})", 1)
+            _fail(first_line(error), 1)
+        _fail(f"{first_line(error)} (the details are in {_write_trace(error)})", 1)
     # A Databricks job takes any SystemExit for a failure, even that of exit code 0.
     if code:
         sys.exit(code)
@@ -58,10 +58,6 @@ def _fail(message: str, code: int) -> None:
 def _spark_is_gone(error: Exception) -> bool:
     """Tell whether the JVM could not be reached; what it raises itself arrives as other types than these."""
     return isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JError", "Py4JNetworkError")
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 
 def _ends_with_its_machine() -> bool:

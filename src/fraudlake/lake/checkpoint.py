@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import json_file
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class Checkpoint:
                     f"{self.step}: {table} has rows, but the checkpoint {self.folder} of the stream that wrote them "
                     f"is gone, and a new one would write them again: put it back, or start over ({self._start_over})"
                 )
-        notes = {"fixed": dict(fixed), "reads": dict(reads), "id": self.id, **self._notes()}
+        notes: dict[str, Any] = {"id": self.id, **self._notes()}
+        for name, given in (("fixed", fixed), ("reads", reads)):
+            notes[name] = {**given, **notes.get(name, {})}
         for name, value in fixed.items():
             before = notes["fixed"].get(name, value)
             if before != value:
@@ -164,9 +167,7 @@ class Checkpoint:
         return notes
 
     def _write(self, notes: Mapping[str, object]) -> None:
-        draft = self._notes_file.with_suffix(".tmp")
-        draft.write_text(json.dumps(notes) + "\n")
-        draft.replace(self._notes_file)
+        json_file.write(self._notes_file, notes)
 
 
 def _is_readable(file: Path) -> bool:

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import nearby, session
+from fraudlake.lake import json_file, nearby, session
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select
 from fraudlake.lake.spool import spooled
@@ -89,9 +89,7 @@ class LocalLake(Lake):
             with FileLock(self.root / ".lock"):
                 if not self._format_file.exists():
                     # Who reads takes no lock.
-                    draft = self._format_file.with_suffix(".tmp")
-                    draft.write_text(json.dumps({"format": FORMAT, "fraudlake": __version__}) + "\n")
-                    draft.replace(self._format_file)
+                    json_file.write(self._format_file, {"format": FORMAT, "fraudlake": __version__})
         self._check_format()
 
     @property

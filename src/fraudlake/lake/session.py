@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import java, spark_home
 from fraudlake.settings import Settings
 
@@ -64,7 +64,7 @@ def start(settings: Settings, log: Path) -> SparkSession:
         with _output_to(log):
             return builder.getOrCreate()
     except PySparkException as error:
-        raise FraudlakeError(f"Spark did not start ({str(error).splitlines()[0]}): see {log}") from error
+        raise FraudlakeError(f"Spark did not start ({first_line(error)}): see {log}") from error
 
 
 def environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from fraudlake import secret, tables
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import Lake, add_columns, layout
@@ -72,8 +72,7 @@ class WorkspaceLake(Lake):
             self.spark.catalog.setCurrentDatabase(str(self.settings.schema_name))
         except PySparkException as error:
             raise FraudlakeError(
-                f"cannot use {self.name} ({str(error).splitlines()[0][:200]}): "
-                "'fraudlake workspace check' shows what is missing"
+                f"cannot use {self.name} ({first_line(error)}): 'fraudlake workspace check' shows what is missing"
             ) from None
 
     def name_of(self, table: tables.Table) -> str:

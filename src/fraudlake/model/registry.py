@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.model import classifier, features
 from fraudlake.model.published import Model
 
@@ -220,7 +220,7 @@ class Registry:
                 model = _downloaded(uri, number)
         except Exception as error:  # whatever MLflow, a file system or a YAML parser raises
             raise FraudlakeError(
-                f"{what} cannot be read ({_line(error)}): restore its files in {self._files}, or go back with "
+                f"{what} cannot be read ({first_line(error)}): restore its files in {self._files}, or go back with "
                 "'fraudlake model rollback'"
             ) from None
         if model is None:
@@ -273,7 +273,8 @@ class Registry:
             yield
         except (MlflowException, OSError) as error:
             raise FraudlakeError(
-                f"the model store {self._uri} failed ({_line(error)}): check that it exists and can be read and written"
+                f"the model store {self._uri} failed ({first_line(error)}): check that it exists and can be read and "
+                "written"
             ) from error
 
 
@@ -297,7 +298,3 @@ def _requirements() -> list[str]:
     """Return the packages that loading a model without fraudlake needs."""
     package = "xgboost" if sys.platform == "darwin" else "xgboost-cpu"
     return ["numpy", "pandas", f"{package}=={metadata.version(package)}"]
-
-
-def _line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -17,7 +17,7 @@ from fraudlake.model.training import publish, registry_of
 from fraudlake.silver import transactions as silver
 from fraudlake.silver import verdicts
 from fraudlake.sources import kafka
-from fraudlake.streaming import refresh
+from fraudlake.streaming import merge, refresh
 from fraudlake.streaming.rows import has_rows
 from fraudlake.streaming.stream import Appender, Stream
 
@@ -107,7 +107,8 @@ def _written(lake: Lake, scored_from: str) -> dict[str, DataFrame]:
 
 
 def _fixed(lake: Lake) -> dict[str, object]:
-    return {"buckets": lake.settings.buckets, "features": ", ".join(features.NAMES)}
+    state = ", ".join(f"{field.name} {field.type}" for field in features.MEMORY)
+    return {"buckets": lake.settings.buckets, "state": state}
 
 
 def _without_duplicates(lake: Lake, batch: DataFrame) -> DataFrame:
@@ -152,7 +153,7 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
             computed = features.unpacked(features.of_history(known, lake.settings)).where(in_range)
             score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
             scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
-            refresh.merge(lake, scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
+            merge.upsert(lake, scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
             _measure(lake, days, {model.number: model.profile})
         return model.number, known.where(in_range).count()
 

@@ -16,6 +16,7 @@ import numpy as np
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import features, history
 from fraudlake.model.classifier import Classifier, Logistic, Trees
+from fraudlake.model.measures import area_under_pr, measures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,7 +150,7 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
         progress(number, len(candidates), str(candidate))
         learned = candidate.fit(first, weights)
         classifier = Classifier.calibrated(features.NAMES, learned, second.features, second.fraud, second.weights)
-        area = area_under_pr(classifier.log_odds(second.features), second)
+        area = area_under_pr(second.fraud == 1, classifier.log_odds(second.features), second.weights)
         tried.append((area, candidate, classifier))
     progress(len(candidates), len(candidates), "testing")
     # Of equal areas max takes the first, which is the simplest candidate.
@@ -158,27 +159,6 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
 
 
 def metrics(classifier: Classifier, rows: Rows, threshold: float) -> dict[str, float]:
-    """Measure a classifier on rows: the figures of :mod:`prediction_quality`, without undefined ones."""
+    """Measure a classifier on rows: :func:`measures.measures`."""
     probability = classifier.probabilities(rows.features)
-    fraud, predicted = rows.fraud == 1, probability >= threshold
-    both, of_fraud, of_predicted = (float(rows.weights @ mask) for mask in (fraud & predicted, fraud, predicted))
-    total = float(rows.weights.sum())
-    figures = {
-        "transactions": (total, 1.0),
-        "fraud": (of_fraud, 1.0),
-        "true_prediction_rate": (float(rows.weights @ (fraud == predicted)), total),
-        "precision": (both, of_predicted),
-        "recall": (both, of_fraud),
-        "f1": (2 * both, of_predicted + of_fraud),
-        "area_under_pr": (area_under_pr(probability, rows) if of_fraud else 0.0, float(bool(of_fraud))),
-    }
-    return {name: value / of for name, (value, of) in figures.items() if of}
-
-
-def area_under_pr(scores: Floats, rows: Rows) -> float:
-    """Return the average precision: precision summed over the steps of recall, with equal scores as a single step."""
-    order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) != 0, True)
-    seen = np.cumsum(rows.weights[order])[is_last]
-    hits = np.cumsum((rows.weights * rows.fraud)[order])[is_last]
-    return float(np.sum(hits / seen * np.diff(hits, prepend=0)) / hits[-1])
+    return measures(rows.fraud == 1, probability >= threshold, probability, rows.weights)

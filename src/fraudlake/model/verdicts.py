@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.silver import verdicts
+from fraudlake.streaming.merge import merge, same
 from fraudlake.streaming.rows import persisted
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ def load(lake: Lake, file: Path) -> Loaded:
         if unclear is not None:
             raise UsageError(f"{file}: the verdict on {unclear['transaction_id']} must be true or false")
         counted = given.agg(F.count("*"), F.count_if(F.col("date").isNull())).collect()[0]
-        given.where("date IS NOT NULL").createOrReplaceTempView("given_verdicts")
-        same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("transaction_id", "verdict", "analyst", "decided_at"))
         with lake.exclusive("verdicts"):
             # The MERGE only inserts, so downstream streams read it as appended rows.
-            merged = lake.spark.sql(
-                f"MERGE INTO {lake.name_of(tables.SILVER_VERDICTS)} t USING given_verdicts s ON {same} "
-                "WHEN NOT MATCHED THEN INSERT *"
+            merged = merge(
+                lake,
+                given.where("date IS NOT NULL"),
+                tables.SILVER_VERDICTS,
+                same(("transaction_id", "verdict", "analyst", "decided_at")),
+                "WHEN NOT MATCHED THEN INSERT *",
             )
-            taken = int(merged.collect()[0]["num_inserted_rows"])
+            taken = int(merged["num_inserted_rows"])
     return Loaded(taken, counted[0] - counted[1] - taken, counted[1])

@@ -21,10 +21,11 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.lake import json_file
 from fraudlake.quarantine.show import RAW, broken, require_known
 from fraudlake.silver import duplicates, transactions
-from fraudlake.streaming import conflict
+from fraudlake.streaming.merge import merge, same
 from fraudlake.streaming.rows import has_rows
 from fraudlake.streaming.stream import Appender
 
@@ -103,13 +104,11 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
         plan.select("checked.*", "reasons_as_landed").write.parquet(str(folder / "plan"))
         moved = lake.spark.read.parquet(str(folder / "plan")).where(F.size("reasons") == 0).count()
     except AnalysisException as error:
-        raise UsageError(f"--set: {_first_line(error)}") from None
+        raise UsageError(f"--set: {first_line(error)}") from None
     except PySparkException as error:
-        raise FraudlakeError(f"the replay failed, and nothing was changed: {_first_line(error)}") from None
+        raise FraudlakeError(f"the replay failed, and nothing was changed: {first_line(error)}") from None
     metadata = {"started": started.isoformat(), "rule": rule, "set": dict(replacements), "moved": moved}
-    draft = folder / "replay.tmp"
-    draft.write_text(json.dumps(metadata) + "\n")
-    draft.replace(folder / "replay.json")
+    json_file.write(folder / "replay.json", metadata)
     return folder
 
 
@@ -138,7 +137,7 @@ def _replaced(bronze: DataFrame, replacements: Mapping[str, str]) -> DataFrame:
             replaced.append(F.expr(expression).cast(types[name]).alias(name))
             bronze.select(replaced[-1])
         except (AnalysisException, ParseException) as error:
-            raise UsageError(f"--set {name}={expression}: {_first_line(error)}") from None
+            raise UsageError(f"--set {name}={expression}: {first_line(error)}") from None
     return bronze.select(*replaced, *(name for name in bronze.columns if name not in replacements))
 
 
@@ -152,17 +151,12 @@ def _carry_out(lake: Lake, folder: Path) -> None:
 
 
 def _update_quarantine(lake: Lake, plan: DataFrame) -> None:
-    plan.createOrReplaceTempView("replay_plan")
-    same = " AND ".join(f"q.{name} <=> p.{name}" for name in _SOURCE_POSITION)
-    merge = (
-        f"MERGE INTO {lake.name_of(tables.SILVER_QUARANTINE)} q USING replay_plan p "
-        f"ON {same} AND {duplicates.REPLAYABLE.replace('reasons', 'q.reasons')} "
-        "WHEN MATCHED AND size(p.reasons) = 0 THEN DELETE "
-        "WHEN MATCHED AND q.reasons <> p.reasons_as_landed AND size(p.reasons_as_landed) > 0 "
-        "THEN UPDATE SET q.reasons = p.reasons_as_landed"
+    merge(
+        lake,
+        plan,
+        tables.SILVER_QUARANTINE,
+        f"{same(_SOURCE_POSITION)} AND {duplicates.REPLAYABLE.replace('reasons', 't.reasons')}",
+        "WHEN MATCHED AND size(s.reasons) = 0 THEN DELETE",
+        "WHEN MATCHED AND t.reasons <> s.reasons_as_landed AND size(s.reasons_as_landed) > 0 "
+        "THEN UPDATE SET t.reasons = s.reasons_as_landed",
     )
-    conflict.retried(lambda: lake.spark.sql(merge))  # OPTIMIZE of the same table may commit in between
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

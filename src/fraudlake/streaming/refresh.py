@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.streaming import conflict
+from fraudlake.streaming import merge
 from fraudlake.streaming.rows import persisted
 
 if TYPE_CHECKING:
@@ -43,37 +43,7 @@ def refresh(lake: Lake, touched: DataFrame, aggregate: Aggregate) -> None:
         dates = [row["date"] for row in groups.select("date").distinct().collect()]
         if dates:
             rows = aggregate.compute(lake, dates).join(groups, on=list(aggregate.keys), how="left_semi")
-            merge(lake, rows, aggregate.table, aggregate.keys, dates)
-
-
-def merge_changes(lake: Lake, changes: DataFrame, table: Table, keys: tuple[str, ...]) -> None:
-    """Merge changes into a table in one commit.
-
-    ``changes`` has the table's columns and ``gone``: where that is true, the row with the same keys is deleted.
-    """
-    with persisted(changes) as changes:
-        dates = [row["date"] for row in changes.select("date").distinct().collect()]
-        if dates:
-            _merge(lake, changes, table, keys, dates)
-
-
-def merge(lake: Lake, rows: DataFrame, table: Table, keys: tuple[str, ...], dates: list[date]) -> None:
-    """Upsert rows of the given dates: a row replaces the row with the same keys, or is inserted where there is none."""
-    _merge(lake, rows.withColumn("gone", F.lit(False)), table, keys, dates)
-
-
-def _merge(lake: Lake, changes: DataFrame, table: Table, keys: tuple[str, ...], dates: list[date]) -> None:
-    view = f"{table.name}_changes"
-    changes.select(*table.column_names, "gone").createOrReplaceTempView(view)
-    same = " AND ".join(f"t.{key} <=> s.{key}" for key in keys)
-    within = ", ".join(f"DATE '{day}'" for day in dates)
-    differs = " OR ".join(f"NOT t.{column} <=> s.{column}" for column in table.column_names)
-    merge = (
-        f"MERGE INTO {lake.name_of(table)} t USING {view} s ON {same} AND t.date IN ({within}) "
-        f"WHEN MATCHED AND s.gone THEN DELETE WHEN MATCHED AND ({differs}) THEN UPDATE SET * "
-        "WHEN NOT MATCHED AND NOT s.gone THEN INSERT *"
-    )
-    conflict.retried(lambda: lake.spark.sql(merge))
+            merge.upsert(lake, rows, aggregate.table, aggregate.keys, dates)
 
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import __version__
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.sources import auto_loader, landing
@@ -347,7 +347,7 @@ def _missing_file(probe: Probe) -> str:
         reader.load([landing.literal(path)]).collect()
     except AnalysisException as error:
         if landing.literal(path) not in str(error):
-            raise FraudlakeError(f"the failure does not name it: {str(error).splitlines()[0]}") from error
+            raise FraudlakeError(f"the failure does not name it: {first_line(error)}") from error
         return "the failure names it"
     raise FraudlakeError("reading it does not fail")
 

@@ -12,7 +12,7 @@ from databricks.sdk.errors import NotFound, PermissionDenied, TooManyRequests, U
 from databricks.sdk.errors.base import DatabricksError
 
 from fraudlake import __version__
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 _RETRY_SECONDS = 60
 _SECRETS = ("token", "client_secret", "password", "azure_client_secret", "google_credentials")
@@ -32,7 +32,7 @@ def connect(profile: str | None) -> WorkspaceClient:
         )
     except ValueError as error:
         raise UsageError(
-            f"no access to a workspace is set up ({_first_line(error)}): run 'databricks auth login', give --profile, "
+            f"no access to a workspace is set up ({_cause(error)}): run 'databricks auth login', give --profile, "
             "or set DATABRICKS_HOST and DATABRICKS_TOKEN"
         ) from None
 
@@ -59,7 +59,7 @@ def pauses(most: float) -> Iterator[float]:
 
 
 def _reason(error: Exception, config: Config) -> str:
-    reason = _first_line(error)
+    reason = _cause(error)
     if isinstance(error, Unauthenticated) or "access token" in reason.lower():
         return (
             f"{config.host} refuses the credentials, which are wrong or have expired: log in again with "
@@ -74,17 +74,16 @@ def _reason(error: Exception, config: Config) -> str:
         if isinstance(cause, TooManyRequests):
             return f"{config.host} is busy and refuses more requests for now: try again in some minutes"
         if isinstance(cause, DatabricksError):
-            return f"{config.host} is not available for now ({_first_line(cause)}): try again in some minutes"
+            return f"{config.host} is not available for now ({_cause(cause)}): try again in some minutes"
         return f"{config.host} does not answer: check the host and the network"
     if isinstance(error, DatabricksError):
         return f"{config.host} could not do it ({reason}): try again, or ask the workspace's administrator"
     return f"{config.host} sent an answer that cannot be read ({reason}): check that this is a workspace's address"
 
 
-def _first_line(error: Exception) -> str:
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _cause(error: Exception) -> str:
     # The SDK appends the whole configuration.
-    return line.partition(" Config: ")[0].rstrip(".")[:300]
+    return first_line(error, 2000).partition(" Config: ")[0].rstrip(".")[:300]
 
 
 def _without_secrets(text: str, config: Config) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import RunLifeCycleState, RunResultState
 
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.workspace.client import asking, pauses
 
 if TYPE_CHECKING:
@@ -208,10 +208,6 @@ def _error(client: WorkspaceClient, run: api.BaseRun | api.Run) -> str | None:
         except DatabricksError:  # the output can be deleted or forbidden; the state says at least something
             break
         if output.error:
-            return f"{task.task_key}: {_first_line(output.error)}"
+            return f"{task.task_key}: {first_line(output.error)}"
     message = run.state.state_message if run.state else None
-    return _first_line(message) if message else None
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
+    return first_line(message) if message else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.workspace import jobs
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _answer(assumption: Assumption, probe: Probe) -> Answer:
     try:
         seen = assumption.ask(probe)
     except Exception as error:
-        return Answer(assumption.question, False, assumption.matters, _first_line(error), assumption.remedy)
+        return Answer(assumption.question, False, assumption.matters, _failure(error), assumption.remedy)
     return Answer(assumption.question, True, assumption.matters, seen)
 
 
@@ -110,7 +110,6 @@ def _parsed(line: str) -> list[Answer]:
         return []
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else "no message"
-    return (text if isinstance(error, FraudlakeError) else f"{type(error).__name__}: {text}")[:_LONGEST]
+def _failure(error: Exception) -> str:
+    line = first_line(error)
+    return (line if isinstance(error, FraudlakeError) else f"{type(error).__name__}: {line}")[:_LONGEST]

@@ -12,7 +12,7 @@ from databricks.sdk.service.sql import (
     StatementState,
 )
 
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.workspace.client import asking, pauses
 
 if TYPE_CHECKING:
@@ -71,6 +71,6 @@ class Sql:
                 answer = api.get_statement(str(answer.statement_id))
         if answer.status is None or answer.status.state is not StatementState.SUCCEEDED:
             error = answer.status.error if answer.status else None
-            reason = ((error.message if error else None) or "no reason given").splitlines()[0][:300]
+            reason = first_line((error.message if error else None) or "no reason given")
             raise FraudlakeError(f"SQL failed ({reason}): {' '.join(statement.split())[:120]}")
         return (answer.result.data_array if answer.result else None) or []
