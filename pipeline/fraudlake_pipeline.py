@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake import settings
 from fraudlake.detection import alerts
-from fraudlake.gold import account_daily, detector_agreement
+from fraudlake.gold import AGGREGATES
+from fraudlake.gold.aggregate import Aggregate
 from fraudlake.silver import transactions
 
 spark = SparkSession.active()
@@ -47,17 +48,11 @@ def silver_alerts() -> DataFrame:
     return ALERTS
 
 
-@dp.materialized_view
-def gold_account_daily() -> DataFrame:
-    """What each account did on each day."""
-    return account_daily.account_daily(
-        spark.read.table("silver_transactions"), spark.read.table("silver_alerts"), SETTINGS.active_rules
-    )
+def _view(aggregate: Aggregate) -> None:
+    @dp.materialized_view(name=aggregate.table.name, comment=aggregate.table.row)
+    def view() -> DataFrame:
+        return aggregate.compute(spark.read.table("silver_transactions"), spark.read.table("silver_alerts"), SETTINGS)
 
 
-@dp.materialized_view
-def gold_detector_agreement() -> DataFrame:
-    """Flink's flags against ours, by day."""
-    return detector_agreement.detector_agreement(
-        spark.read.table("silver_transactions"), spark.read.table("silver_alerts")
-    )
+for each in AGGREGATES:
+    _view(each)

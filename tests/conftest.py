@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from fraudlake import settings
+from fraudlake.lake import contents
 from fraudlake.settings import Settings
 
 # Spark hands timestamps to Python as naive local times: let local be UTC, wherever the tests run.
@@ -89,7 +90,6 @@ def run(lake: Path, *arguments: str) -> None:
 @pytest.fixture(scope="session")
 def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A lake after the main job ran on Flink's files, and what it holds after each of two runs."""
-    from fraudlake import tables
     from fraudlake.lake import open_lake
 
     root = tmp_path_factory.mktemp("main") / "lake"
@@ -100,5 +100,5 @@ def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     for _ in range(2):
         run(root, "run")
         lake = open_lake(Settings(lake=root))
-        counts.append({table.name: lake.read(table).count() for table in tables.ALL})
+        counts.append({table.name: lake.read(table).count() for table in contents.TABLES})
     return {"lake": lake, "counts": counts, "root": root}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fraudlake import tables
+from fraudlake.lake import contents
 
 PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
 _HEAD = """# Tables
@@ -16,7 +17,7 @@ Times are UTC; amounts are in the account's currency.
 
 def page() -> str:
     """Return the page as Markdown."""
-    return "\n".join([_HEAD, *(_section(table) for table in tables.ALL)])
+    return "\n".join([_HEAD, *(_section(table) for table in contents.TABLES)])
 
 
 def _section(table: tables.Table) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fraudlake import tables
+from fraudlake.gold import detector_agreement
 from tests.conftest import FLINK, run
 from tests.test_cli import without_java
 
@@ -38,7 +39,7 @@ def test_our_alerts_are_those_that_flink_listed(twice: dict[str, Any]) -> None:
 
 
 def test_our_alerts_are_on_the_very_rows_that_flink_flagged(twice: dict[str, Any]) -> None:
-    agreement = twice["lake"].read(tables.GOLD_DETECTOR_AGREEMENT).orderBy("date").collect()
+    agreement = twice["lake"].read(detector_agreement.TABLE).orderBy("date").collect()
     assert [(str(row["date"]), row["only_flink"], row["only_spark"]) for row in agreement] == [
         ("1970-01-01", 0, 0),
         ("2026-03-07", 0, 0),

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from fraudlake import tables
+from fraudlake.lake import contents
 from fraudlake.model import features
 from tests.tables_page import PAGE, page
 
@@ -15,7 +16,7 @@ def test_the_page_says_what_is_declared() -> None:
     assert PAGE.read_text() == page(), "run: make tables"
 
 
-@pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", contents.TABLES, ids=lambda table: table.name)
 def test_every_column_has_a_type_and_a_meaning(table: tables.Table) -> None:
     for column in table.fields:
         assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", column.name)
@@ -25,7 +26,7 @@ def test_every_column_has_a_type_and_a_meaning(table: tables.Table) -> None:
 
 def test_layouts_name_columns_of_the_table() -> None:
     assert not [
-        table.name for table in tables.ALL if not {*table.partitioned_by, *table.zorder} <= {*table.column_names}
+        table.name for table in contents.TABLES if not {*table.partitioned_by, *table.zorder} <= {*table.column_names}
     ]
 
 

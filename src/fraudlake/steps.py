@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import gold, tables
 from fraudlake.detection import alerts as silver_alerts
-from fraudlake.gold import account_daily, alert_windows, detector_agreement
+from fraudlake.gold import alert_windows
 from fraudlake.model import scoring, training
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from fraudlake.gold.aggregate import Aggregate
     from fraudlake.lake import Lake
     from fraudlake.model import search
 
@@ -116,37 +117,26 @@ def detect(lake: Lake) -> list[Stream]:
 
 
 def aggregate(lake: Lake) -> list[Stream]:
-    """``silver_transactions`` and ``silver_alerts`` → account days, alert windows and ``gold_detector_agreement``."""
-    rules = lake.settings.active_rules
-
-    def daily(lake: Lake, dates: list[date]) -> DataFrame:
-        transactions = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
-        return account_daily.account_daily(transactions, lake.read(tables.SILVER_ALERTS), rules)
-
-    def agreement(lake: Lake, dates: list[date]) -> DataFrame:
-        transactions = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
-        return detector_agreement.detector_agreement(transactions, lake.read(tables.SILVER_ALERTS))
-
-    return [
-        _refreshed(lake, "account_daily", refresh.Aggregate(tables.GOLD_ACCOUNT_DAILY, account_daily.KEYS, daily)),
-        _refreshed(
-            lake,
-            "detector_agreement",
-            refresh.Aggregate(tables.GOLD_DETECTOR_AGREEMENT, detector_agreement.KEYS, agreement),
-        ),
-        _windowed(lake),
-    ]
+    """``silver_transactions`` and ``silver_alerts`` → the aggregates by day, and ``gold_alert_windows``."""
+    return [*(_refreshed(lake, aggregate) for aggregate in gold.AGGREGATES), _windowed(lake)]
 
 
-def _refreshed(lake: Lake, step: str, aggregate: refresh.Aggregate) -> Stream:
+def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS).select("account_id", "date")
     alerts = lake.read_stream(tables.SILVER_ALERTS).selectExpr("account_id", "to_date(timestamp) AS date")
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        refresh.refresh(lake, batch, aggregate)
+        def compute(dates: list[date]) -> DataFrame:
+            days = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
+            return aggregate.compute(days, lake.read(tables.SILVER_ALERTS), lake.settings)
+
+        refresh.refresh(lake, batch, aggregate.table, aggregate.keys, compute)
 
     return Stream(
-        step, transactions.unionByName(alerts), write, reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS)
+        aggregate.table.name.removeprefix("gold_"),
+        transactions.unionByName(alerts),
+        write,
+        reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS),
     )
 
 

@@ -195,22 +195,6 @@ SILVER_VERDICTS = Table(
     date DATE date (UTC) of the transaction
     """,
 )
-GOLD_ACCOUNT_DAILY = Table(
-    "gold_account_daily",
-    "A day (UTC) of an account.",
-    """
-    account_id STRING account
-    date DATE day (UTC)
-    transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency
-    amount_max DOUBLE largest amount, in account currency
-    small_transactions BIGINT transactions that are small for any fraud rule
-    large_transactions BIGINT transactions that are large for any fraud rule
-    alerts BIGINT alerts
-    """,
-    partitioned_by=("date",),
-    zorder=("account_id",),
-)
 # `state` is text because Delta keeps file statistics of texts and not of booleans: they let it skip the files without
 # open windows.
 GOLD_ALERT_WINDOWS = Table(
@@ -231,17 +215,6 @@ GOLD_ALERT_WINDOWS = Table(
     """,
     partitioned_by=("kind", "date"),
     zorder=("account_id",),
-)
-GOLD_DETECTOR_AGREEMENT = Table(
-    "gold_detector_agreement",
-    "A day (UTC): Flink's own verdict beside the alerts of silver_alerts.",
-    """
-    date DATE day (UTC)
-    transactions BIGINT number of transactions
-    both BIGINT transactions that both flagged
-    only_flink BIGINT transactions that only Flink flagged
-    only_spark BIGINT transactions that only silver_alerts has
-    """,
 )
 GOLD_FRAUD_PREDICTIONS = Table(
     "gold_fraud_predictions",
@@ -321,9 +294,7 @@ ALL = (
     SILVER_QUARANTINE,
     SILVER_ALERTS,
     SILVER_VERDICTS,
-    GOLD_ACCOUNT_DAILY,
     GOLD_ALERT_WINDOWS,
-    GOLD_DETECTOR_AGREEMENT,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,

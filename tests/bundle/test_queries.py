@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fraudlake import tables
+from fraudlake.gold import account_daily, detector_agreement
 
 from .rendering import GIVEN, ROOT, render
 
@@ -40,7 +41,7 @@ ROWS: Rows = [
         [{"account_id": "2", "timestamp": LARGE, "amount": 600.0, "detected_at": NOW - timedelta(minutes=30)}],
     ),
     (
-        tables.GOLD_ACCOUNT_DAILY,
+        account_daily.TABLE,
         [
             {"account_id": "2", "date": DAY, "transactions": 2, "amount_sum": 600.5, "amount_max": 600.0, "alerts": 1},
             {"account_id": "3", "date": DAY, "transactions": 1, "amount_sum": 5.0, "amount_max": 5.0, "alerts": 0},
@@ -69,7 +70,7 @@ ROWS: Rows = [
             )
         ],
     ),
-    (tables.GOLD_DETECTOR_AGREEMENT, [{"date": DAY, "both": 1, "only_flink": 0, "only_spark": 2}]),
+    (detector_agreement.TABLE, [{"date": DAY, "both": 1, "only_flink": 0, "only_spark": 2}]),
     (
         tables.GOLD_FRAUD_PREDICTIONS,
         [
@@ -98,7 +99,7 @@ ROWS: Rows = [
 def lake(spark: Any, contents: Rows) -> Any:
     """A session in which every table has its name and columns, and these rows."""
     session = spark.newSession()
-    for table in tables.ALL:
+    for table in contents.TABLES:
         rows = [row for of, some in contents if of is table for row in some]
         whole = [tuple(row.get(name) for name in table.column_names) for row in rows]
         session.createDataFrame(whole, table.columns).createOrReplaceTempView(table.name)

@@ -22,7 +22,7 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fraudlake import tables
+from fraudlake.lake import contents
 
 _TYPES = {
     "STRING": pa.string(),
@@ -192,7 +192,7 @@ def _evaluate(relation: proto.Relation) -> pa.Table:
         return pa.Table.from_pylist([_STATEMENTS[statement]] if statement in _STATEMENTS else [])
     if kind == "read" and plan.HasField("named_table"):
         name = plan.named_table.unparsed_identifier.replace("`", "").rpartition(".")[2]
-        return _empty({table.name: table.columns for table in tables.ALL}[name])
+        return _empty({table.name: table.columns for table in contents.TABLES}[name])
     if kind == "read" and plan.data_source.format == "binaryFile" and not plan.is_streaming:
         return pa.Table.from_pylist([{"path": str(file)} for path in plan.data_source.paths for file in _files(path)])
     if kind == "read":

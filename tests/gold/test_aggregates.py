@@ -38,7 +38,7 @@ def alerts(spark: Any) -> Any:
 
 
 def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
-    days = account_daily(transactions(spark), alerts(spark), Settings().active_rules).orderBy("account_id", "date")
+    days = account_daily(transactions(spark), alerts(spark), Settings()).orderBy("account_id", "date")
     assert [tuple(row) for row in days.collect()] == [
         ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 2),
         ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
@@ -47,7 +47,7 @@ def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
 
 
 def test_agreement_counts_a_transaction_once_however_many_rules_alert_on_it(spark: Any) -> None:
-    agreement = detector_agreement(transactions(spark), alerts(spark)).orderBy("date")
+    agreement = detector_agreement(transactions(spark), alerts(spark), Settings()).orderBy("date")
     assert [tuple(row) for row in agreement.collect()] == [(MARCH_7, 4, 1, 1, 1), (MARCH_8, 1, 0, 0, 0)]
 
 

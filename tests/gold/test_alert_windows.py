@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
-from fraudlake.gold import alert_windows
+from fraudlake.gold import account_daily, alert_windows
+from fraudlake.lake import contents
 from tests.oracle import Row, in_event_time
 from tests.transactions import MARCH_7, SECOND, land
 
@@ -26,8 +27,8 @@ Window = tuple[Any, ...]
 
 @pytest.fixture(autouse=True)
 def _only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.GOLD_ACCOUNT_DAILY, tables.GOLD_ALERT_WINDOWS)
-    monkeypatch.setattr(tables, "ALL", needed)
+    needed = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, account_daily.TABLE, tables.GOLD_ALERT_WINDOWS)
+    monkeypatch.setattr(contents, "TABLES", needed)
 
 
 def expected(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> set[Window]:
@@ -135,7 +136,7 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
         return sorted(window[3:] for window in stored_windows(opened, "kind = 'session' AND date = '2026-03-07'"))
 
     def day() -> tuple[Any, ...]:
-        daily = opened.read(tables.GOLD_ACCOUNT_DAILY).where("date = '2026-03-07'")
+        daily = opened.read(account_daily.TABLE).where("date = '2026-03-07'")
         return tuple(daily.select("transactions", "amount_sum", "amount_max", "alerts").first())
 
     land(opened, in_time)

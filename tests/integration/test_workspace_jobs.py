@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import simulator, tables
+from fraudlake.lake import contents
 from tests.bundle import rendering
 from tests.conftest import FLINK, SHORT_LIVED
 from tests.conftest import run as fraudlake
@@ -80,7 +81,7 @@ class Both:
             ended = self.workspace.task(*parameters)
             assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"
         fraudlake(self.lake, *_here(parameters, self.workspace.landing, self.lake))
-        counts = {table.name: self.workspace.rows(table.name).num_rows for table in tables.ALL}
+        counts = {table.name: self.workspace.rows(table.name).num_rows for table in contents.TABLES}
         self.rows.append((f"{job}.{task}", counts))
 
 
@@ -144,7 +145,7 @@ def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -
         yield taken
 
 
-@pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", contents.TABLES, ids=lambda table: table.name)
 def test_the_workspaces_tables_are_the_laptops_row_for_row(both: Both, table: tables.Table) -> None:
     here = stored(both.lake / "tables" / table.name)
     there = both.workspace.rows(table.name)

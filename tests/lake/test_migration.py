@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fraudlake import steps, tables
+from fraudlake.lake import contents
 from fraudlake.streaming import stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect
@@ -26,7 +27,7 @@ def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
     before = tables.SILVER_TRANSACTIONS
     after = replace(before, described=f"{before.described}\n{NEW}")
     monkeypatch.setattr(tables, "SILVER_TRANSACTIONS", after)
-    monkeypatch.setattr(tables, "ALL", tuple(after if table is before else table for table in tables.ALL))
+    monkeypatch.setattr(contents, "TABLES", tuple(after if table is before else table for table in contents.TABLES))
     newer = lake(buckets=2)
 
     assert newer.read(tables.SILVER_TRANSACTIONS).columns[-1] == "channel"

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fraudlake import steps, tables
-from fraudlake.lake import local, open_lake
+from fraudlake.gold import account_daily
+from fraudlake.lake import contents, local, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -33,7 +34,7 @@ def rows(number: int) -> list[Row]:
     ]
 
 
-def account_daily(lake: Any) -> list[stream.Stream]:
+def daily(lake: Any) -> list[stream.Stream]:
     return [stream for stream in steps.aggregate(lake) if stream.step == "account_daily"]
 
 
@@ -53,11 +54,11 @@ class Maintained:
 @pytest.fixture(scope="module")
 def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintained]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "ALL", (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.GOLD_ACCOUNT_DAILY))
+        patch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, account_daily.TABLE))
         lake = open_lake(
             Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", retention=timedelta(0))
         )
-        patch.setattr(tables, "ALL", (tables.SILVER_TRANSACTIONS, tables.GOLD_ACCOUNT_DAILY))
+        patch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS, account_daily.TABLE))
         failures: list[Exception] = []
 
         def maintain() -> None:
@@ -76,7 +77,7 @@ def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
         maintaining = threading.Thread(target=maintain)
         maintaining.start()
-        (done,) = stream.run(lake, account_daily(lake), "continuous")
+        (done,) = stream.run(lake, daily(lake), "continuous")
         maintaining.join()
         yield Maintained(lake, done.rows, failures)
 
@@ -100,7 +101,7 @@ def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maint
     assert "silver_transactions" in maintenance.optimize(lake)
 
     assert maintenance.vacuum(lake).skipped == {"silver_transactions": ["account_daily"]}
-    stream.run(lake, account_daily(lake), "available-now")
+    stream.run(lake, daily(lake), "available-now")
     assert counted(lake) == 160
 
     folder = lake.root / "tables" / "silver_transactions"
@@ -112,7 +113,7 @@ def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maint
 
 @pytest.fixture
 def only_silver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ALL", (tables.SILVER_TRANSACTIONS,))
+    monkeypatch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS,))
 
 
 @pytest.mark.usefixtures("only_silver")

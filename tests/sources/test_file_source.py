@@ -24,6 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from fraudlake import steps, tables
 from fraudlake.bronze import parquet
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import contents
 from fraudlake.operations.status import status
 from fraudlake.sources import ledger
 from fraudlake.sources.landing_folder import landing_folder
@@ -58,7 +59,7 @@ def lake(
     shutil.copytree(empty_lake / "tables", tmp_path / "lake" / "tables")
     session = spark.newSession()
     session.sql(f"CREATE DATABASE {schema}")
-    for table in tables.ALL:
+    for table in contents.TABLES:
         location = tmp_path / "lake" / "tables" / table.name
         session.sql(f"CREATE TABLE {schema}.{table.name} USING DELTA LOCATION '{location}'")
     (tmp_path / "lake" / "checkpoints").mkdir()

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from fraudlake import steps, tables
 from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError
+from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import Lake
 from fraudlake.streaming import stream
 from tests.conftest import land_flink
@@ -30,8 +31,8 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert {result.step: result.rows for result in done} == dict.fromkeys(
         ("account_daily", "detector_agreement", "alert_windows"), 13
     )
-    assert opened.read(tables.GOLD_ACCOUNT_DAILY).count() == 4
-    assert opened.read(tables.GOLD_DETECTOR_AGREEMENT).count() == 1
+    assert opened.read(account_daily.TABLE).count() == 4
+    assert opened.read(detector_agreement.TABLE).count() == 1
     assert opened.read(tables.GOLD_ALERT_WINDOWS).count() > 0
 
 

@@ -6,25 +6,45 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake.gold.aggregate import Aggregate
+from fraudlake.tables import Table
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.settings import FraudRule
+    from fraudlake.settings import Settings
 
 KEYS = ("account_id", "date")
+TABLE = Table(
+    "gold_account_daily",
+    "A day (UTC) of an account.",
+    """
+    account_id STRING account
+    date DATE day (UTC)
+    transactions BIGINT number of transactions
+    amount_sum DOUBLE sum of their amounts, in account currency
+    amount_max DOUBLE largest amount, in account currency
+    small_transactions BIGINT transactions that are small for any fraud rule
+    large_transactions BIGINT transactions that are large for any fraud rule
+    alerts BIGINT alerts
+    """,
+    partitioned_by=("date",),
+    zorder=("account_id",),
+)
 
 
-def account_daily(transactions: DataFrame, alerts: DataFrame, rules: tuple[FraudRule, ...]) -> DataFrame:
+def account_daily(transactions: DataFrame, alerts: DataFrame, settings: Settings) -> DataFrame:
     """Aggregate by account and day (UTC).
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more.
-        rules: the fraud rules; a transaction counts as small, or as large, if it is so for any of them.
+        settings: the fraud rules; a transaction counts as small, or as large, if it is so for any of them.
 
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.
     """
+    rules = settings.active_rules
     small = F.col("amount") < max(rule.small_below for rule in rules)
     large = F.col("amount") > min(rule.large_above for rule in rules)
     activity = transactions.groupBy(*KEYS).agg(
@@ -44,3 +64,6 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: tuple[Fraud
         "large_transactions",
         F.coalesce("alerts", F.lit(0)).alias("alerts"),
     )
+
+
+AGGREGATE = Aggregate(TABLE, KEYS, account_daily)

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import json_file, nearby, session
+from fraudlake.lake import contents, json_file, nearby, session
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select
 from fraudlake.lake.spool import spooled
@@ -78,7 +78,9 @@ class LocalLake(Lake):
     def _require(self) -> None:
         """Refuse a root that is no lake of this format, or lacks a table."""
         self._check_format()
-        missing = next((one.name for one in tables.ALL if not DeltaTable.is_deltatable(str(self._folder(one)))), None)
+        missing = next(
+            (one.name for one in contents.TABLES if not DeltaTable.is_deltatable(str(self._folder(one)))), None
+        )
         if missing:
             raise FraudlakeError(tables.missing(self.name, missing))
 
@@ -130,7 +132,7 @@ class LocalLake(Lake):
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION '{self.root / 'tables'}'")
         spark.sql(f"USE {self._database}")
         with FileLock(self.root / ".lock"):
-            for table in tables.ALL:
+            for table in contents.TABLES:
                 self._create(spark, table)
 
     def _create(self, spark: SparkSession, table: tables.Table) -> None:

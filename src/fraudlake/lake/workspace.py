@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fraudlake import secret, tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
-from fraudlake.lake import session
+from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import Lake, add_columns, layout
 from fraudlake.settings import Settings
@@ -47,7 +47,7 @@ class WorkspaceLake(Lake):
         self.replays = settings.checkpoints_path / "replays"
         self.spark = spark or compute_session()
         self._use()
-        for table in tables.ALL:
+        for table in contents.TABLES:
             # A user who may only read may not run CREATE TABLE, even where the table exists.
             name = self.name_of(table)
             if not self.spark.catalog.tableExists(name):

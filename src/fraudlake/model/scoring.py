@@ -182,18 +182,18 @@ def _measured(lake: Lake) -> Stream:
 def _measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
     """Compute quality and drift of days and versions, and merge the figures into their tables."""
 
-    def scored(lake: Lake, dates: list[date]) -> DataFrame:
+    def scored(dates: list[date]) -> DataFrame:
         return refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
 
-    def quality(lake: Lake, dates: list[date]) -> DataFrame:
+    def quality(dates: list[date]) -> DataFrame:
         decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
-        return prediction_quality.prediction_quality(scored(lake, dates), decided)
+        return prediction_quality.prediction_quality(scored(dates), decided)
 
-    def moved(lake: Lake, dates: list[date]) -> DataFrame:
-        indexes = drift.drift(scored(lake, dates), profiles)
+    def moved(dates: list[date]) -> DataFrame:
+        indexes = drift.drift(scored(dates), profiles)
         return lake.spark.createDataFrame(indexes, tables.GOLD_FEATURE_DRIFT.columns)
 
     judges = days.withColumn("judged_by", F.explode(F.array(*map(F.lit, prediction_quality.JUDGES))))
-    refresh.refresh(lake, judges, refresh.Aggregate(tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality))
+    refresh.refresh(lake, judges, tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality)
     named = days.withColumn("feature", F.explode(F.array(*map(F.lit, drift.MEASURED))))
-    refresh.refresh(lake, named, refresh.Aggregate(tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), moved))
+    refresh.refresh(lake, named, tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), moved)

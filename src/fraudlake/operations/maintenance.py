@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake import contents
 from fraudlake.lake.commit import row_changes
 from fraudlake.streaming import conflict
 
@@ -45,7 +46,7 @@ def optimize(lake: Lake) -> list[str]:
     Returns:
         The names of the tables that were rewritten.
     """
-    return [table.name for table in tables.ALL if conflict.retried(partial(_optimize, lake, table))]
+    return [table.name for table in contents.TABLES if conflict.retried(partial(_optimize, lake, table))]
 
 
 def _optimize(lake: Lake, table: tables.Table) -> bool:
@@ -89,7 +90,7 @@ def vacuum(lake: Lake) -> Vacuumed:
     """Remove files that left their table more than ``retention`` ago, and old files that are in no commit."""
     oldest = datetime.now(UTC) - lake.settings.retention
     cleaned, skipped = [], {}
-    for table in tables.ALL:
+    for table in contents.TABLES:
         behind = [step for step, since in _unread_since(lake, table).items() if since < oldest]
         if behind:
             skipped[table.name] = behind

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.gold import detector_agreement
 from fraudlake.model import drift
 from fraudlake.quarantine import replay
 from fraudlake.quarantine.show import count_by_name
@@ -124,7 +125,7 @@ def _agreement(lake: Lake) -> dict[str, int]:
     """Add up the days on which both detectors were compared."""
     names = ("transactions", "both", "only_flink", "only_spark")
     sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
-    (row,) = lake.query(tables.GOLD_DETECTOR_AGREEMENT, sums).to_pylist()
+    (row,) = lake.query(detector_agreement.TABLE, sums).to_pylist()
     return dict(row)
 
 

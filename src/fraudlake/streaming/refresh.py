@@ -7,7 +7,6 @@ come late give the same result as one pass over everything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -24,26 +23,25 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """A table with one row a group.
+Compute = Callable[["list[date]"], "DataFrame"]
+"""Computes all groups of the given dates."""
 
-    ``keys`` are the columns that identify a group; ``date`` is one of them. ``compute`` returns all groups of the given
-    dates.
+
+def refresh(lake: Lake, touched: DataFrame, table: Table, keys: tuple[str, ...], compute: Compute) -> None:
+    """Recompute groups and merge them into their table.
+
+    Args:
+        lake: the lake, in the session of ``touched``.
+        touched: the keys of the groups, in any number of rows.
+        table: the table, one row a group.
+        keys: the columns that identify a group; ``date`` is one of them.
+        compute: computes the groups of the touched dates.
     """
-
-    table: Table
-    keys: tuple[str, ...]
-    compute: Callable[[Lake, list[date]], DataFrame]
-
-
-def refresh(lake: Lake, touched: DataFrame, aggregate: Aggregate) -> None:
-    """Recompute the groups whose keys are in ``touched`` and merge them into the aggregate's table."""
-    with persisted(touched.select(*aggregate.keys).distinct()) as groups:
+    with persisted(touched.select(*keys).distinct()) as groups:
         dates = [row["date"] for row in groups.select("date").distinct().collect()]
         if dates:
-            rows = aggregate.compute(lake, dates).join(groups, on=list(aggregate.keys), how="left_semi")
-            merge.upsert(lake, rows, aggregate.table, aggregate.keys, dates)
+            rows = compute(dates).join(groups, on=list(keys), how="left_semi")
+            merge.upsert(lake, rows, table, keys, dates)
 
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:

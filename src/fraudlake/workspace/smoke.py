@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import contents
 from fraudlake.workspace import jobs
 from fraudlake.workspace.client import asking
 
@@ -135,14 +135,14 @@ def clean_up(client: WorkspaceClient, sql: Sql, file: str, smoke_test: Smoke) ->
     with asking(client, file):
         client.files.delete(file)
     sql.rows("UPDATE bronze_files SET rows = 0 WHERE _source_file = :source", source=smoke_test.source)
-    for table in tables.ALL:
+    for table in contents.TABLES:
         if "account_id" in table.column_names:
             by_account = "DELETE FROM IDENTIFIER(:table) WHERE startswith(account_id, :prefix)"
             sql.rows(by_account, table=table.name, prefix=smoke_test.prefix)
         elif "_source_row" in table.column_names:
             by_file = "DELETE FROM IDENTIFIER(:table) WHERE _source_file = :source"
             sql.rows(by_file, table=table.name, source=smoke_test.source)
-    for table in tables.ALL:
+    for table in contents.TABLES:
         if table.name.startswith("gold_") and "date" in table.column_names:
             sql.rows(
                 "DELETE FROM IDENTIFIER(:table) WHERE date = DATE(:day) "
