@@ -56,17 +56,27 @@ class Table:
     @property
     def columns(self) -> str:
         """The columns as DDL, a line each."""
-        return ",\n".join(f"{column.name} {column.type}" for column in self.fields)
+        return ddl(self.fields)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns in Arrow; times in UTC."""
-        return pa.schema([(column.name, _ARROW[column.type]) for column in self.fields])
+        return schema(self.fields)
 
     @property
     def compacts(self) -> bool:
         """Whether small files are brought together on the way."""
         return ("delta.autoOptimize.autoCompact", "true") in self.properties
+
+
+def schema(columns: list[Column]) -> pa.Schema:
+    """Return columns in Arrow; times in UTC."""
+    return pa.schema([(column.name, _ARROW[column.type]) for column in columns])
+
+
+def ddl(columns: list[Column]) -> str:
+    """Return columns as DDL, a line each."""
+    return ",\n".join(f"{column.name} {column.type}" for column in columns)
 
 
 def missing(lake: str, table: str) -> str:

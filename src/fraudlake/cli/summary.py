@@ -36,7 +36,7 @@ def print_counts(console: Console, status: Status) -> None:
     warnings = "".join(f"; {count:,} warned of {name}" for name, count in status.warnings.items())
     layers.add_row("silver", f"{status.silver:,}", f"valid transactions{warnings}")
     reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
-    layers.add_row("quarantine", f"{status.quarantine:,}", f"kept with the reason{': ' if reasons else ''}{reasons}")
+    layers.add_row("quarantine", f"{status.quarantine:,}", f"with the reason{': ' if reasons else ''}{reasons}")
     layers.add_row("alerts", f"{status.alerts:,}", "small payment, then a large one")
     layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
     layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
@@ -125,7 +125,7 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
     )
 
     if model:
-        console.print(f"\n[bold]Model[/] version {model['version']}, judged on the latest part of the history")
+        console.print(f"\n[bold]Model[/] version {model['version']}, tested on the latest part of the history")
         console.print(f"  {_figures(model['metrics'])}")
         if model["reason"]:
             console.print(Text(f"  {model['reason']}"), soft_wrap=True)
@@ -144,7 +144,7 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
 def print_versions(console: Console, versions: list[Version]) -> None:
     """Print a model's versions, the newest first."""
     rows = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("version", "alias", "figures on held-out rows", "trained on"):
+    for heading in ("version", "alias", "figures on test rows", "trained on"):
         rows.add_column(heading)
     for version in versions:
         trained_on = ", ".join(f"{name} {value}" for name, value in version.trained_on.items())

@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from fraudlake import tables
 from fraudlake.detection import buckets, detector, ordering
 
 if TYPE_CHECKING:
@@ -26,20 +27,8 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
 
-NAMES = (
-    "amount",
-    "hour_of_day",
-    "previous_amount",
-    "seconds_since_previous",
-    "count_minute",
-    "sum_minute",
-    "count_hour",
-    "sum_hour",
-    "count_day",
-    "sum_day",
-    "amount_to_usual",
-    "hours_from_usual",
-)
+_PREDICTIONS = {column.name: column for column in tables.GOLD_FRAUD_PREDICTIONS.fields}
+NAMES = tuple(name for name, column in _PREDICTIONS.items() if column.meaning.startswith("feature:"))
 """The features of a transaction; docs/model.md defines each."""
 
 FORGET_DAYS = 30
@@ -70,26 +59,13 @@ MEMORY = pa.schema(
 )
 """The state: transactions of an account as tiles. A tile has the time (microseconds) and amount of its last
 transaction, and the sums over all of its transactions."""
-COMPUTED = pa.schema(
-    [
-        ("transaction_id", pa.string()),
-        ("account_id", pa.string()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("label", pa.bool_()),
-        ("source", pa.string()),
-        ("position", pa.int64()),
-        *((name, pa.float64()) for name in NAMES),
-        ("date", pa.date32()),
-    ]
-)
+_COLUMNS = [
+    *(_PREDICTIONS[name] for name in ("transaction_id", "account_id", "timestamp", "label")),
+    *(column for column in tables.SILVER_TRANSACTIONS.fields if column.name in ("source", "position")),
+    *(_PREDICTIONS[name] for name in (*NAMES, "date")),
+]
+COMPUTED = tables.schema(_COLUMNS)
 """The rows of :func:`unpacked`: a transaction, where it came from, and :data:`NAMES`."""
-_COLUMNS = ", ".join(
-    [
-        "transaction_id STRING, account_id STRING, timestamp TIMESTAMP, label BOOLEAN, source STRING, position BIGINT",
-        *(f"{name} DOUBLE" for name in NAMES),
-        "date DATE",
-    ]
-)
 _PAYLOAD = "payload BINARY"
 _PAYLOAD_ROWS = 100_000
 
@@ -260,7 +236,7 @@ def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
 
 def unpacked(payloads: DataFrame) -> DataFrame:
     """Return the rows of payloads, :data:`COMPUTED`."""
-    return payloads.mapInArrow(opened, _COLUMNS)
+    return payloads.mapInArrow(opened, tables.ddl(_COLUMNS))
 
 
 def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -51,7 +51,7 @@ class Status:
     kafka_lag: int | None = None
     kafka_missing_offsets: int = 0
     drift: dict[str, Any] = field(default_factory=dict)
-    """Stability index by feature, of the latest day that can be judged: see docs/model.md."""
+    """Stability index by feature, of the latest day that is over: see docs/model.md."""
     breaches: list[str] = field(default_factory=list)
     """What is wrong with the model on that day, a sentence each."""
 
