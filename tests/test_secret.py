@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from fraudlake import secret
 from fraudlake.errors import FraudlakeError
 from fraudlake.settings import Settings
-from tests.workspace.server import TOKEN, Workspace, serving
+from tests.workspace.server import Workspace, serving
+from tests.workspace_http import TOKEN
 
 PASSWORD = "of-the-tests"
 SETTINGS = Settings(

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.workspace_http import TOKEN, serving
+
 from .rendering import APPLICATION_ID, GIVEN, ROOT, render
-from .workspace import TOKEN, Workspace, serving
+from .workspace import Workspace
 
 CLI = shutil.which("databricks")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -44,7 +46,7 @@ def workspace(target: str) -> Workspace:
 @pytest.fixture
 def bundle(copy: Path, workspace: Workspace, target: str, tmp_path: Path) -> Iterator[Run]:
     """Run ``databricks bundle`` on the target; variables are given as keywords."""
-    with serving(workspace) as host:
+    with serving(workspace.reply_to) as host:
 
         def run(*arguments: str, token: str = TOKEN, **variables: str) -> subprocess.CompletedProcess[str]:
             inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}

@@ -7,19 +7,18 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from itertools import count
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
+
+from tests.workspace_http import UNAUTHENTICATED, Reply, Request
 
 from .rendering import USER
 
-TOKEN = "the-workspaces-token"
 WAREHOUSE = {"id": "id-of-Serverless Starter Warehouse", "name": "Serverless Starter Warehouse"}
 _NAMED = ("schemas", "volumes", "models")
-Reply = tuple[int, Any]
+Answer = tuple[int, Any]
 
 
 class Workspace:
@@ -36,32 +35,37 @@ class Workspace:
         self._numbers = count(1000)
         self._lock = threading.Lock()
 
-    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Reply:
+    def reply_to(self, request: Request) -> Reply:
         """Answer one request, one at a time."""
+        if request.path.startswith("/api/") and not request.is_authorized:
+            return UNAUTHENTICATED
         with self._lock:
-            for wanted, pattern, handler in _ROUTES:
-                match = re.fullmatch(pattern, path)
-                if match and wanted == method:
-                    content = body if "import-file" in path else json.loads(body or b"{}")
-                    return handler(self, *map(unquote, match.groups()), {**query, "": content})
-            self.strange.append(f"{method} {path}")
-            return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": f"{method} {path}"}
+            return Reply(*self._answer(request))
 
-    def me(self, asked: dict[str, Any]) -> Reply:
+    def _answer(self, request: Request) -> Answer:
+        for wanted, pattern, handler in _ROUTES:
+            match = re.fullmatch(pattern, request.path)
+            if match and wanted == request.method:
+                content = request.data if "import-file" in request.path else json.loads(request.data or b"{}")
+                return handler(self, *map(unquote, match.groups()), {**request.query, "": content})
+        self.strange.append(f"{request.method} {request.path}")
+        return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": f"{request.method} {request.path}"}
+
+    def me(self, asked: dict[str, Any]) -> Answer:
         return 200, self.user
 
-    def warehouses(self, asked: dict[str, Any]) -> Reply:
+    def warehouses(self, asked: dict[str, Any]) -> Answer:
         return 200, {"warehouses": [WAREHOUSE]}
 
-    def metadata(self, asked: dict[str, Any]) -> Reply:
+    def metadata(self, asked: dict[str, Any]) -> Answer:
         return 200, {"oidc_endpoint": "http://127.0.0.1/oidc", "workspace_id": "1"}
 
-    def nothing(self, asked: dict[str, Any]) -> Reply:
+    def nothing(self, asked: dict[str, Any]) -> Answer:
         return 200, {}
 
     # Files
 
-    def status(self, asked: dict[str, Any]) -> Reply:
+    def status(self, asked: dict[str, Any]) -> Answer:
         path = asked["path"]
         if path in self.folders:
             return 200, {"object_type": "DIRECTORY", "path": path, "object_id": self.folders[path]}
@@ -69,13 +73,13 @@ class Workspace:
             return 200, {"object_type": "FILE", "path": path, "object_id": 1}
         return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"Path ({path}) doesn't exist."}
 
-    def make_folder(self, asked: dict[str, Any]) -> Reply:
+    def make_folder(self, asked: dict[str, Any]) -> Answer:
         parts = asked[""]["path"].split("/")
         for end in range(2, len(parts) + 1):
             self.folders.setdefault("/".join(parts[:end]), next(self._numbers))
         return 200, {}
 
-    def write(self, path: str, asked: dict[str, Any]) -> Reply:
+    def write(self, path: str, asked: dict[str, Any]) -> Answer:
         path = "/" + path
         if path.rpartition("/")[0] not in self.folders:
             return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"no folder for {path}"}
@@ -84,7 +88,7 @@ class Workspace:
         self.files[path] = asked[""]
         return 200, {}
 
-    def read(self, asked: dict[str, Any]) -> Reply:
+    def read(self, asked: dict[str, Any]) -> Answer:
         path = asked["path"]
         if path not in self.files:
             return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": path}
@@ -92,7 +96,7 @@ class Workspace:
             return 200, self.files[path]
         return 200, {"content": base64.b64encode(self.files[path]).decode()}
 
-    def delete_path(self, asked: dict[str, Any]) -> Reply:
+    def delete_path(self, asked: dict[str, Any]) -> Answer:
         path = asked[""]["path"]
         if path not in self.files and path not in self.folders:
             return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": path}
@@ -103,7 +107,7 @@ class Workspace:
 
     # Resources
 
-    def create(self, kind: str, asked: dict[str, Any]) -> Reply:
+    def create(self, kind: str, asked: dict[str, Any]) -> Answer:
         given = asked[""]
         if kind in _NAMED:
             of = (given["catalog_name"], given.get("schema_name"), given["name"])
@@ -125,36 +129,36 @@ class Workspace:
         self.objects.setdefault(kind, {})[key] = made
         return 200, made
 
-    def get(self, kind: str, key: str, asked: dict[str, Any]) -> Reply:
+    def get(self, kind: str, key: str, asked: dict[str, Any]) -> Answer:
         stored = self.objects.get(kind, {}).get(key)
         missing = {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"there is no {kind} {key}"}
         return (200, stored) if stored else (404, missing)
 
-    def delete(self, kind: str, key: str, asked: dict[str, Any]) -> Reply:
+    def delete(self, kind: str, key: str, asked: dict[str, Any]) -> Answer:
         reply = self.get(kind, key, asked)
         self.objects.get(kind, {}).pop(key, None)
         return reply if reply[0] == 404 else (200, {})
 
-    def publish(self, key: str, asked: dict[str, Any]) -> Reply:
+    def publish(self, key: str, asked: dict[str, Any]) -> Answer:
         self.objects["dashboards"][key]["published"] = {"embed_credentials": False, **asked[""]}
         return 200, self.objects["dashboards"][key]["published"]
 
-    def published(self, key: str, asked: dict[str, Any]) -> Reply:
+    def published(self, key: str, asked: dict[str, Any]) -> Answer:
         return 200, self.objects["dashboards"][key]["published"]
 
     # Rights
 
-    def permit(self, of: str, asked: dict[str, Any]) -> Reply:
+    def permit(self, of: str, asked: dict[str, Any]) -> Answer:
         self.rights[of] = [
             {**{name: value for name, value in rule.items() if name != "permission_level"}, "all_permissions": [rule]}
             for rule in asked[""]["access_control_list"]
         ]
         return 200, {"object_id": of, "access_control_list": self.rights[of]}
 
-    def permitted(self, of: str, asked: dict[str, Any]) -> Reply:
+    def permitted(self, of: str, asked: dict[str, Any]) -> Answer:
         return 200, {"object_id": of, "access_control_list": self.rights.get(of, [])}
 
-    def grant(self, of: str, asked: dict[str, Any]) -> Reply:
+    def grant(self, of: str, asked: dict[str, Any]) -> Answer:
         privileges = {granted["principal"]: set(granted["privileges"]) for granted in self.rights.get(of, [])}
         for change in asked[""]["changes"]:
             left = privileges.get(change["principal"], set()) - set(change.get("remove", []))
@@ -162,14 +166,14 @@ class Workspace:
         self.rights[of] = [{"principal": name, "privileges": sorted(some)} for name, some in privileges.items() if some]
         return self.granted(of, asked)
 
-    def granted(self, of: str, asked: dict[str, Any]) -> Reply:
+    def granted(self, of: str, asked: dict[str, Any]) -> Answer:
         return 200, {"privilege_assignments": self.rights.get(of, [])}
 
 
-def _of_kind(method: Callable[..., Reply], kind: str, key: str | None = None) -> Callable[..., Reply]:
+def _of_kind(method: Callable[..., Answer], kind: str, key: str | None = None) -> Callable[..., Answer]:
     """Bind a method to a kind; the object's key is in the path, or the field ``key`` of query or body."""
 
-    def handler(workspace: Workspace, *arguments: Any) -> Reply:
+    def handler(workspace: Workspace, *arguments: Any) -> Answer:
         if key is not None:
             asked = arguments[-1]
             arguments = (str(asked.get(key) or asked[""][key]), asked)
@@ -178,7 +182,7 @@ def _of_kind(method: Callable[..., Reply], kind: str, key: str | None = None) ->
     return handler
 
 
-_ROUTES: list[tuple[str, str, Callable[..., Reply]]] = [
+_ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", "/api/2.0/preview/scim/v2/Me", Workspace.me),
     ("GET", "/api/2.0/sql/warehouses", Workspace.warehouses),
     ("POST", "/telemetry-ext", Workspace.nothing),
@@ -210,42 +214,3 @@ for _kind, _path in {
     _ROUTES.append(("POST", _path, _of_kind(Workspace.create, _kind)))
     _ROUTES.append(("GET", f"{_path}/([^/]+)", _of_kind(Workspace.get, _kind)))
     _ROUTES.append(("DELETE", f"{_path}/([^/]+)", _of_kind(Workspace.delete, _kind)))
-
-
-@contextmanager
-def serving(workspace: Workspace) -> Iterator[str]:
-    """Serve a workspace on the loopback interface; its address is what ``DATABRICKS_HOST`` is to hold."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # head and body go out one after the other
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def _reply(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            address = urlsplit(self.path)
-            query = {name: values[-1] for name, values in parse_qs(address.query).items()}
-            if address.path.startswith("/api/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                code, answer = 401, {"error_code": "UNAUTHENTICATED", "message": "the token is not valid"}
-            else:
-                code, answer = workspace.answer(self.command, address.path, query, body)
-            raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _reply  # noqa: N815
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

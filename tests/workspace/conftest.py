@@ -8,7 +8,8 @@ from databricks.sdk.core import Config
 
 from fraudlake.cli import main
 from fraudlake.workspace import client as clients
-from tests.workspace.server import TOKEN, Workspace, serving
+from tests.workspace.server import Workspace, serving
+from tests.workspace_http import TOKEN
 
 
 @pytest.fixture

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-TOKEN = "dapi-of-the-tests"
+from tests import workspace_http
+from tests.workspace_http import UNAUTHENTICATED, Reply, Request
+
 ME = "jane@example.com"
 APPLICATION_ID = "11111111-2222-3333-4444-555555555555"
 Answer = tuple[int, Any]
@@ -86,7 +84,7 @@ class Workspace:
     """The error that the next run's task ends with."""
     alerts: list[str] = field(default_factory=lambda: ["2", "4", "3"])
     statements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    faults: list[Callable[[str, str], tuple[int, Any, dict[str, str]] | None]] = field(default_factory=list)
+    faults: list[Callable[[str], Reply | None]] = field(default_factory=list)
     """Asked first, each until it gives an answer, which it then never gives again."""
     requests: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -96,13 +94,25 @@ class Workspace:
         """Let the next requests of a path fail."""
         left = [times]
 
-        def fault(method: str, asked: str) -> tuple[int, Any, dict[str, str]] | None:
+        def fault(asked: str) -> Reply | None:
             if path not in asked or not left[0]:
                 return None
             left[0] -= 1
-            return status, body, {name.replace("_", "-"): value for name, value in headers.items()}
+            return Reply(status, body, tuple((name.replace("_", "-"), value) for name, value in headers.items()))
 
         self.faults.append(fault)
+
+    def reply_to(self, request: Request) -> Reply:
+        self.requests.append(f"{request.method} {request.path}")
+        for fault in self.faults:
+            reply = fault(request.path)
+            if reply is not None:
+                return reply
+        if request.path.startswith(("/.well-known/", "/oidc/")):
+            return Reply(404)  # the SDK asks what kind of host it is
+        if not request.is_authorized:
+            return UNAUTHENTICATED
+        return Reply(*self.answer(request.method, request.path, request.query, request.body))
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         for (wanted, pattern), respond in _ROUTES.items():
@@ -318,57 +328,6 @@ def landed(workspace: Workspace, data: bytes) -> list[tuple[str, float]]:
 
 @contextmanager
 def serving(workspace: Workspace) -> Iterator[Workspace]:
-    """Serve a workspace on a free port of loopback, to whoever has the token."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _serve(self) -> None:
-            parts = urlsplit(self.path)
-            length = int(self.headers.get("Content-Length") or 0)
-            data = self.rfile.read(length)
-            workspace.requests.append(f"{self.command} {parts.path}")
-            for fault in workspace.faults:
-                answer = fault(self.command, parts.path)
-                if answer is not None:
-                    return self._send(*answer)
-            if parts.path.startswith("/.well-known/") or parts.path.startswith("/oidc/"):
-                return self._send(404, None, {})  # the SDK asks what kind of host it is
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self._send(401, {"error_code": "UNAUTHENTICATED", "message": "Credential was not sent"}, {})
-            is_json = "json" in self.headers.get("Content-Type", "")
-            body = json.loads(data) if data and is_json else data or None
-            return self._send(*workspace.answer(self.command, parts.path, dict(parse_qsl(parts.query)), body), {})
-
-        def _send(self, status: int, body: Any, headers: dict[str, str]) -> None:
-            if status == 0:  # no answer at all, for longer than the client waits
-                time.sleep(1.5)
-                status = 500
-            text = body if isinstance(body, str) else json.dumps(body) if body is not None else ""
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(text.encode())
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _serve  # noqa: N815 - http.server's names
-
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # a client that gave up waiting
-
-    server = Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    workspace.host = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    """Serve a workspace to whoever has the token."""
+    with workspace_http.serving(workspace.reply_to) as workspace.host:
         yield workspace
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

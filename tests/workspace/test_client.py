@@ -7,7 +7,8 @@ import pytest
 from fraudlake.errors import UsageError
 from fraudlake.workspace import client as clients
 from tests.workspace.conftest import Command
-from tests.workspace.server import TOKEN, Workspace
+from tests.workspace.server import Workspace
+from tests.workspace_http import TOKEN
 
 LIST = "/api/2.2/jobs/list"
 
