@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from fraudlake.cli.app import RULES, STREAMING, App, cli, options, run_step
-
-if TYPE_CHECKING:
-    pass
 
 
 @cli.command()

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,9 +14,6 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_step
 from fraudlake.cli.progress import console, output
 from fraudlake.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 @cli.command()

@@ -7,16 +7,12 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
 from fraudlake.errors import FraudlakeError, first_line
-
-if TYPE_CHECKING:
-    pass
 
 
 def main() -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output, timed
-
-if TYPE_CHECKING:
-    pass
 
 
 @cli.command()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,6 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
 from fraudlake.cli.model import train_or_tell
 from fraudlake.cli.progress import output, run_streams, timed
-
-if TYPE_CHECKING:
-    pass
 
 
 @cli.command()
