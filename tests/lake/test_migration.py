@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import tarfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fraudlake import steps, tables
-from fraudlake.lake import contents
+from fraudlake.lake import contents, open_lake
+from fraudlake.operations.status import status
+from fraudlake.settings import Settings
 from fraudlake.streaming import stream
+from tests.conftest import land_flink
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect
 
 pytestmark = pytest.mark.stream
 
+LAKES = Path(__file__).parents[2] / "fixtures" / "lakes"
 NEW = "channel STRING where the card was used"
 
 
@@ -42,3 +48,17 @@ def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
     alerts = newer.read(tables.SILVER_ALERTS).select("small_transaction_id", "transaction_id").collect()
     assert [tuple(alert) for alert in alerts] == [("part-0-0", "part-0-1")]
     assert lake(buckets=2).read(tables.SILVER_TRANSACTIONS).where("channel = 'online'").count() == 1
+
+
+def test_a_lake_of_the_version_before_opens_and_goes_on(spark: Any, tmp_path: Path) -> None:
+    with tarfile.open(LAKES / "0.1.0.tar.xz") as archive:
+        archive.extractall(tmp_path / "lake", filter="data")
+    land_flink(tmp_path / "lake" / "landing", "tutorial/int96")
+    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+        opened = open_lake(Settings(lake=tmp_path / "lake", buckets=2))
+        stream.run(opened, step(opened), "available-now")
+    now = status(opened)
+    # 3,000 rows were there, 49 of them with an alert and 19 in quarantine; the tutorial's ten have three alerts.
+    assert (now.landed, now.bronze, now.silver, now.quarantine, now.alerts) == (3010, 3010, 2991, 19, 52)
+    assert now.agreement == {"transactions": 2991, "both": 52, "only_flink": 0, "only_spark": 0}
+    assert now.gaps == []
