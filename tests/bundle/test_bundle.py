@@ -111,7 +111,7 @@ def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: p
     def open_(values: settings.Settings, must_exist: bool = False) -> None:
         raise OpenedError(values)
 
-    monkeypatch.setattr("fraudlake.lake.Lake", open_)
+    monkeypatch.setattr("fraudlake.lake.open_lake", open_)
 
     # The probe asks the workspace, not the lake.
     steps = [task for task in tasks(target, **GIVEN) if task[0] != "probe"]

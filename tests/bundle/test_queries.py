@@ -10,6 +10,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.gold import account_daily, detector_agreement
+from fraudlake.lake.contents import TABLES
 
 from .rendering import GIVEN, ROOT, render
 
@@ -99,7 +100,7 @@ ROWS: Rows = [
 def lake(spark: Any, contents: Rows) -> Any:
     """A session in which every table has its name and columns, and these rows."""
     session = spark.newSession()
-    for table in contents.TABLES:
+    for table in TABLES:
         rows = [row for of, some in contents if of is table for row in some]
         whole = [tuple(row.get(name) for name in table.column_names) for row in rows]
         session.createDataFrame(whole, table.columns).createOrReplaceTempView(table.name)
