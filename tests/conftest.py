@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from fraudlake import settings
 from fraudlake.lake import contents
@@ -24,10 +27,53 @@ time.tzset()
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-# A process that lives for seconds: its JVM's second compiler would take half of the processor time.
+# A process that lives for seconds or a few minutes: its JVM's second compiler would take half of the processor time.
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
+LONGEST_FIRST = (
+    "integration/test_workspace_probe.py",
+    "integration/test_connect.py",
+    "integration/test_workspace_jobs.py",
+    "test_main_job.py",
+    "test_notebooks.py",
+    "integration/test_kafka.py",
+    "sources/test_file_source.py",
+    "integration/test_crash.py",
+    "model/test_model.py",
+    "quarantine/test_quarantine.py",
+    "silver/test_duplicates.py",
+    "detection/test_alerts.py",
+    "gold/test_alert_windows.py",
+)
+"""Files whose tests take minutes. Begun at the end, the last of them would run alone."""
+TOGETHER = {
+    "tests/integration/test_workspace_probe.py": "a workspace",
+    "tests/integration/test_connect.py": "a workspace",
+    "tests/integration/test_workspace_jobs.py": "a workspace",
+    "tests/test_main_job.py": "the main job's lake",
+    "tests/test_notebooks.py": "the main job's lake",
+}
+"""Files that share what takes a minute to make: one process runs them."""
+
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {Path(__file__).parent / file: at for at, file in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each file to a process, and files that are :data:`TOGETHER` to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +84,17 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the Spark of this process prints."""
+    return tmp_path_factory.mktemp("spark") / "spark.log"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_log: Path) -> Any:
     """A session for transforms; lakes have sessions of their own in the same Spark."""
     from fraudlake.lake import session
 
-    folder = tmp_path_factory.mktemp("spark")
-    return session.start(Settings(lake=folder, shuffle_partitions=2), folder / "spark.log")
+    return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2), spark_log)
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +136,30 @@ def run(lake: Path, *arguments: str) -> None:
     from fraudlake.cli import cli
 
     cli.main(["--lake", str(lake), *arguments], standalone_mode=False)
+
+
+FraudlakeHere = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def fraudlake_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> FraudlakeHere:
+    """Run the program in this process, which has loaded it; it returns what a process of its own would."""
+    from fraudlake.cli import main
+
+    def run_(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["fraudlake", *arguments])
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            capfd.readouterr()
+            code = 0
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return subprocess.CompletedProcess(sys.argv, code, *capfd.readouterr())
+
+    return run_
 
 
 @pytest.fixture(scope="session")

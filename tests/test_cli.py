@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from fraudlake.cli import main
 from fraudlake.errors import FraudlakeError
-from tests.conftest import FLINK, SHORT_LIVED, land_flink, run
+from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
 
 STEPS = (
     "simulate",
@@ -56,15 +56,15 @@ def refused(ended: subprocess.CompletedProcess[str], code: int) -> str:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_help_says_what_a_step_does(step: str) -> None:
-    ended = fraudlake(step, "--help")
+def test_help_says_what_a_step_does(step: str, fraudlake_here: FraudlakeHere) -> None:
+    ended = fraudlake_here(step, "--help")
     assert ended.returncode == 0
     assert "Needs" in ended.stdout or step == "status"
 
 
 @pytest.mark.parametrize("group", [[], ["model"], ["workspace"]], ids=["fraudlake", "model", "workspace"])
-def test_no_line_of_a_list_of_commands_is_cut_off(group: list[str]) -> None:
-    ended = fraudlake(*group, "--help", COLUMNS="80")
+def test_no_line_of_a_list_of_commands_is_cut_off(group: list[str], fraudlake_here: FraudlakeHere) -> None:
+    ended = fraudlake_here(*group, "--help", COLUMNS="80")
     lines = ended.stdout.splitlines()
     assert "Commands:" in lines
     assert not [line for line in lines if line.rstrip().endswith(("...", "…")) and not line.startswith("Usage:")]
@@ -87,26 +87,28 @@ def test_no_java_is_one_line(tmp_path: Path) -> None:
     assert "no Java on the PATH: install Java 17 or 21" in line
 
 
-def test_a_wrong_java_is_one_line(tmp_path: Path) -> None:
+def test_a_wrong_java_is_one_line(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    line = refused(fraudlake("refine", JAVA_HOME=str(tmp_path)), 1)
+    line = refused(fraudlake_here("refine", JAVA_HOME=str(tmp_path)), 1)
     assert f"{java} is Java 11: install Java 17 or 21" in line
 
 
-def test_a_setting_out_of_range_is_wrong_use() -> None:
-    assert "--threshold = '1.5': input should be less than 1" in refused(fraudlake("score", "--threshold", "1.5"), 2)
+def test_a_setting_out_of_range_is_wrong_use(fraudlake_here: FraudlakeHere) -> None:
+    line = refused(fraudlake_here("score", "--threshold", "1.5"), 2)
+    assert "--threshold = '1.5': input should be less than 1" in line
 
 
-def test_a_short_retention_is_wrong_use_unless_it_is_allowed() -> None:
-    assert "--retention 1:00:00: shorter than 7 days" in refused(fraudlake("optimize", "--retention", "1 hour"), 2)
+def test_a_short_retention_is_wrong_use_unless_it_is_allowed(fraudlake_here: FraudlakeHere) -> None:
+    line = refused(fraudlake_here("optimize", "--retention", "1 hour"), 2)
+    assert "--retention 1:00:00: shorter than 7 days" in line
 
 
-def test_mending_a_value_without_a_replay_is_wrong_use() -> None:
-    assert "give both" in refused(fraudlake("quarantine", "--set", "amount=abs(amount)"), 2)
-    assert "must be COLUMN=SQL" in refused(fraudlake("quarantine", "--replay", "--set", "amount"), 2)
+def test_mending_a_value_without_a_replay_is_wrong_use(fraudlake_here: FraudlakeHere) -> None:
+    assert "give both" in refused(fraudlake_here("quarantine", "--set", "amount=abs(amount)"), 2)
+    assert "must be COLUMN=SQL" in refused(fraudlake_here("quarantine", "--replay", "--set", "amount"), 2)
 
 
 READ_COMMANDS = pytest.mark.parametrize(
@@ -162,36 +164,38 @@ def test_a_lake_without_rows_and_models_is_read_without_java(lake: Callable[...,
     assert "there is no model to compare" in refused_here(root, "model", "compare")
 
 
-def test_a_lake_of_another_format_is_left_alone(tmp_path: Path) -> None:
+def test_a_lake_of_another_format_is_left_alone(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     mark = tmp_path / "lake.json"
     mark.write_text('{"format": 99, "fraudlake": "9.0.0"}')
-    line = refused(fraudlake("--lake", str(tmp_path), "status"), 1)
+    line = refused(fraudlake_here("--lake", str(tmp_path), "status"), 1)
     assert "was made by fraudlake 9.0.0 (lake format 99)" in line
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_file_in_place_of_the_lake_is_wrong_use(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_lake_is_wrong_use(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     (tmp_path / "lake").write_text("")
-    assert "there is a file of that name" in refused(fraudlake("--lake", str(tmp_path / "lake"), "status"), 2)
+    assert "there is a file of that name" in refused(fraudlake_here("--lake", str(tmp_path / "lake"), "status"), 2)
 
 
-def test_simulate_lands_what_was_asked_for(tmp_path: Path) -> None:
-    ended = fraudlake("--lake", str(tmp_path), "--json", "simulate", "--rows", "2500", "--file-rows", "1000")
+def test_simulate_lands_what_was_asked_for(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    ended = fraudlake_here("--lake", str(tmp_path), "--json", "simulate", "--rows", "2500", "--file-rows", "1000")
     assert json.loads(ended.stdout) == {"landing": str(tmp_path / "landing"), "rows": 2500}
     files = sorted((tmp_path / "landing").iterdir())
     assert sorted(pq.read_metadata(file).num_rows for file in files) == [500, 1000, 1000]
 
 
-def test_simulate_refuses_what_makes_no_stream(tmp_path: Path) -> None:
-    line = refused(fraudlake("--lake", str(tmp_path), "simulate", "--rows", "10", "--fraud", "0.9"), 2)
+def test_simulate_refuses_what_makes_no_stream(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    line = refused(fraudlake_here("--lake", str(tmp_path), "simulate", "--rows", "10", "--fraud", "0.9"), 2)
     assert "fraud=0.9: must be from 0 to 0.2" in line
-    line = refused(fraudlake("--lake", str(tmp_path), "simulate", "--rows", "10", "--start", "soon"), 2)
+    line = refused(fraudlake_here("--lake", str(tmp_path), "simulate", "--rows", "10", "--start", "soon"), 2)
     assert "soon" in line
 
 
 @pytest.mark.stream
-def test_a_missing_landing_folder_is_wrong_use(tmp_path: Path) -> None:
-    line = refused(fraudlake("--lake", str(tmp_path), "ingest", "--landing", str(tmp_path / "none")), 2)
+def test_a_missing_landing_folder_is_wrong_use(
+    lake: Callable[..., Any], tmp_path: Path, fraudlake_here: FraudlakeHere
+) -> None:
+    line = refused(fraudlake_here("--lake", str(lake().root), "ingest", "--landing", str(tmp_path / "none")), 2)
     assert f"landing folder {tmp_path / 'none'} does not exist" in line
 
 
@@ -232,15 +236,18 @@ def test_a_second_copy_of_a_stream_is_refused(lake: Callable[..., Any], landing:
 
 
 @pytest.mark.stream
-def test_two_processes_use_a_lake_at_once(lake: Callable[..., Any], landing: Path) -> None:
+def test_two_processes_use_a_lake_at_once(
+    lake: Callable[..., Any], landing: Path, fraudlake_here: FraudlakeHere
+) -> None:
     land_flink(landing, "tutorial/int96")
     root = str(lake().root)
     command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", root]
-    with subprocess.Popen([*command, "ingest"], stderr=subprocess.DEVNULL) as other:
-        seen = fraudlake("--lake", root, "--json", "status")
+    environment = {**os.environ, **SHORT_LIVED}
+    with subprocess.Popen([*command, "ingest"], env=environment, stderr=subprocess.DEVNULL) as other:
+        seen = fraudlake_here("--lake", root, "--json", "status")
     assert other.returncode == 0
     assert json.loads(seen.stdout)["bronze"] in (0, 10)
-    assert json.loads(fraudlake("--lake", root, "--json", "status").stdout)["bronze"] == 10
+    assert json.loads(fraudlake_here("--lake", root, "--json", "status").stdout)["bronze"] == 10
 
 
 def test_the_fixtures_are_those_that_flink_wrote() -> None:
