@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,7 @@ from databricks.sdk.core import Config
 
 from fraudlake.cli import main
 from fraudlake.workspace import client as clients
+from fraudlake.workspace import jobs, sql
 from tests.workspace.server import Workspace, serving
 from tests.workspace_http import TOKEN
 
@@ -25,7 +27,7 @@ def client(workspace: Workspace) -> WorkspaceClient:
     """A client of that workspace that gives up soon."""
     return WorkspaceClient(
         config=Config(
-            host=workspace.host, token=TOKEN, auth_type="pat", http_timeout_seconds=0.5, retry_timeout_seconds=2
+            host=workspace.host, token=TOKEN, auth_type="pat", http_timeout_seconds=0.5, retry_timeout_seconds=1.2
         )
     )
 
@@ -37,6 +39,8 @@ Command = Callable[..., tuple[int, str, str]]
 def fraudlake(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
     """Run ``fraudlake --catalog main --schema fraud workspace …``; gives exit code, standard output and error."""
     monkeypatch.setattr(clients, "connect", lambda profile: client)
+    for polling in (jobs, sql):  # this workspace has done in no time what it was asked for
+        monkeypatch.setattr(polling, "pauses", lambda most: itertools.repeat(0.01))
 
     def run(*arguments: str, json: bool = False, schema: str = "fraud") -> tuple[int, str, str]:
         flags = ["--catalog", "main", "--schema", schema, *(["--json"] if json else [])]
