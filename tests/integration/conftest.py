@@ -4,6 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.standin.process import Workspace, running
+from tests.workspace import server
+
 from .broker import Broker
 
 
@@ -14,3 +17,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     broker.start()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def compute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """One workspace for the whole run, whose API knows a secret: a Spark Connect server takes long to warm up."""
+    api = server.Workspace(values={("fraudlake", "kafka"): '{"client.id": "fraudlake"}'})
+    with (
+        server.serving(api),
+        running(tmp_path_factory.mktemp("workspace"), DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=server.TOKEN) as one,
+    ):
+        yield one

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.standin.process import Workspace
+
 pytestmark = pytest.mark.stream
 
+PROGRAM = """
+import json
+from tests.integration.connect_detector import alert_pairs
+print(json.dumps([type(spark).__module__, *alert_pairs(spark, {folder!r})]))
+"""
 
-def test_the_detector_runs_in_a_spark_connect_session(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("connect_detector.py")
-    ended = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    (module,), *alerts = json.loads(ended.stdout.splitlines()[-1])
+
+def test_the_detector_runs_in_a_spark_connect_session(compute: Workspace, tmp_path: Path) -> None:
+    ended = compute.task("-c", PROGRAM.format(folder=str(tmp_path)))
+
+    assert ended["code"] == 0, ended["error"]
+    module, *alerts = json.loads(ended["out"].splitlines()[-1])
     assert module.startswith("pyspark.sql.connect")
     assert alerts == [["t0", "t1"]]

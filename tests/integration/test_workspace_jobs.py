@@ -8,10 +8,7 @@ verdicts and a replay, and a second round with more files and a Kafka topic.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +20,11 @@ import pytest
 from fraudlake import simulator, tables
 from fraudlake.lake import contents
 from tests.bundle import rendering
-from tests.conftest import FLINK, SHORT_LIVED
+from tests.conftest import FLINK, FraudlakeHere
 from tests.conftest import run as fraudlake
-from tests.standin import workspace
-from tests.standin.process import Workspace, running, stored
+from tests.standin import classic, workspace
+from tests.standin.process import Workspace, stored
 from tests.standin.workspace import CATALOG, SCHEMA
-from tests.workspace import server
 
 from .broker import Broker
 
@@ -36,6 +32,7 @@ pytestmark = [pytest.mark.stream, pytest.mark.timeout(2400)]  # the jobs, twice,
 
 BAD = FLINK.parent / "bad" / "files"
 DAY = "2026-01-01"
+JOBS = ("ingest_and_detect", "train", "gold", "maintain", "backfill")
 TOPIC = "workspace-jobs"
 ENDED = {"ingest", "refine", "detect", "aggregate", "score"}
 """Tasks that are ended behind their commits."""
@@ -94,16 +91,15 @@ def _here(parameters: list[str], landing: Path, lake: Path) -> list[str]:
     return [str(lake / "landing") if one == str(landing) else one for one in given]
 
 
-def _jobs(both: Both, **variables: str) -> Iterator[rendering.Task]:
+def _jobs(both: Both, jobs: tuple[str, ...], **variables: str) -> Iterator[rendering.Task]:
     given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(both.workspace.landing)}
     days = {"from": DAY, "to": DAY}
     tasks = rendering.tasks("prod", **given, **days, **variables)
-    order = ["ingest_and_detect", "train", "gold", "maintain", "backfill"]
-    yield from (one for job in order for one in tasks if one[0] == job)
+    yield from (one for job in jobs for one in tasks if one[0] == job)
 
 
 @pytest.fixture(scope="module")
-def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(spark: Any, broker: Broker, compute: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp("both")
     first, second = folder / "first", folder / "second"
     simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.08, rate=1.0, bad=0.01), rows=4000, file_rows=900)
@@ -121,28 +117,22 @@ def both(spark: Any, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -
     broker.produce(
         TOPIC, [("k", json.dumps(one).encode(), 0) for one in pair] + [("k", b"{not JSON", 1), ("k", None, 1)]
     )
-    api = server.Workspace(values={("fraudlake", "kafka"): '{"client.id": "fraudlake"}'})
-    (folder / "workspace").mkdir()
-    with (
-        server.serving(api),
-        running(folder / "workspace", DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=server.TOKEN) as one,
-    ):
-        taken = Both(one, folder / "laptop")
-        taken.land(first)
-        for job, task, parameters in _jobs(taken):
-            taken.take(job, task, parameters, ended_behind=1)
-        decided = stored(taken.lake / "tables" / "silver_transactions").sort_by("transaction_id").slice(0, 60)
-        lines = [f"{row['transaction_id']},{str(row['label']).lower()}" for row in decided.to_pylist()]
-        (folder / "decided.csv").write_text("\n".join(["transaction_id,verdict", *lines]) + "\n")
-        schema = ["--catalog", CATALOG, "--schema", SCHEMA]
-        taken.take(BY_HAND, "verdicts", [*schema, "verdicts", str(folder / "decided.csv")])
-        taken.take(BY_HAND, "replay", [*schema, "quarantine", "--replay", "--set", "amount=abs(amount)"])
-        taken.land(second)
-        taken.take(*next(_jobs(taken)), ended_behind=2)
-        kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}
-        for job, task, parameters in _jobs(taken, **kafka):
-            taken.take(job, task, parameters, ended_behind=2 if task == "refine" else 0)
-        yield taken
+    taken = Both(compute, folder / "laptop")
+    taken.land(first)
+    for job, task, parameters in _jobs(taken, JOBS):
+        taken.take(job, task, parameters, ended_behind=1)
+    decided = stored(taken.lake / "tables" / "silver_transactions").sort_by("transaction_id").slice(0, 60)
+    lines = [f"{row['transaction_id']},{str(row['label']).lower()}" for row in decided.to_pylist()]
+    (folder / "decided.csv").write_text("\n".join(["transaction_id,verdict", *lines]) + "\n")
+    schema = ["--catalog", CATALOG, "--schema", SCHEMA]
+    taken.take(BY_HAND, "verdicts", [*schema, "verdicts", str(folder / "decided.csv")])
+    taken.take(BY_HAND, "replay", [*schema, "quarantine", "--replay", "--set", "amount=abs(amount)"])
+    taken.land(second)
+    taken.take(*next(_jobs(taken, ("ingest_and_detect",))), ended_behind=2)
+    kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}
+    for job, task, parameters in _jobs(taken, JOBS, **kafka):
+        taken.take(job, task, parameters, ended_behind=2 if task == "refine" else 0)
+    return taken
 
 
 @pytest.mark.parametrize("table", contents.TABLES, ids=lambda table: table.name)
@@ -225,28 +215,25 @@ def test_what_serverless_compute_refuses_is_refused(both: Both, code: str, refus
     assert refusal in ended["error"]
 
 
-def test_the_continuous_job_runs_on_classic_compute(tmp_path: Path) -> None:
+def test_the_continuous_job_runs_on_classic_compute(spark: Any, tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     landing = workspace.volumes(tmp_path) / "landing"
     shutil.copytree(FLINK / "tutorial" / "int96", landing / "tutorial")
     (workspace.volumes(tmp_path) / "checkpoints").mkdir()
     given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(landing)}
+    job = "ingest_and_detect_continuous"
+    tasks = {task: parameters for key, task, parameters in rendering.tasks("prod", **given) if key == job}
     ends = {
         "ingest": ("bronze_transactions", 10),
         "refine": ("silver_transactions", 10),
         "detect": ("silver_alerts", 3),
     }
-    tasks = [one for one in rendering.tasks("prod", **given) if one[0] == "ingest_and_detect_continuous"]
-    plan = [(*ends[task], parameters) for _, task, parameters in sorted(tasks, key=lambda one: [*ends].index(one[1]))]
+    assert set(tasks) == set(ends)
 
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.standin.classic", str(tmp_path), json.dumps(plan)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(workspace.ROOT), **SHORT_LIVED},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    alerts = stored(tmp_path / "tables" / "silver_alerts").sort_by("timestamp")
+    with classic.cluster(spark, tmp_path):
+        for task, (table, rows) in ends.items():
+            with classic.stopped_at(tmp_path / "tables" / table, rows):
+                ended = fraudlake_here(*tasks[task])
+            assert ended.returncode == 0, ended.stderr
+        alerts = stored(tmp_path / "tables" / "silver_alerts").sort_by("timestamp")
+
     assert alerts["account_id"].to_pylist() == ["2", "4", "3"]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import ParquetReadOptions
 
+from tests.conftest import SHORT_LIVED
 from tests.standin import workspace
 
 _SLOW_START = "failed to connect back"
@@ -82,7 +83,13 @@ def running(folder: Path, **environment: str) -> Iterator[Workspace]:
             program,
             cwd=folder,
             # Its server takes any free port.
-            env={**os.environ, "PYTHONPATH": str(workspace.ROOT), "SPARK_TESTING": "yes", **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": workspace.PYTHONPATH,
+                "SPARK_TESTING": "yes",
+                **SHORT_LIVED,
+                **environment,
+            },
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

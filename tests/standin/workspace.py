@@ -11,15 +11,11 @@ import types
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from fraudlake.lake import session
-from fraudlake.model import store as model_store
 from fraudlake.settings import Settings
-from tests.standin import serverless
 
 CATALOG, SCHEMA = "spark_catalog", "fraud"
 ROOT = Path(__file__).parents[2]
+PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 
 
 def volumes(folder: Path) -> Path:
@@ -29,9 +25,16 @@ def volumes(folder: Path) -> Path:
 
 def start(folder: Path) -> Any:
     """Start the server and return the client's session; what a job's wheel task finds is then in place."""
+    # A test's own process needs none of these: it takes them a second to load.
+    from pyspark.sql import SparkSession
+
+    from fraudlake.lake import session
+    from fraudlake.model import store as model_store
+    from tests.standin import serverless
+
     os.environ |= {
         **session.environment(),
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "standin" / "worker"), str(ROOT), str(ROOT / "src")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "standin" / "worker"), PYTHONPATH]),
         "STANDIN_VOLUMES": str(folder / "Volumes"),
         serverless.CRASH: str(folder / "crash"),
         "DATABRICKS_RUNTIME_VERSION": "client.4",

@@ -1,4 +1,4 @@
-"""The probe: from outside through its job, and inside, where a local Spark Connect session stands for a workspace's."""
+"""The probe from outside, through its job, and what it sends to other processes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,12 @@ from fraudlake.workspace.probe import Answer
 from fraudlake.workspace.scratch import Scratch
 from tests.bundle.problems import known
 from tests.bundle.rendering import GIVEN, tasks
-from tests.standin.process import running
-from tests.standin.workspace import CATALOG, SCHEMA
 from tests.workspace.conftest import Command
 from tests.workspace.server import Workspace, a_task
 
 FINE = Answer("session", True, True, "Spark 4.0")
 NOTED = Answer("persist", False, False, "[NOT_SUPPORTED] no cache", "nothing: rows are computed twice")
 WRONG = Answer("Auto Loader", False, True, "0 of 2 rows [came]", "ingest cannot read files")
-REFUSED = {
-    "setting spark.sql.execution.arrow.maxRecordsPerBatch",
-    "setting spark.sql.execution.arrow.maxBytesPerBatch",
-    "setting spark.sql.streaming.stateStore.providerClass",
-    "persist",
-    "task: the volume of the checkpoints",
-    "foreachBatch: persist",
-    "foreachBatch: the volume of the checkpoints",
-    "foreachBatch: MLflow's registry",
-    "Auto Loader: _metadata.row_index",
-}
-"""What the stand-in refuses as serverless compute does, or does not have: the package does without."""
 
 
 @pytest.fixture
@@ -264,29 +250,3 @@ def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None
             )
 
     assert worker.in_a_micro_batch(Stuck(tmp_path)) == {"names": (False, "no table")}
-
-
-@pytest.mark.stream
-def test_inside_all_holds_but_what_needs_databricks_itself(tmp_path: Path) -> None:
-    with running(tmp_path) as compute:
-        for _ in range(3):
-            ended = compute.task("--catalog", CATALOG, "--schema", SCHEMA, "--json", "workspace", "probe")
-            # Spark gives the process of a stream's micro-batches ten seconds to start: a busy machine needs more.
-            if "failed to connect back" not in ended["out"]:
-                break
-
-    answers = {answer["question"]: answer for answer in json.loads(ended["out"])["answers"]}
-    assert list(answers) == [assumption.question for assumption in assumptions.assumptions()]
-    failed = {question: answer["seen"] for question, answer in answers.items() if not answer["ok"]}
-    assert set(failed) == REFUSED | {"MLflow"}, failed
-    assert all(answers[question]["remedy"] for question in failed)
-    assert "CONFIG_NOT_AVAILABLE" in answers["setting spark.sql.execution.arrow.maxRecordsPerBatch"]["seen"]
-    assert answers["foreachBatch: its session"]["seen"].endswith("whose current schema is workspace.")
-    assert answers["foreachBatch: a view of the batch in MERGE"]["seen"] == "10 rows after the MERGE"
-    assert (ended["code"], ended["error"]) == (
-        1,
-        f"fraudlake: probe: 1 of {len(answers)} assumptions do not hold here: MLflow",
-    )
-    assert "✓ stateful stream: " in (tmp_path / "log").read_text()
-    assert [path.name for path in (tmp_path / "tables").glob("fraudlake_probe*")] == []
-    assert list((compute.landing.parent / "checkpoints").iterdir()) == []
