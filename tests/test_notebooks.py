@@ -11,6 +11,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.conftest import SHORT_LIVED
+
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 
@@ -25,7 +27,7 @@ def executed(twice: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
     together = nbformat.v4.new_notebook(cells=cells)
     folder = tmp_path_factory.mktemp("notebooks")
     client = NotebookClient(together, timeout=300, resources={"metadata": {"path": str(folder)}})
-    client.execute(env={**os.environ, "FRAUDLAKE_LAKE": str(twice["root"])})
+    client.execute(env={**os.environ, **SHORT_LIVED, "FRAUDLAKE_LAKE": str(twice["root"])})
     (folder / "executed.ipynb").write_text(nbformat.writes(together))
     begins = [0, *ends[:-1]]
     return {

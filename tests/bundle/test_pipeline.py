@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+from tests.conftest import SHORT_LIVED
 
 pytestmark = pytest.mark.stream
 
@@ -16,7 +19,12 @@ def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: 
     program = Path(__file__).with_name("pipeline_run.py")
 
     ended = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, str(program), str(tmp_path)],
+        env={**os.environ, **SHORT_LIVED},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
 
     assert ended.returncode == 0, ended.stderr[-3000:]
