@@ -45,7 +45,7 @@ def state(lake: Lake) -> State:
     waiting = detector.ROWS.empty_table()
     if not checkpoint.is_new:
         # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
-        _ = lake.spark.streams.active
+        _ = lake.tableless.streams.active
         flags = _read(lake, "kept", detector.FLAGS)
         if ordering == "event_time":
             waiting = _read(lake, "waiting", detector.ROWS)
@@ -65,12 +65,12 @@ def state(lake: Lake) -> State:
 def _read(lake: Lake, name: str, schema: pa.Schema) -> pa.Table:
     """Read one state variable of every bucket."""
     values = (
-        lake.spark.read.format("statestore")
+        lake.tableless.read.format("statestore")
         .option("stateVarName", name)
         .load(str(lake.checkpoint("detect").folder))
         .select("value.payload")
     )
-    return buckets.unpack((bytes(row["payload"]) for row in values.toLocalIterator()), schema)
+    return buckets.unpack(values.toArrow()["payload"].to_pylist(), schema)
 
 
 def _by_age(times: Any, newest: int) -> dict[str, int]:

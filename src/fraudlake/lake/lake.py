@@ -41,6 +41,11 @@ class Lake(ABC):
     spark: SparkSession
     """The session that reads and writes the tables."""
 
+    @property
+    def tableless(self) -> SparkSession:
+        """A session for what needs no table by its name; on a laptop it is there seconds earlier."""
+        return self.spark
+
     def within(self, spark: SparkSession) -> Self:
         """Return this lake in another session: that of a micro-batch.
 
@@ -53,7 +58,7 @@ class Lake(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to the process of a micro-batch without the session, which stays here."""
-        return {name: value for name, value in vars(self).items() if name != "spark"}
+        return {name: value for name, value in vars(self).items() if name not in ("spark", "tableless")}
 
     @abstractmethod
     def name_of(self, table: tables.Table) -> str:

@@ -70,10 +70,15 @@ class LocalLake(Lake):
         return self._start()
 
     def _start(self) -> SparkSession:
-        # Lakes of one process share neither the current database nor SQL settings.
-        spark = session.start(self.settings, Path(self.log)).newSession()
+        spark = self.tableless
         self._register(spark)
         return spark
+
+    @cached_property
+    def tableless(self) -> SparkSession:
+        """A session of the lake's own, without its tables: to register them takes seconds."""
+        # Lakes of one process share neither the current database nor SQL settings.
+        return session.start(self.settings, Path(self.log)).newSession()
 
     def _require(self) -> None:
         """Refuse a root that is no lake of this format, or lacks a table."""
