@@ -6,6 +6,7 @@ import pytest
 
 from tests.standin.process import Workspace, running
 from tests.workspace import server
+from tests.workspace_http import TOKEN
 
 from .broker import Broker
 
@@ -25,6 +26,6 @@ def compute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     api = server.Workspace(values={("fraudlake", "kafka"): '{"client.id": "fraudlake"}'})
     with (
         server.serving(api),
-        running(tmp_path_factory.mktemp("workspace"), DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=server.TOKEN) as one,
+        running(tmp_path_factory.mktemp("workspace"), DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=TOKEN) as one,
     ):
         yield one
