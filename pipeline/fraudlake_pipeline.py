@@ -19,13 +19,13 @@ from fraudlake.silver import transactions
 spark = SparkSession.active()
 BRONZE = spark.conf.get("fraudlake.bronze")
 SETTINGS = settings.load(
-    **{name: spark.conf.get(f"fraudlake.{name}", None) for name in ("small_below", "large_above", "within")}
+    **{name: spark.conf.get(f"fraudlake.{name}", None) for name in ("columns", "small_below", "large_above", "within")}
 )
 
 
 # Not inside the functions below: Spark allows nothing there that asks for a frame's columns, as mapInArrow does.
 CHECKED = transactions.checked(spark.readStream.option("skipChangeCommits", "true").table(BRONZE), SETTINGS)
-VALID = transactions.valid(CHECKED)
+VALID = transactions.valid(CHECKED, SETTINGS.columns)
 QUARANTINED = transactions.quarantined(CHECKED)
 ALERTS = alerts.alerts(alerts.detector_output(VALID, SETTINGS))
 

@@ -11,7 +11,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
 _HEAD = """# Tables
 
 Every table of a lake, in the order of the data. `make tables` writes this page from `src/fraudlake/tables.py`.
-Times are UTC; amounts are in the account's currency.
+Times are UTC; amounts are in the account's currency. The setting `columns` adds columns to `bronze_transactions`,
+`silver_transactions` and `silver_quarantine` ([how](schema-evolution.md#columns-of-your-own)).
 """
 
 

@@ -12,8 +12,9 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors"),
+    ("tables",),
     ("settings",),
-    ("secret", "tables"),
+    ("secret",),
     ("bronze",),
     ("silver",),
     ("detection",),

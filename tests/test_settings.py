@@ -98,6 +98,53 @@ def test_a_wrong_file_is_one_line_with_the_file(tmp_path: Path, text: str, messa
     assert "\n" not in str(error.value)
 
 
+def test_columns_are_declared_by_their_type_or_with_field_and_nullability(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[columns]\nkind = "string"\nmerchant_id = { from = "merchantId", type = "long", nullable = false }\n'
+    )
+    declared = settings.load(file).columns
+    assert [(name, c.field, c.type, c.nullable) for name, c in declared.items()] == [
+        ("kind", "kind", "string", True),
+        ("merchant_id", "merchantId", "bigint", False),
+    ]
+    monkeypatch.setenv("FRAUDLAKE_COLUMNS", '{"paid_at": "timestamp"}')
+    assert list(settings.load(file).columns) == ["paid_at"]
+    assert settings.load(file, columns="{}").columns == {}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("{", "--columns = '{': must be JSON"),
+        ("[1]", 'must be a table of columns, such as kind = "string"'),
+        ('{"_x": "string"}', "'_x' must be of letters, digits and underscores, and begin with a letter"),
+        ('{"Amount": "double"}', "'Amount' is a column of the lake's own: name it otherwise"),
+        ('{"reasons": "string"}', "'reasons' is a column of the lake's own"),
+        ('{"a": "string", "A": "string"}', "'A' is declared twice, as names in other case are the same: rename one"),
+        ('{"a": "varchar"}', "--columns: a.type = 'varchar': input should be 'string', 'bigint', 'double', "),
+        ('{"a": {"from": "b"}}', "--columns: a.type: field required"),
+        ('{"a": {"type": "string", "size": 9}}', "--columns: there is no setting 'columns.a.size'"),
+        ('{"a": 3}', "'a' must be a type, such as 'string', or a table of 'from', 'type' and 'nullable'"),
+        (
+            '{"a": {"type": "string", "from": "accountID"}}',
+            "'a' is taken from 'accountID', which is a field of Flink's",
+        ),
+        (
+            '{"a": {"type": "string", "from": "q"}, "b": {"type": "string", "from": "Q"}}',
+            "'b' is taken from 'Q', which is taken for 'a' already: take another field",
+        ),
+    ],
+)
+def test_a_wrong_column_is_one_line_with_its_name(columns: str, message: str) -> None:
+    with pytest.raises(UsageError, match="--columns") as refused:
+        settings.load(columns=columns)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_rules_that_warn_are_listed_with_commas_or_as_a_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text('warn = ["amount_is_positive", "timestamp_is_not_in_future"]\n')

@@ -30,6 +30,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from fraudlake import tables
 from fraudlake.errors import UsageError
 
 ENV_PREFIX = "FRAUDLAKE_"
@@ -126,6 +127,66 @@ def _starting_offsets(value: str) -> str:
     return value
 
 
+_OWN_FIELDS = ("dt", "ts", "accountId", "amount", "alert", "transaction_id")
+"""The fields of Flink's payload, and the producer's id: bronze has columns for them."""
+
+
+class DeclaredColumn(BaseModel):
+    """A further field of the payload, which bronze and silver have a column for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    field: str = Field(alias="from", min_length=1)
+    """The field's name in the payload."""
+    type: Annotated[
+        Literal["string", "bigint", "double", "boolean", "timestamp"],
+        BeforeValidator(lambda name: "bigint" if name == "long" else name),
+    ]
+    nullable: bool = True
+    """Whether a row without a value is valid."""
+
+
+def _columns(value: object) -> object:
+    """Read columns by name, as a table or as JSON; ``kind = "string"`` is short for its type."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError("must be JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError('must be a table of columns, such as kind = "string"')
+    reserved = {name.lower() for name in tables.RESERVED_NAMES}
+    columns: dict[str, object] = {}
+    for name, column in value.items():
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+            raise ValueError(f"'{name}' must be of letters, digits and underscores, and begin with a letter")
+        if name.lower() in reserved:
+            raise ValueError(f"'{name}' is a column of the lake's own: name it otherwise, and the field in 'from'")
+        if name.lower() in (other.lower() for other in columns):
+            raise ValueError(f"'{name}' is declared twice, as names in other case are the same: rename one")
+        if not isinstance(column, str | dict | DeclaredColumn):
+            raise ValueError(f"'{name}' must be a type, such as 'string', or a table of 'from', 'type' and 'nullable'")
+        given = {"type": column} if isinstance(column, str) else column
+        columns[name] = {"from": name, **given} if isinstance(given, dict) else given
+    return columns
+
+
+def _fields_are_distinct(columns: dict[str, DeclaredColumn]) -> dict[str, DeclaredColumn]:
+    taken = {field.lower(): f"a field of Flink's own ({', '.join(_OWN_FIELDS)})" for field in _OWN_FIELDS}
+    for name, column in columns.items():
+        if column.field.lower() in taken:
+            raise ValueError(
+                f"'{name}' is taken from '{column.field}', which is {taken[column.field.lower()]}: take another field"
+            )
+        taken[column.field.lower()] = f"taken for '{name}' already"
+    return columns
+
+
+Columns = Annotated[
+    dict[str, DeclaredColumn], NoDecode, BeforeValidator(_columns), AfterValidator(_fields_are_distinct)
+]
+
+
 class FraudRule(BaseModel):
     """A small transaction, immediately followed by a large one of the same account, is fraud."""
 
@@ -201,6 +262,10 @@ class Settings(BaseSettings):
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
     file_events: Literal["off", "notifications", "managed"] = Field(
         "off", description="How Auto Loader finds new files: by listing, by a queue, or by managed file events."
+    )
+
+    columns: Columns = Field(
+        {}, description='Further fields of the payload, by column, as JSON: {"kind": "string", …}.'
     )
 
     ordering: Literal["arrival", "event_time"] = Field(
@@ -415,15 +480,16 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
         return reason
     set_by_flag = location[0] in flags or (_public_name(location[0]) == "schema" and "schema_name" in flags)
     location[0] = _public_name(location[0])
-    name = ".".join(location)
-    if first["type"] == "extra_forbidden":
-        return f"{file}: there is no setting '{name}'"
+    name, within = ".".join(location), ".".join(location[1:])
     if set_by_flag:
-        where = f"--{location[0].replace('_', '-')}"
+        origin, where = f"--{location[0].replace('_', '-')}", within
     elif f"{ENV_PREFIX}{location[0]}".upper() in os.environ:
-        where = f"{ENV_PREFIX}{location[0]}".upper()
+        origin, where = f"{ENV_PREFIX}{location[0]}".upper(), within
     else:
-        where = f"{file}: {name}"
+        origin, where = str(file), name
+    if first["type"] == "extra_forbidden":
+        return f"{origin}: there is no setting '{name}'"
+    where = f"{origin}: {where}" if where else origin
     value = first["input"]
     secret = location[0] == "kafka_options"
     shown = f" = {value!r}" if isinstance(value, str | int | float) and not secret else ""

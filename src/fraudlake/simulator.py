@@ -18,11 +18,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 SCHEMA = pa.schema(
     [("dt", pa.timestamp("us")), ("accountId", pa.string()), ("amount", pa.float64()), ("alert", pa.bool_())]
 )
+
+COLUMNS = pa.schema([("merchantId", pa.string()), ("terminalId", pa.int64()), ("deviceId", pa.string())])
+"""The further fields of ``Traffic(columns=True)``; ``deviceId`` is sometimes null."""
+DECLARATION = """[columns]
+merchant_id = { from = "merchantId", type = "string" }
+terminal_id = { from = "terminalId", type = "bigint" }
+device_id = { from = "deviceId", type = "string" }"""
+"""The setting that brings them into bronze and silver."""
 
 SMALL_BELOW, LARGE_ABOVE = 1.0, 500.0
 SECOND = 1_000_000  # in microseconds, as all times below
@@ -49,6 +58,9 @@ ROWS_OF = np.array([2, 2, 0, 1])  # the number of rows of a burst is random
 NULL_ACCOUNT, BLANK_ACCOUNT, NULL_DT, FUTURE_DT, NULL_AMOUNT = range(1, 6)
 AMOUNT_FACTORS = np.array([1, 1, 1, 1, 1, 1, np.nan, np.inf, -1, 0])
 FUTURE = 365_250 * DAY
+
+MERCHANTS, TERMINALS, DEVICES = 500, 4, 2  # in all, of a merchant, of an account
+DEVICELESS = 0.1  # share of payments without a device
 
 ROW = np.dtype(
     {
@@ -77,6 +89,7 @@ class Traffic:
         bad: share of rows that break a quality rule of silver: null or blank account; null, NaN, infinite, negative or
             zero amount; null ``dt`` or a ``dt`` a thousand years ahead. Their ``alert`` is false.
         seed: seed of the random numbers.
+        columns: whether the rows have ``COLUMNS``, too. They change no other value.
 
     Raises:
         ValueError: a value is out of range.
@@ -90,6 +103,12 @@ class Traffic:
     disorder: float = 5.0
     bad: float = 0.0
     seed: int = 1
+    columns: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows: ``SCHEMA``, and ``COLUMNS`` where they are wanted."""
+        return pa.schema([*SCHEMA, *COLUMNS]) if self.columns else SCHEMA
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
@@ -114,7 +133,7 @@ class Written:
 
 
 def batches(traffic: Traffic, batch_rows: int = 100_000) -> Iterator[pa.RecordBatch]:
-    """Return the endless stream as batches of ``batch_rows`` rows in ``SCHEMA``.
+    """Return the endless stream as batches of ``batch_rows`` rows in ``traffic.schema``.
 
     ``dt``: event time, UTC. ``amount``: account currency, whole cents. ``alert``: the verdict of Flink's keyed detector
     in event time over the rows that are not bad: true if the account's previous transaction was below 1.00, this
@@ -126,7 +145,7 @@ def batches(traffic: Traffic, batch_rows: int = 100_000) -> Iterator[pa.RecordBa
     """
     _require("batch_rows", batch_rows, 1)
     for table in _tables(traffic, batch_rows):
-        yield table.select(SCHEMA.names).combine_chunks().to_batches()[0]
+        yield table.select(traffic.schema.names).combine_chunks().to_batches()[0]
 
 
 def simulate(
@@ -184,7 +203,7 @@ def simulate(
         time.sleep(max(0.0, due - time.monotonic()))
 
         name = f"part-{run}-{files}.parquet"
-        parts = {landing / name: table.select(SCHEMA.names)}
+        parts = {landing / name: table.select(traffic.schema.names)}
         if truth:
             parts = {truth / name: _truth(table, name), **parts}
         _publish(parts)
@@ -232,7 +251,7 @@ def _truth(table: pa.Table, name: str) -> pa.Table:
 
 
 def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:
-    """Return the stream in tables of exactly ``rows`` rows: ``SCHEMA`` and ``kind``."""
+    """Return the stream in tables of exactly ``rows`` rows: ``traffic.schema`` and ``kind``."""
     stream = _Stream(traffic)
     ahead = stream.next_block()
     while True:
@@ -257,6 +276,7 @@ class _Stream:
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
         self.rng = np.random.default_rng(traffic.seed)
+        self.columns_rng = np.random.default_rng((traffic.seed, 1))  # draws nothing from the rows' own numbers
         self.origin = (traffic.start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         self.blocks = self.generated = 0
 
@@ -277,7 +297,7 @@ class _Stream:
         self.waiting = np.zeros(0, ROW)  # rows that arrive late, after this block
 
     def next_block(self) -> pa.Table:
-        """Return the next rows of the stream: ``SCHEMA`` and ``kind``."""
+        """Return the next rows of the stream: ``traffic.schema`` and ``kind``."""
         span = min(BLOCK_ROWS / self.traffic.rate, BLOCK_SECONDS) * SECOND
         begin, end = (self.origin + round(block * span) for block in (self.blocks, self.blocks + 1))
         self.blocks += 1
@@ -395,8 +415,22 @@ class _Stream:
                 "amount": pa.array(rows["amount"] * AMOUNT_FACTORS[flaw], mask=flaw == NULL_AMOUNT),
                 "alert": pa.array(rows["alert"]),
                 "kind": KINDS.take(pa.array(rows["kind"])),
+                **(self._columns(rows["account"]) if self.traffic.columns else {}),
             }
         )
+
+    def _columns(self, account: Array) -> dict[str, pa.Array]:
+        """Draw where each row was paid: ``COLUMNS``."""
+        merchant, terminal, device = (
+            self.columns_rng.integers(0, count, account.size) for count in (MERCHANTS, TERMINALS, DEVICES)
+        )
+        without = self.columns_rng.random(account.size) < DEVICELESS
+        devices = pa.array(account * DEVICES + device, mask=without).cast(pa.string())
+        return {
+            "merchantId": pc.binary_join_element_wise("m", pa.array(merchant).cast(pa.string()), ""),
+            "terminalId": pa.array(merchant * TERMINALS + terminal),
+            "deviceId": pc.binary_join_element_wise("d", devices, ""),
+        }
 
 
 def _key(account: Array, at: Array, begin: int) -> Array:

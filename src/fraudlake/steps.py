@@ -70,7 +70,8 @@ def refine(lake: Lake) -> list[Stream]:
             with persisted(rows) if may_hold_duplicates else nullcontext():
                 if summary.valid:
                     metadata = inputs.as_metadata(appender.application, batch_id)
-                    appender.append(lake, silver.valid(rows), tables.SILVER_TRANSACTIONS, batch_id, metadata=metadata)
+                    valid = silver.valid(rows, lake.settings.columns)
+                    appender.append(lake, valid, tables.SILVER_TRANSACTIONS, batch_id, metadata=metadata)
                 if summary.rejected or may_hold_duplicates:
                     appender.append(lake, silver.quarantined(rows), tables.SILVER_QUARANTINE, batch_id)
             position_index.add(summary)
@@ -97,7 +98,7 @@ def detect(lake: Lake) -> list[Stream]:
         with persisted(batch, eager=False) if in_event_time else nullcontext():
             appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
             if in_event_time:
-                late = silver.quarantined_late(silver_alerts.late(batch))
+                late = silver.quarantined_late(silver_alerts.late(batch), lake.table(tables.SILVER_QUARANTINE))
                 appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id)
 
     in_event_time = lake.settings.ordering == "event_time"

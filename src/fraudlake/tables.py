@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from fraudlake.settings import DeclaredColumn
 
 _ARROW = {
     "STRING": pa.string(),
@@ -63,6 +67,11 @@ class Table:
         """The columns in Arrow; times in UTC."""
         return schema(self.fields)
 
+    def with_columns(self, columns: Iterable[Column]) -> Table:
+        """Return the table with further columns behind its own."""
+        lines = [" ".join(column) for column in columns]
+        return replace(self, described="\n".join([self.described, *lines])) if lines else self
+
     @property
     def compacts(self) -> bool:
         """Whether small files are brought together on the way."""
@@ -98,6 +107,7 @@ _LANDED = """
     alert BOOLEAN verdict of Flink's own detector
     transaction_id STRING the producer's own id; null where it sends none
     _rescued_data STRING JSON object of the values and fields that do not fit; null where all fit
+    _misfits ARRAY<STRING> columns of `[columns]` whose value did not fit, and is null; null where all fit
     _raw BINARY message that cannot be parsed; null for every other row
     _error STRING why it cannot be parsed
     _source_file STRING landed file, relative to the landing folder; null for a message
@@ -310,3 +320,19 @@ ALL = (
     GOLD_PREDICTION_QUALITY,
     GOLD_FEATURE_DRIFT,
 )
+
+_WITH_DECLARED = {table.name for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, SILVER_QUARANTINE)}
+RESERVED_NAMES = {name for table in ALL if table.name in _WITH_DECLARED for name in table.column_names}
+"""The names that no column of the setting ``columns`` can have."""
+
+
+def with_declared(table: Table, columns: Mapping[str, DeclaredColumn]) -> Table:
+    """Return a table with a column for each that the settings declare, if it is one that takes them.
+
+    They have the same name in bronze, silver and quarantine.
+    """
+    if table.name not in _WITH_DECLARED:
+        return table
+    return table.with_columns(
+        Column(name, column.type.upper(), f"the payload's {column.field}") for name, column in columns.items()
+    )

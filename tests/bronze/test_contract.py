@@ -12,12 +12,28 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.bronze import contract
+from fraudlake.settings import Settings
+
+DECLARED = contract.of(
+    Settings(
+        columns={
+            "merchant": {"from": "merchantId", "type": "string"},
+            "terminal": "bigint",
+            "score": "double",
+            "chip": "boolean",
+            "paid_at": "timestamp",
+        }
+    ).columns
+)
 
 
 def fitted(timezone: str = "UTC", **columns: Any) -> list[dict[str, Any]]:
     batch = pa.RecordBatch.from_pydict(columns)
-    values, rescued = contract.fit(batch, timezone)
-    return pa.table([*values, rescued], [*contract.CONTRACT.names, "_rescued_data"]).to_pylist()
+    return pa.table(contract.fit(batch, timezone)).to_pylist()
+
+
+def declared(**columns: Any) -> list[dict[str, Any]]:
+    return pa.table(contract.fit(pa.RecordBatch.from_pydict(columns), contract=DECLARED)).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -74,9 +90,9 @@ def test_a_name_in_other_case_is_the_columns_where_only_one_has_it() -> None:
 
 def test_of_two_columns_of_one_name_neither_is_taken() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["amount", "amount"])
-    columns, rescued = contract.fit(batch)
-    assert columns[2].to_pylist() == [None]
-    assert json.loads(rescued[0].as_py()) == {"amount": 1.0, "amount (2)": 2.0}
+    columns = contract.fit(batch)
+    assert columns["amount"].to_pylist() == [None]
+    assert json.loads(columns["_rescued_data"][0].as_py()) == {"amount": 1.0, "amount (2)": 2.0}
 
 
 @pytest.mark.parametrize("values", [["2026-03-07T00:00:00Z"], [1772841600000], [datetime(2026, 3, 7).date()]])
@@ -155,3 +171,41 @@ def test_rescuing_every_row_is_fast() -> None:
     begun = time.process_time()
     contract.fit(batch)
     assert rows / (time.process_time() - begun) > 100_000
+
+
+def test_declared_columns_are_taken_with_their_types_and_the_rest_is_rescued() -> None:
+    (row,) = declared(
+        MERCHANTID=["m1"],
+        terminal=pa.array([7], pa.int16()),
+        score=pa.array([Decimal("1.5")]),
+        chip=[True],
+        paid_at=pa.array([1], pa.timestamp("s")),
+        shop=["x"],
+    )
+    assert (row["merchant"], row["terminal"], row["score"], row["chip"]) == ("m1", 7, 1.5, True)
+    assert row["paid_at"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert (row["_rescued_data"], row["_misfits"]) == ('{"shop": "x"}', None)
+
+
+@pytest.mark.parametrize(
+    ("values", "taken"),
+    [
+        (pa.array([2**63 - 1, 2**63, None], pa.uint64()), [2**63 - 1, None, None]),
+        (pa.array([7.0, 7.5, float("nan"), 2.0**63]), [7, None, None, None]),
+        (pa.array([Decimal("7.0"), Decimal("7.5"), None], pa.decimal128(20, 1)), [7, None, None]),
+        (pa.array(["7"]), [None]),
+        (pa.array([True]), [None]),
+    ],
+)
+def test_what_is_no_integer_of_64_bits_is_a_misfit_of_its_column(values: pa.Array, taken: list[int | None]) -> None:
+    rows = declared(terminal=values)
+    fits = [given is None or value is not None for given, value in zip(values.to_pylist(), taken, strict=True)]
+    assert [row["terminal"] for row in rows] == taken
+    assert [row["_misfits"] for row in rows] == [None if value_fits else ["terminal"] for value_fits in fits]
+    assert [row["_rescued_data"] is None for row in rows] == fits
+
+
+def test_a_row_names_all_of_its_misfits() -> None:
+    rows = declared(score=["x", None, "y"], chip=[1, 0, None], merchantId=["a", "b", "c"])
+    assert [row["_misfits"] for row in rows] == [["score", "chip"], ["chip"], ["score"]]
+    assert [row["merchant"] for row in rows] == ["a", "b", "c"]

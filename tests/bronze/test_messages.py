@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fraudlake import tables
-from fraudlake.bronze import messages
+from fraudlake.bronze import contract, messages
+from fraudlake.bronze.contract import FLINKS, Contract
 from fraudlake.settings import Settings
 from fraudlake.silver import transactions
 from tests.conftest import FLINK
@@ -23,7 +24,7 @@ JSON = FLINK / "json"
 BAD = Path(__file__).parents[2] / "fixtures" / "bad" / "messages.jsonl"
 KAFKA = "value BINARY, topic STRING, partition INT, offset BIGINT"
 VARIANTS = ("iso", "ltz_iso", "ltz_sql", "pojo", "sql")
-FIELDS = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data", "_raw", "_error")
+FIELDS = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data", "_misfits", "_raw", "_error")
 
 
 def corpus() -> list[Any]:
@@ -61,7 +62,7 @@ def test_each_way_in_which_flink_writes_json_gives_the_same_rows(rows: str, vari
     expected = []
     for line in (JSON / f"{rows}.pojo.jsonl").read_text().splitlines():
         sent = json.loads(line)
-        expected.append((sent["ts"] * 1000, sent["accountId"], sent["amount"], sent["alert"], *[None] * 4))
+        expected.append((sent["ts"] * 1000, sent["accountId"], sent["amount"], sent["alert"], *[None] * 5))
     assert parsed == expected
 
 
@@ -101,9 +102,51 @@ def test_bad_messages_among_flinks_own_are_parsed_as_they_are_alone(variant: str
     assert_parsed_alike([value for pair in zip(bad, lines, strict=False) for value in pair])
 
 
-def assert_parsed_alike(values: list[bytes | None]) -> None:
-    columns = messages.parse_all(pa.array(values, pa.binary()))
-    one_by_one = zip(*map(messages.parse, values), strict=True)
+DECLARED = contract.of(
+    Settings(
+        columns={
+            "merchant": {"from": "merchantId", "type": "string"},
+            "terminal": "bigint",
+            "score": "double",
+            "chip": "boolean",
+            "paid_at": {"from": 'paid "at"', "type": "timestamp"},
+        }
+    ).columns
+)
+NAMES = [field.name for field in DECLARED.declared]
+VALUES = st.one_of(
+    st.just("null"), ACCOUNTS.map(json.dumps), AMOUNTS, st.sampled_from(["true", "false"]), TIMES.map(json.dumps)
+)
+FURTHER = st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=3).map(
+    lambda fields: "".join(
+        f",{json.dumps(name)}: {value}" for name, value in sorted(fields, key=lambda f: NAMES.index(f[0]))
+    )
+)
+
+
+@given(st.lists(st.tuples(WRITTEN, FURTHER).map(lambda both: f"{both[0][:-1]}{both[1]}}}"), min_size=1))
+def test_declared_fields_are_parsed_column_by_column_as_one_by_one(texts: list[str]) -> None:
+    assert_parsed_alike([text.encode(errors="surrogatepass") for text in texts], DECLARED)
+
+
+def test_declared_fields_become_columns_and_misfits_are_named() -> None:
+    fields = {"merchantId": 7, "terminal": 7.0, "score": "high", "chip": 1, 'paid "at"': 1000, "shop": "x"}
+    row = messages.parse(json.dumps(fields).encode(), DECLARED)
+    columns = dict(zip(messages.columns_of(DECLARED), row, strict=True))
+    assert [columns[name] for name in ("merchant", "terminal", "score", "chip", "paid_at")] == [
+        "7",
+        7,
+        None,
+        None,
+        1_000_000,
+    ]
+    assert columns["_misfits"] == ["score", "chip"]
+    assert json.loads(columns["_rescued_data"]) == {"score": "high", "chip": 1, "shop": "x"}
+
+
+def assert_parsed_alike(values: list[bytes | None], contract: Contract = FLINKS) -> None:
+    columns = messages.parse_all(pa.array(values, pa.binary()), contract)
+    one_by_one = zip(*(messages.parse(value, contract) for value in values), strict=True)
     for (name, column), expected in zip(columns.items(), one_by_one, strict=True):
         assert column.equals(pa.array(expected, column.type)), (name, column, expected)
 
@@ -129,9 +172,9 @@ def test_every_message_becomes_a_bronze_row_with_its_topic_partition_and_offset(
     nothing = (None,) * 5
     expected = spark.createDataFrame(
         [
-            (time, "2", 0.5, False, None, '{"shop": "x"}', None, None, None, None, "t", 1, 7, time.date()),
-            (*nothing, None, bytearray(b"[]"), "not an object", None, None, "t", 0, 8, None),
-            (*nothing, None, None, "tombstone", None, None, "t", 0, 9, None),
+            (time, "2", 0.5, False, None, '{"shop": "x"}', None, None, None, None, None, "t", 1, 7, time.date()),
+            (*nothing, None, None, bytearray(b"[]"), "not an object", None, None, "t", 0, 8, None),
+            (*nothing, None, None, None, "tombstone", None, None, "t", 0, 9, None),
         ],
         rows.drop("_ingested_at").schema,
     )

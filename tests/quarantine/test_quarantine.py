@@ -39,7 +39,7 @@ def broken(lake: Callable[..., Lake]) -> Lake:
         ("3", 9.0, None),
     ]
     full = [
-        (NOON, account, amount, False, own, None, None, None, "a", at, None, None, None, NOON, NOON.date())
+        (NOON, account, amount, False, own, None, None, None, None, "a", at, None, None, None, NOON, NOON.date())
         for at, (account, amount, own) in enumerate(rows)
     ]
     frame = opened.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)

@@ -25,7 +25,7 @@ Row = tuple[str, int, float, str | None]
 def land(lake: Lake, *rows: Row) -> None:
     """Append rows to bronze as one commit; ``refine`` takes new rows as one micro-batch."""
     full = [
-        (NOON, "1", amount, False, own, None, None, None, file, at, None, None, None, NOON, NOON.date())
+        (NOON, "1", amount, False, own, None, None, None, None, file, at, None, None, None, NOON, NOON.date())
         for file, at, amount, own in rows
     ]
     frame = lake.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)

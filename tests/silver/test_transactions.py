@@ -19,7 +19,24 @@ NAN, INF = float("nan"), float("inf")
 
 def bronze(spark: Any, *rows: tuple[datetime | None, str | None, float | None]) -> Any:
     full = [
-        (dt, account, amount, False, None, None, None, None, "part-0", i, None, None, None, NOON, dt and dt.date())
+        (
+            dt,
+            account,
+            amount,
+            False,
+            None,
+            None,
+            None,
+            None,
+            None,
+            "part-0",
+            i,
+            None,
+            None,
+            None,
+            NOON,
+            dt and dt.date(),
+        )
         for i, (dt, account, amount) in enumerate(rows)
     ]
     return spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
@@ -60,9 +77,11 @@ def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -
 
 @pytest.mark.usefixtures("spark")
 def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
-    quality_rules = rules.quality_rules(Settings(), F.current_timestamp())
-    assert tuple(rule.name for rule in quality_rules) == rules.REASONS[: len(quality_rules)]
-    assert rules.REASONS[len(quality_rules) :] == ("place_is_new", "transaction_is_new", "late")
+    settings = Settings(columns={"kind": "string", "shop": {"type": "string", "nullable": False}})
+    quality_rules, reasons = rules.quality_rules(settings, F.current_timestamp()), rules.reasons(settings)
+    assert tuple(rule.name for rule in quality_rules) == reasons[: len(quality_rules)]
+    assert reasons[len(quality_rules) - 3 : len(quality_rules)] == ("kind_fits", "shop_fits", "shop_is_given")
+    assert reasons[len(quality_rules) :] == ("place_is_new", "transaction_is_new", "late")
 
 
 def test_a_row_may_not_be_ahead_of_the_time_of_its_arrival(spark: Any) -> None:

@@ -352,3 +352,17 @@ def test_a_workspace_lists_all_that_ever_landed_once_a_day(
     os.utime(opened.checkpoint("ingest").folder / "swept", (yesterday, yesterday))
     ingest(opened)
     assert "rewritten after it was ingested" in rejected(opened)["part-0"]
+
+
+def test_declared_columns_come_typed_into_bronze_and_silver(lake: Open, landing: Path) -> None:
+    rows = {"dt": pa.array([0, 1], pa.timestamp("us")), "accountId": ["1", "2"], "amount": [1.0, 2.0]}
+    pq.write_table(pa.table({**rows, "merchantId": [7, 8], "terminalId": [1.0, 1.5], "x": [1, 2]}), landing / "part-0")
+    opened = lake(columns={"merchant": {"from": "merchantId", "type": "string"}, "terminalId": "bigint"})
+    ingest(opened)
+    stream.run(opened, steps.refine(opened), "available-now")
+    valid = opened.read(tables.SILVER_TRANSACTIONS).select("amount", "merchant", "terminalId").collect()
+    assert [tuple(row) for row in valid] == [(1.0, "7", 1)]
+    rejected_rows = opened.read(tables.SILVER_QUARANTINE).select("merchant", "terminalId", "_rescued_data", "reasons")
+    assert [tuple(row) for row in rejected_rows.collect()] == [
+        ("8", None, '{"terminalId": 1.5, "x": 2}', ["terminalId_fits"])
+    ]

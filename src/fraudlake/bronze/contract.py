@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.bronze import calendar, rescue
 
-CONTRACT = pa.schema(
-    [tables.BRONZE_TRANSACTIONS.schema.field(name) for name in ("dt", "accountId", "amount", "alert", "transaction_id")]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fraudlake.settings import DeclaredColumn
+
+
+class Field(NamedTuple):
+    """A field of the payload: the column of bronze that takes it, its name there, and the column's type in SQL."""
+
+    column: str
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The landing contract: which fields of the payload become columns. It travels to Spark's tasks."""
+
+    table: tables.Table
+    """``bronze_transactions`` with the declared columns."""
+    declared: tuple[Field, ...]
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """Flink's four fields, ``dt`` first, the producer's own id of the transaction, and the declared ones."""
+        return (*_OWN, *self.declared)
+
+
+_NAMES = tables.BRONZE_TRANSACTIONS.schema.field("_misfits").type
+_OWN = (
+    Field("dt", "dt", "TIMESTAMP"),
+    Field("accountId", "accountId", "STRING"),
+    Field("amount", "amount", "DOUBLE"),
+    Field("alert", "alert", "BOOLEAN"),
+    Field("transaction_id", "transaction_id", "STRING"),
 )
-"""The columns read from a file: Flink's four fields and, where a producer sends one, its id of the transaction."""
 
 
-def fit(batch: pa.RecordBatch, timezone: str = "UTC") -> tuple[list[pa.Array], pa.Array]:
-    """Split a batch into :data:`CONTRACT`'s columns and ``_rescued_data``.
+def of(columns: Mapping[str, DeclaredColumn]) -> Contract:
+    """Return the contract of a lake, with the columns that its settings declare."""
+    declared = (Field(name, column.field, column.type.upper()) for name, column in columns.items())
+    return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared))
 
-    A column is matched by its name or, where exactly one column has the name in another case, by that. A value that
+
+FLINKS = of({})
+"""The contract without declared columns."""
+
+
+def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINKS) -> dict[str, pa.Array]:
+    """Split a batch into the contract's columns, ``_rescued_data`` and ``_misfits``.
+
+    A field is matched by its name or, where exactly one column has the name in another case, by that. A value that
     converts to the contract's type without loss is converted. Every other value goes into the JSON object
     ``_rescued_data``, and is null in its contract column; so do columns that the contract does not name.
     docs/schema-evolution.md has the table of conversions.
@@ -26,28 +74,35 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC") -> tuple[list[pa.Array], p
         batch: rows in any columns.
         timezone: the time zone of the Flink that wrote them. Flink shifts timestamps by it, unless parquet marks them
             as adjusted to UTC. A local time that the zone's clock skips in spring was moved by Flink and stays so.
+        contract: the fields that become columns.
 
     Returns:
-        The columns of :data:`CONTRACT` and the column ``_rescued_data``, a text; null where nothing was rescued.
+        The contract's columns by name; ``_rescued_data``, a text, null where nothing was rescued; and ``_misfits``, the
+        names of declared columns whose value did not fit, null where all did.
     """
-    columns: list[pa.Array] = []
+    columns: dict[str, pa.Array] = {}
     rest, occurrences = _columns_by_name(batch)
-    for field in CONTRACT:
-        name = _column_name(field.name, occurrences)
-        column = rest.pop(name) if name is not None else None
+    names = {field.column: _column_name(field.name, occurrences) for field in contract.fields}
+    for field in contract.fields:
+        name = names[field.column]
+        column, wanted = rest.pop(name) if name is not None else None, contract.table.schema.field(field.column).type
         if column is None:
-            columns.append(pa.nulls(batch.num_rows, field.type))
+            columns[field.column] = pa.nulls(batch.num_rows, wanted)
             continue
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        fitting = _cast(column, field.type, timezone)
+        fitting = _cast(column, wanted, timezone)
         if fitting is None:
-            fitting = pa.nulls(batch.num_rows, field.type)
+            fitting = pa.nulls(batch.num_rows, wanted)
             rest[str(name)] = column
         elif fitting.null_count > column.null_count:  # some of its values did not fit
             rest[str(name)] = pc.if_else(pc.is_null(fitting), column, pa.scalar(None, column.type))
-        columns.append(fitting)
-    return columns, _rescued(rest, columns, batch.num_rows)
+        columns[field.column] = fitting
+    columns["_rescued_data"] = _rescued(rest, contract, batch.num_rows)
+    declared = {field.column for field in contract.declared}
+    misfits = {column: rest[name] for column, name in names.items() if column in declared and name in rest}
+    columns["_misfits"] = _misfits(misfits, batch.num_rows)
+    return columns
 
 
 def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[str, int]]:
@@ -68,17 +123,27 @@ def _column_name(wanted: str, occurrences: dict[str, int]) -> str | None:
     return alike[0] if len(alike) == 1 and occurrences[alike[0]] == 1 else None
 
 
-def _rescued(rest: dict[str, pa.Array], columns: list[pa.Array], rows: int) -> pa.Array:
+def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Array:
     """Encode the columns and values that do not fit; null in a row where all values fit and no column is extra."""
-    contract = {name.lower() for name in CONTRACT.names}
+    known = {field.name.lower() for field in contract.fields}
     rescued = rescue.as_json(rest, rows)
-    if not rest or any(name.lower() not in contract for name in rest):
+    if not rest or any(name.lower() not in known for name in rest):
         return rescued
     masks = [pc.is_valid(column) for column in rest.values()]
     has_rescued = masks[0]
     for mask in masks[1:]:
         has_rescued = pc.or_(has_rescued, mask)
     return pc.if_else(has_rescued, rescued, pa.scalar(None, pa.string()))
+
+
+def _misfits(rescued: dict[str, pa.Array], rows: int) -> pa.Array:
+    """List, row by row, the names of the columns that have a value in ``rescued``; null where there are none."""
+    if not rescued:
+        return pa.nulls(rows, _NAMES)
+    # Names hold no commas.
+    named = [pc.if_else(column.is_valid(), f"{name},", "") for name, column in rescued.items()]
+    joined = pc.utf8_rtrim(pc.binary_join_element_wise(*named, ""), ",")
+    return pc.split_pattern(pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), joined), ",").cast(_NAMES)
 
 
 def _cast(column: pa.Array, wanted: pa.DataType, timezone: str) -> pa.Array | None:
@@ -90,6 +155,8 @@ def _cast(column: pa.Array, wanted: pa.DataType, timezone: str) -> pa.Array | No
         return _instants(column, timezone) if pa.types.is_timestamp(given) else None
     if pa.types.is_floating(wanted):
         return _doubles(column)
+    if pa.types.is_integer(wanted):
+        return _integers(column)
     if pa.types.is_string(wanted):
         return _strings(column)
     return column if given == wanted else None
@@ -128,6 +195,22 @@ def _doubles(column: pa.Array) -> pa.Array | None:
         doubles = column.cast(pa.float64(), safe=False)
         exact = pc.less(pc.abs(doubles), 2.0**53)
         return pc.if_else(exact, doubles, pa.scalar(None, pa.float64()))
+
+
+def _integers(column: pa.Array) -> pa.Array | None:
+    given = column.type
+    if not (pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given)):
+        return None
+    try:
+        return column.cast(pa.int64())  # checks for fractions and the range
+    except pa.ArrowInvalid:
+        return pa.array([None if value is None else integer(value) for value in column.to_pylist()], pa.int64())
+
+
+def integer(value: float | Decimal) -> int | None:
+    """Return a number as an integer of 64 bits; None where that would change it."""
+    whole = int(value) if math.isfinite(value) else None
+    return whole if whole is not None and whole == value and -(2**63) <= whole < 2**63 else None
 
 
 def _strings(column: pa.Array) -> pa.Array | None:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake import tables
-from fraudlake.bronze import calendar, contract, transactions
+from fraudlake.bronze import calendar, transactions
+from fraudlake.bronze.contract import FLINKS, Contract, Field, integer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PARSED = pa.schema(
-    [
-        *contract.CONTRACT,
-        *(tables.BRONZE_TRANSACTIONS.schema.field(name) for name in ("_rescued_data", "_raw", "_error")),
-    ]
-)
 KAFKA_COLUMNS = ("value", "topic", "partition", "offset")
 """The columns of Spark's Kafka source that are read."""
 
@@ -32,91 +28,124 @@ _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?", re.ASCII
 )
 # The exact text that Flink writes: from SQL, with either `json.timestamp-format.standard`, and from a Java class.
-# Messages with unusual values do not match; `parse` reads them.
+# Declared fields follow in their order, each or not. Messages with unusual values do not match; `parse` reads them.
 _DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
 _ACCOUNT = r'"accountId": ?"(?P<accountId>[ !#-\[\]-~]*)"'
-_REST = r'"amount": ?(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?), ?"alert": ?(?P<alert>true|false)\}$'
+_REST = r'"amount": ?(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?), ?"alert": ?(?P<alert>true|false)'
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_TEXT_OF = {
+    "STRING": r'"[ !#-\[\]-~]*"',
+    "BIGINT": "0|-?[1-9][0-9]{0,17}",
+    "DOUBLE": r"(?:0|-?[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?",
+    "BOOLEAN": "true|false",
+    "TIMESTAMP": rf'"[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK}Z?"',
+}
+"""A usual value of a declared field in a message, by the type of its column."""
 _SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCOUNT}, ?{_REST}'
 _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
-Row = tuple[int | None, str | None, float | None, bool | None, str | None, str | None, bytes | None, str | None]
-"""One message in the columns of :data:`_PARSED`; ``dt`` in microseconds since 1970."""
+Row = tuple[Any, ...]
+"""One message in the columns that :func:`columns_of` names; times in microseconds since 1970."""
 
 
 class _UnreadableError(Exception):
     """A message is not one JSON object; the text is the reason."""
 
 
-def from_messages(messages: DataFrame) -> DataFrame:
+def columns_of(contract: Contract) -> list[str]:
+    """Return the columns of a parsed message: the contract's, and what could not be parsed."""
+    return [*(field.column for field in contract.fields), "_rescued_data", "_misfits", "_raw", "_error"]
+
+
+def from_messages(messages: DataFrame, contract: Contract = FLINKS) -> DataFrame:
     """Parse messages whose ``value`` is one JSON object: ``dt`` (or ``ts``), ``accountId``, ``amount``, ``alert``.
 
     Args:
         messages: rows of Spark's Kafka source, at least :data:`KAFKA_COLUMNS`.
+        contract: the fields that become columns.
 
     Returns:
         The columns of ``bronze_transactions``, one row a message. A field that does not fit is null in its column and
         goes, like additional fields, into ``_rescued_data`` (a JSON object). A message that is not one JSON object is
         in ``_raw`` (bytes; null for a tombstone), with the reason in ``_error``.
     """
-    return messages.select(*KAFKA_COLUMNS).mapInArrow(read, tables.BRONZE_TRANSACTIONS.columns)
+    return messages.select(*KAFKA_COLUMNS).mapInArrow(partial(read, contract=contract), contract.table.columns)
 
 
-def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Parse batches of :data:`KAFKA_COLUMNS` into batches of :data:`fraudlake.bronze.transactions.SCHEMA`."""
+def read(batches: Iterator[pa.RecordBatch], contract: Contract = FLINKS) -> Iterator[pa.RecordBatch]:
+    """Parse batches of :data:`KAFKA_COLUMNS` into batches of ``bronze_transactions``."""
     for batch in batches:
         if batch.num_rows:
             position = {f"_{name}": batch.column(name) for name in ("topic", "partition", "offset")}
-            yield transactions.bronze_batch(parse_all(batch.column("value")) | position)
+            yield transactions.bronze_batch(parse_all(batch.column("value"), contract) | position, contract)
 
 
-def parse(value: bytes | None) -> Row:
+def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
     """Parse one message; never raises."""
     try:
-        return _row(_object(value), value)
+        return _row(_object(value), value, contract)
     except _UnreadableError as reason:
-        return None, None, None, None, None, None, value, str(reason)
+        return *[None] * (len(contract.fields) + 2), value, str(reason)
     except RecursionError:
-        return None, None, None, None, None, None, value, "nested too deeply"
+        return *[None] * (len(contract.fields) + 2), value, "nested too deeply"
 
 
-def _row(message: dict[str, Any], value: bytes | None) -> Row:
+def _row(message: dict[str, Any], value: bytes | None, contract: Contract) -> Row:
     rest: dict[str, Any] = {}
-    dt = _fitting(message, "dt" if "dt" in message else "ts", _micros, rest)
-    account_id = _fitting(message, "accountId", _text, rest)
-    amount = _fitting(message, "amount", _number, rest)
-    alert = _fitting(message, "alert", _flag, rest)
-    transaction_id = _fitting(message, "transaction_id", _text, rest)
+    time = _fitting(message, "dt" if "dt" in message else "ts", _micros, rest)
+    others = [_fitting(message, field.name, _CONVERSIONS[field.type], rest) for field in contract.fields[1:]]
+    misfits = [field.column for field in contract.declared if field.name in rest]
     rest |= message
-    return dt, account_id, amount, alert, transaction_id, _json(rest, value) if rest else None, None, None
+    return time, *others, _json(rest, value) if rest else None, misfits or None, None, None
 
 
-def parse_all(values: pa.Array) -> dict[str, pa.Array]:
-    """Parse messages (binary) into the columns of :data:`_PARSED`, with the results of :func:`parse`.
+def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Array]:
+    """Parse messages (binary) into the columns that :func:`columns_of` names, with the results of :func:`parse`.
 
     Messages in exactly Flink's text are parsed with Arrow's regular expressions, which is several times as fast; only
     the others are parsed one by one.
     """
     text = pc.cast(values, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
-    sql, pojo = (pc.extract_regex(text, form) for form in (_SQL, _POJO))
+    end = "".join(_declared(field) for field in contract.declared) + r"\}$"
+    sql, pojo = (pc.extract_regex(text, form + end) for form in (_SQL, _POJO))
     is_flinks = pc.or_(sql.is_valid(), pojo.is_valid())
-    columns = {field.name: pa.nulls(len(values), field.type) for field in _PARSED}
+    types = {name: contract.table.schema.field(name).type for name in columns_of(contract)}
+    columns = {name: pa.nulls(len(values), kind) for name, kind in types.items()}
     columns["dt"] = pc.coalesce(
         pc.assume_timezone(pc.struct_field(sql, "dt").cast(pa.timestamp("us")), "UTC"),
         pc.struct_field(pojo, "ts").cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
     )
     for name in ("accountId", "amount", "alert"):
-        columns[name] = pc.coalesce(pc.struct_field(sql, name), pc.struct_field(pojo, name)).cast(
-            _PARSED.field(name).type
-        )
+        columns[name] = pc.coalesce(pc.struct_field(sql, name), pc.struct_field(pojo, name)).cast(types[name])
+    for field in contract.declared:
+        given = pc.coalesce(*(pc.struct_field(form, f"_{field.column}") for form in (sql, pojo)))
+        columns[field.column] = _values(given, types[field.column])
     if pc.all(is_flinks).as_py():
         return columns
     others = pc.invert(is_flinks)
-    parsed = zip(*map(parse, values.filter(others).to_pylist()), strict=True)
+    parsed = zip(*(parse(value, contract) for value in values.filter(others).to_pylist()), strict=True)
+    is_other = others.to_numpy(zero_copy_only=False)
+    at = pa.array(np.where(is_other, len(values) + np.cumsum(is_other) - 1, np.arange(len(values))))
     return {
-        field.name: pc.replace_with_mask(columns[field.name], others, pa.array(column, field.type))
-        for column, field in zip(parsed, _PARSED, strict=True)
+        name: pa.concat_arrays([columns[name], pa.array(column, kind)]).take(at)
+        for column, (name, kind) in zip(parsed, types.items(), strict=True)
     }
+
+
+def _declared(field: Field) -> str:
+    """Return the regular expression of a declared field behind others: it may be null, or not there."""
+    name = re.escape(json.dumps(field.name))
+    return rf"(?:, ?{name}: ?(?:null|(?P<_{field.column}>{_TEXT_OF[field.type]})))?"
+
+
+def _values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Turn the texts of a declared field into values; the empty text, of a field that is not there, becomes null."""
+    given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if pa.types.is_string(kind):
+        return pc.utf8_slice_codeunits(given, 1, -1)
+    if pa.types.is_timestamp(kind):
+        return pc.assume_timezone(pc.utf8_trim(given, '"Z').cast(pa.timestamp("us")), "UTC")
+    return given.cast(kind)
 
 
 def _object(value: bytes | None) -> dict[str, Any]:
@@ -200,6 +229,20 @@ def _number(value: object) -> float | None:
 
 def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
+
+
+def _integer(value: object) -> int | None:
+    return integer(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "TIMESTAMP": _micros,
+    "STRING": _text,
+    "DOUBLE": _number,
+    "BOOLEAN": _flag,
+    "BIGINT": _integer,
+}
+"""What a value of JSON becomes, by the type of its column; None where it does not fit."""
 
 
 def _json(rest: dict[str, Any], value: bytes | None) -> str:

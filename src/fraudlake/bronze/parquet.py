@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake.bronze import contract
+from fraudlake.bronze.contract import FLINKS, Contract, fit
 from fraudlake.errors import first_line
 
 BATCH_ROWS = 100_000
@@ -40,12 +40,13 @@ def glance(content: Content) -> tuple[int, str | None]:
         return 0, _reason(content, error)
 
 
-def batches(content: Content, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
-    """Read a file as batches: the contract's columns (times in UTC), ``_rescued_data`` and ``_source_row``.
+def batches(content: Content, timezone: str = "UTC", contract: Contract = FLINKS) -> Iterator[pa.RecordBatch]:
+    """Read a file as batches: what :func:`fraudlake.bronze.contract.fit` returns, and ``_source_row``.
 
     Args:
         content: the file.
-        timezone: the time zone of the Flink that wrote it, see :func:`contract.fit`.
+        timezone: the time zone of the Flink that wrote it, see :func:`fraudlake.bronze.contract.fit`.
+        contract: the fields that become columns.
 
     Raises:
         OSError: the file cannot be read.
@@ -54,12 +55,9 @@ def batches(content: Content, timezone: str = "UTC") -> Iterator[pa.RecordBatch]
     with _open(content) as file:
         row = 0
         for batch in _whole(file):
-            columns, rescued = contract.fit(batch, timezone)
             rows = pa.array(np.arange(row, row + batch.num_rows))
             row += batch.num_rows
-            yield pa.RecordBatch.from_arrays(
-                [*columns, rescued, rows], names=[*contract.CONTRACT.names, "_rescued_data", "_source_row"]
-            )
+            yield pa.RecordBatch.from_pydict({**fit(batch, timezone, contract), "_source_row": rows})
 
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

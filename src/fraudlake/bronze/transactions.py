@@ -8,35 +8,38 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fraudlake import tables
 from fraudlake.bronze import parquet
+from fraudlake.bronze.contract import FLINKS, Contract
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SCHEMA = tables.BRONZE_TRANSACTIONS.schema
-"""The columns of ``bronze_transactions`` in Arrow; times in UTC."""
 
-
-def of_file(content: parquet.Content, source: str, timezone: str = "UTC") -> Iterator[pa.RecordBatch]:
-    """Read a file as rows of :data:`SCHEMA`.
+def of_file(
+    content: parquet.Content, source: str, timezone: str = "UTC", contract: Contract = FLINKS
+) -> Iterator[pa.RecordBatch]:
+    """Read a file as rows of ``bronze_transactions``.
 
     Args:
         content: the file, as its path or its bytes.
         source: its path relative to the landing folder.
         timezone: the time zone of the Flink that wrote it, see :func:`fraudlake.bronze.contract.fit`.
+        contract: the fields that become columns.
 
     Raises:
         OSError: the file cannot be read.
         pyarrow.ArrowException: the file is not parquet, or damaged.
     """
-    for rows in parquet.batches(content, timezone):
+    for rows in parquet.batches(content, timezone, contract):
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        yield bronze_batch(columns | {"_source_file": pa.repeat(source, rows.num_rows)})
+        yield bronze_batch(columns | {"_source_file": pa.repeat(source, rows.num_rows)}, contract)
 
 
 def from_contents(
-    contents: DataFrame, versions: dict[str, tuple[int | None, int | None]], timezone: str = "UTC"
+    contents: DataFrame,
+    versions: dict[str, tuple[int | None, int | None]],
+    timezone: str = "UTC",
+    contract: Contract = FLINKS,
 ) -> DataFrame:
     """Parse the bytes of files in Spark's tasks, as :func:`of_file` parses one: the machines need not see the files.
 
@@ -44,6 +47,7 @@ def from_contents(
         contents: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
         versions: size (bytes) and ``modified`` of each file when it was checked to be readable, by ``source``.
         timezone: the time zone of the Flink that wrote them.
+        contract: the fields that become columns.
 
     Returns:
         The columns of ``bronze_transactions``. Parsing fails where a file cannot be read or has changed since.
@@ -56,9 +60,9 @@ def from_contents(
                 buffer = content.as_buffer()
                 if versions[source.as_py()] != (buffer.size, modified.as_py()):
                     raise RuntimeError(f"{source} changed while it was read")
-                yield from of_file(buffer, source.as_py(), timezone)
+                yield from of_file(buffer, source.as_py(), timezone, contract)
 
-    return contents.select("source", "modified", "content").mapInArrow(rows, tables.BRONZE_TRANSACTIONS.columns)
+    return contents.select("source", "modified", "content").mapInArrow(rows, contract.table.columns)
 
 
 def row_counts(contents: DataFrame, whole: bool) -> DataFrame:
@@ -88,14 +92,15 @@ def row_counts(contents: DataFrame, whole: bool) -> DataFrame:
     return contents.select("source", "content").mapInArrow(rows, "source STRING, rows BIGINT, error STRING")
 
 
-def bronze_batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Complete columns to :data:`SCHEMA`: ``date`` from ``dt``, ``_ingested_at`` now, all others null.
+def bronze_batch(columns: dict[str, pa.Array], contract: Contract) -> pa.RecordBatch:
+    """Complete rows of ``bronze_transactions``: ``date`` from ``dt``, ``_ingested_at`` now, all others null.
 
     Args:
         columns: some of the columns, by name; ``dt`` must be one of them.
+        contract: the contract that they were read by.
     """
-    dt = columns["dt"]
-    now = pa.scalar(time.time_ns() // 1000, SCHEMA.field("_ingested_at").type)
+    dt, schema = columns["dt"], contract.table.schema
+    now = pa.scalar(time.time_ns() // 1000, schema.field("_ingested_at").type)
     known = columns | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
-    arrays = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    arrays = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

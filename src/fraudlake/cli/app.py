@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 STREAMING = ("trigger", "interval")
-QUALITY = ("timestamp_floor", "max_ahead", "warn")
+QUALITY = ("columns", "timestamp_floor", "max_ahead", "warn")
 KAFKA = (
     "source",
     "bootstrap_servers",

@@ -28,6 +28,7 @@ from fraudlake.errors import UsageError
 @click.option("--out-of-order", type=float, default=0.0, show_default=True, help="Share of rows that come late.")
 @click.option("--disorder", type=float, default=5.0, show_default=True, help="By how many seconds at most.")
 @click.option("--bad", type=float, default=0.0, show_default=True, help="Share of rows that break a quality rule.")
+@click.option("--columns", is_flag=True, help="Also merchantId, terminalId, deviceId; prints the setting for them.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same rows.")
 @click.option("--file-rows", type=int, default=100_000, show_default=True, help="Rows in a file.")
 @click.option("--truth", type=click.Path(path_type=Path), help="Folder for the ground truth, row by row.")
@@ -57,7 +58,10 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
             raise UsageError(str(error)) from None
         except KeyboardInterrupt:
             pass  # the usual end of an endless source
-    app.say({"landing": wanted.landing_path, "rows": written}, f"{written:,} rows landed in {wanted.landing_path}")
+    text = f"{written:,} rows landed in {wanted.landing_path}"
+    if options["columns"]:
+        text += f"; in fraudlake.toml this makes columns of the further fields:\n\n{simulator.DECLARATION}"
+    app.say({"landing": wanted.landing_path, "rows": written}, text)
 
 
 def _time(text: str) -> datetime:
@@ -68,7 +72,7 @@ def _time(text: str) -> datetime:
 
 
 @cli.command()
-@options("landing", "landing_timezone", "max_files_per_trigger", "max_bytes_per_trigger", *KAFKA, *STREAMING)
+@options("landing", "landing_timezone", "columns", "max_files_per_trigger", "max_bytes_per_trigger", *KAFKA, *STREAMING)
 @click.option("--retry-rejected", is_flag=True, help="First read rejected files again that have been replaced since.")
 @click.pass_obj
 def ingest(app: App, /, retry_rejected: bool, **flags: str | None) -> None:

@@ -14,7 +14,7 @@ from fraudlake.cli.progress import output, run_streams, timed
 
 
 @cli.command()
-@options("landing", "ordering", "max_out_of_orderness", *RULES, "max_files_per_trigger", *KAFKA, *STREAMING)
+@options("landing", "columns", "ordering", "max_out_of_orderness", *RULES, "max_files_per_trigger", *KAFKA, *STREAMING)
 @click.pass_obj
 def run(app: App, /, **flags: str | None) -> None:
     """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.

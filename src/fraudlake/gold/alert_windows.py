@@ -81,7 +81,8 @@ def alert_windows(transactions: DataFrame, alerts: DataFrame, scope: DataFrame, 
     """
     alerted = alerts.groupBy("transaction_id").agg(F.count("*").alias("alerts"))
     rows = (
-        transactions.join(F.broadcast(scope), on="account_id", how="inner")
+        transactions.select("transaction_id", "account_id", "timestamp", "amount", "source", "position")
+        .join(F.broadcast(scope), on="account_id", how="inner")
         .where("timestamp >= read_from")
         .join(alerted, on="transaction_id", how="left")
     )

@@ -43,7 +43,8 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame, settings: Set
     flink = F.coalesce("label", F.lit(False))
     spark = F.coalesce("alerted", F.lit(False))
     return (
-        transactions.join(alerted, on="transaction_id", how="left")
+        transactions.select("transaction_id", "label", "date")
+        .join(alerted, on="transaction_id", how="left")
         .groupBy("date")
         .agg(
             F.count("*").alias("transactions"),

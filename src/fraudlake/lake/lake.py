@@ -6,7 +6,7 @@ import copy
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -20,6 +20,7 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Transaction = tuple[str, int]
 """Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
@@ -59,6 +60,10 @@ class Lake(ABC):
     def __getstate__(self) -> dict[str, Any]:
         """Travel to the process of a micro-batch without the session, which stays here."""
         return {name: value for name, value in vars(self).items() if name not in ("spark", "tableless")}
+
+    def table(self, table: tables.Table) -> tables.Table:
+        """Return a table with the columns that the settings declare, if it is one that takes them."""
+        return tables.with_declared(table, self.settings.columns)
 
     @abstractmethod
     def name_of(self, table: tables.Table) -> str:
@@ -105,14 +110,14 @@ class Lake(ABC):
         """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
 
         Args:
-            rows: the columns of the table, or what ``compute`` turns into them.
+            rows: the columns of :meth:`table`, or what ``compute`` turns into them; further columns become null.
             table: the table.
             transaction: who appends, and which micro-batch.
-            compute: turns Arrow batches of ``rows`` into batches of ``table.schema``, in Spark's tasks.
+            compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
             metadata: a text that the commit carries; :meth:`history` gives it back.
         """
         if compute is not None:
-            rows = rows.mapInArrow(compute, table.columns)
+            rows = rows.mapInArrow(compute, self.table(table).columns)
         writer = rows.write.format("delta").mode("append")
         if transaction is not None:
             application, version = transaction
@@ -220,10 +225,27 @@ def select(columns: str, table: str, clauses: str) -> str:
     return " ".join(("SELECT", columns, "FROM", table, clauses))
 
 
-def add_columns(spark: SparkSession, name: str, table: tables.Table, present: Iterable[str]) -> None:
-    """Add the columns that a table of an earlier version lacks; they are null in the rows that it has."""
-    known = set(present)
-    missing = [column for column in table.fields if column.name not in known]
+def add_columns(spark: SparkSession, name: str, table: tables.Table, present: StructType) -> None:
+    """Add the columns that a table lacks, being older than them; they are null in the rows that it has.
+
+    Args:
+        spark: the session.
+        name: the table's name.
+        table: the table as it should be.
+        present: the columns that it has.
+
+    Raises:
+        UsageError: a column is there with another type, or in other case.
+    """
+    known = {field.name.lower(): (field.name, field.dataType.simpleString().upper()) for field in present}
+    missing = [column for column in table.fields if column.name.lower() not in known]
+    for column in table.fields:
+        there = known.get(column.name.lower(), (column.name, column.type))
+        if there != (column.name, column.type):
+            raise UsageError(
+                f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
+                "declare it so, or a column of another name"
+            )
     if missing:
         columns = ", ".join(f"{column.name} {column.type}" for column in missing)
         spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({columns})")

@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
+from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, UsageError
@@ -138,7 +139,7 @@ class LocalLake(Lake):
         spark.sql(f"USE {self._database}")
         with FileLock(self.root / ".lock"):
             for table in contents.TABLES:
-                self._create(spark, table)
+                self._create(spark, self.table(table))
 
     def _create(self, spark: SparkSession, table: tables.Table) -> None:
         folder = self._folder(table)
@@ -146,7 +147,9 @@ class LocalLake(Lake):
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
         if made:
-            add_columns(spark, table.name, table, (field.name for field in self._open(table).schema().fields))
+            # Delta writes a schema as Spark does; asking Spark for it takes longer.
+            present = StructType.fromJson(json.loads(self._open(table).schema().to_json()))
+            add_columns(spark, table.name, table, present)
 
     def name_of(self, table: tables.Table) -> str:
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""
@@ -192,7 +195,7 @@ class LocalLake(Lake):
             super().append(rows, table, transaction, compute, metadata)
         elif transaction is None or not _holds(delta, transaction):
             folder = self.root / "spool" / (transaction[0] if transaction else uuid.uuid4().hex)
-            with spooled(rows, compute, table.schema, folder) as computed:
+            with spooled(rows, compute, self.table(table).schema, folder) as computed:
                 if computed is not None:
                     self._commit(delta, computed, table, "append", transaction, metadata)
 
@@ -218,7 +221,9 @@ class LocalLake(Lake):
             custom_metadata={"userMetadata": metadata} if metadata is not None else None,
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
         )
-        write_deltalake(delta, rows, mode=mode, commit_properties=properties)
+        # A table has columns that the rows lack where the settings declared them once.
+        evolution: Literal["merge"] | None = "merge" if mode == "append" else None
+        write_deltalake(delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
             size = self.settings.target_file_bytes if table.zorder else _COMPACTED_SIZE
             with contextlib.suppress(CommitFailedError):  # somebody else has just compacted it

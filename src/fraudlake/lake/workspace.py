@@ -47,7 +47,7 @@ class WorkspaceLake(Lake):
         self.replays = settings.checkpoints_path / "replays"
         self.spark = spark or compute_session()
         self._use()
-        for table in contents.TABLES:
+        for table in map(self.table, contents.TABLES):
             # A user who may only read may not run CREATE TABLE, even where the table exists.
             name = self.name_of(table)
             if not self.spark.catalog.tableExists(name):
@@ -55,7 +55,7 @@ class WorkspaceLake(Lake):
                     raise FraudlakeError(tables.missing(self.name, table.name))
                 self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
             elif not must_exist:
-                add_columns(self.spark, name, table, self.spark.table(name).columns)
+                add_columns(self.spark, name, table, self.spark.table(name).schema)
 
     def _use(self) -> None:
         from pyspark.errors import PySparkException

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from fraudlake import tables
 from fraudlake.detection import buckets
 from fraudlake.model import features
 
@@ -94,7 +95,7 @@ def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings)
         settings: the settings of the lake.
     """
     decided = verdicts.select("transaction_id", "verdict")
-    known = silver.join(decided, on="transaction_id", how="left")
+    known = silver.select(*tables.SILVER_TRANSACTIONS.column_names).join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))

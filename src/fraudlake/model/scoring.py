@@ -10,7 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import messages
+from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.model import drift, features, prediction_quality, predictions, published
 from fraudlake.model.training import publish, registry_of
@@ -90,7 +90,8 @@ def _from_kafka(lake: Lake) -> Stream:
         appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
 
     topic = kafka.Topic(lake, checkpoint)
-    transactions = silver.valid(silver.checked(messages.from_messages(topic.read_stream()), settings))
+    landed = messages.from_messages(topic.read_stream(), contract.of(settings.columns))
+    transactions = silver.valid(silver.checked(landed, settings))
     return Stream(
         FROM_KAFKA,
         features.of_stream(transactions, settings),

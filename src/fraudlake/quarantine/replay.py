@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import json_file
-from fraudlake.quarantine.show import RAW, broken, require_known
+from fraudlake.quarantine.show import broken, raw_columns, require_known
 from fraudlake.silver import duplicates, transactions
 from fraudlake.streaming.merge import merge, same
 from fraudlake.streaming.rows import has_rows
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
 
+_PLANNED = "date DATE, warnings ARRAY<STRING>, reasons_as_landed ARRAY<STRING>"
 _SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
 
 
@@ -63,7 +64,7 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         FraudlakeError: ``refine`` or another replay is running, or an expression fails on a row. Nothing was changed.
     """
     if rule is not None:
-        require_known(rule)
+        require_known(lake, rule)
     with lake.exclusive("refine"):
         interrupted = unfinished(lake)
         for folder in interrupted:
@@ -92,7 +93,7 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
     bronze = rows.drop("reasons", "quarantined_at")
     now = F.lit(started)
     as_landed = transactions.checked(_dated(bronze), lake.settings, now)
-    as_replaced = transactions.checked(_dated(_replaced(bronze, replacements)), lake.settings, now)
+    as_replaced = transactions.checked(_dated(_replaced(lake, bronze, replacements)), lake.settings, now)
     try:
         checked = _with_duplicate_reasons(lake, as_replaced)
         # A row that stays keeps the values that landed, so its reasons are the ones of these values.
@@ -126,24 +127,29 @@ def _dated(bronze: DataFrame) -> DataFrame:
     return bronze.withColumn("date", F.to_date("dt"))
 
 
-def _replaced(bronze: DataFrame, replacements: Mapping[str, str]) -> DataFrame:
-    """Replace values; every expression reads the values that landed."""
+def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) -> DataFrame:
+    """Replace values; every expression reads the values that landed. A replaced value is no misfit any more."""
     replaced: list[Column] = []
+    known = raw_columns(lake)
     types = {field.name: field.dataType for field in bronze.schema}
     for name, expression in replacements.items():
-        if name not in RAW:
-            raise UsageError(f"--set {name}: there is no such column; there are {', '.join(RAW)}")
+        if name not in known:
+            raise UsageError(f"--set {name}: there is no such column; there are {', '.join(known)}")
         try:
             replaced.append(F.expr(expression).cast(types[name]).alias(name))
             bronze.select(replaced[-1])
         except (AnalysisException, ParseException) as error:
             raise UsageError(f"--set {name}={expression}: {first_line(error)}") from None
-    return bronze.select(*replaced, *(name for name in bronze.columns if name not in replacements))
+    misfits = F.array_except("_misfits", F.array(*map(F.lit, replacements)).cast("array<string>"))
+    others = (name for name in bronze.columns if name not in replacements)
+    return bronze.select(*replaced, *others).withColumn("_misfits", misfits)
 
 
 def _carry_out(lake: Lake, folder: Path) -> None:
-    plan = lake.spark.read.parquet(str(folder / "plan"))
-    valid = transactions.valid(plan)
+    # The settings may declare other columns by now than those of the plan.
+    quarantine = lake.table(tables.SILVER_QUARANTINE).columns
+    plan = lake.spark.read.schema(f"{quarantine}, {_PLANNED}").parquet(str(folder / "plan"))
+    valid = transactions.valid(plan, lake.settings.columns)
     if has_rows(valid):
         Appender(f"replay-{folder.name}").append(lake, valid, tables.SILVER_TRANSACTIONS, 0)
     _update_quarantine(lake, plan)

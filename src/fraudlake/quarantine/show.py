@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
 
-RAW = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data", "_raw", "_error")
-"""The columns of a quarantined row that hold what landed."""
+_RAW = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data", "_raw", "_error")
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def quarantine(lake: Lake, rule: str | None, limit: int) -> Quarantine:
     groups = _grouped(lake, tables.SILVER_QUARANTINE, "reasons")
     counts = _by_name(groups)
     if rule is not None:
-        require_known(rule)
+        require_known(lake, rule)
         groups = [(reasons, rows) for reasons, rows in groups if rule in reasons]
         counts = {name: count for name, count in counts.items() if name == rule}
     samples = {name: _samples(lake, name, limit) for name in counts}
@@ -79,7 +78,8 @@ def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
         {
             "source": row["source"],
             "position": row["position"],
-            **{name: _shown(row[name]) for name in RAW if row[name] is not None},
+            # A column is there once a command that writes has opened the lake.
+            **{name: _shown(row[name]) for name in raw_columns(lake) if row.get(name) is not None},
             "reasons": row["reasons"],
             "quarantined_at": _shown(row["quarantined_at"]),
         }
@@ -87,14 +87,20 @@ def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def require_known(rule: str) -> None:
-    """Refuse a name that no reason can have.
+def raw_columns(lake: Lake) -> tuple[str, ...]:
+    """Return the columns of a quarantined row that hold what landed."""
+    return (*_RAW, *lake.settings.columns)
+
+
+def require_known(lake: Lake, rule: str) -> None:
+    """Refuse a name that no reason can have, and none has: a column that is declared no more has left its reasons.
 
     Raises:
         UsageError: names those that are known.
     """
-    if rule not in rules.REASONS:
-        raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(rules.REASONS)}")
+    known = rules.reasons(lake.settings)
+    if rule not in known and rule not in count_by_name(lake, tables.SILVER_QUARANTINE, "reasons"):
+        raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(known)}")
 
 
 def broken(rows: DataFrame, rule: str) -> DataFrame:

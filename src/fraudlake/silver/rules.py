@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
@@ -21,7 +22,9 @@ LATE = "late"
 Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well.
 """
 _MESSAGE_IS_READABLE = "message_is_readable"
-_VALID: dict[str, Callable[[Settings, Column], Column]] = {
+Condition = Callable[["Settings", "Column"], "Column"]
+"""When a row fulfils a rule, under the settings and the current time."""
+_VALID: dict[str, Condition] = {
     "account_is_named": lambda settings, clock: F.coalesce(F.length(F.trim("accountId")) > 0, F.lit(False)),
     "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
     "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
@@ -34,9 +37,31 @@ _VALID: dict[str, Callable[[Settings, Column], Column]] = {
         F.col("dt") <= clock + F.make_dt_interval(secs=F.lit(settings.max_ahead.total_seconds()))
     ),
 }
-"""When a row fulfils a rule, by the rule's name: a condition under the settings and the current time."""
-REASONS = (_MESSAGE_IS_READABLE, *_VALID, PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE)
-"""All that a row can be in quarantine for: the quality rules of :func:`quality_rules`, and those reasons."""
+"""The rules of every lake, by name."""
+
+
+def reasons(settings: Settings) -> tuple[str, ...]:
+    """Return all that a row can be in quarantine for: the rules of :func:`quality_rules`, and the reasons above."""
+    return (_MESSAGE_IS_READABLE, *_conditions(settings), PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE)
+
+
+def _conditions(settings: Settings) -> dict[str, Condition]:
+    """Return the rules of this lake: those of every lake, and those of the columns that the settings declare."""
+    conditions = dict(_VALID)
+    for name, column in settings.columns.items():
+        conditions[f"{name}_fits"] = partial(_fits, name)
+        if not column.nullable:
+            conditions[f"{name}_is_given"] = partial(_is_given, name)
+    return conditions
+
+
+def _fits(name: str, settings: Settings, clock: Column) -> Column:
+    # Not by `_rescued_data`: a row from before the column was declared has its field there, too.
+    return ~F.coalesce(F.array_contains("_misfits", name), F.lit(False))
+
+
+def _is_given(name: str, settings: Settings, clock: Column) -> Column:
+    return F.col(name).isNotNull() | ~_fits(name, settings, clock)
 
 
 @dataclass(frozen=True)
@@ -52,11 +77,11 @@ def quality_rules(settings: Settings, clock: Column) -> list[QualityRule]:
     """Return the rules that look at one row alone. A null value breaks only the rule that forbids nulls.
 
     Args:
-        settings: the bounds, and the names of the rules that only warn.
+        settings: the bounds, the declared columns, and the names of the rules that only warn.
         clock: the current time to the rules: ``timestamp_is_not_in_future`` adds ``max_ahead`` to it.
     """
     # A message that cannot be read has no fields. It breaks one rule only: the others would add nothing.
     is_readable = F.col("_error").isNull()
-    valid = {name: condition(settings, clock) | ~is_readable for name, condition in _VALID.items()}
+    valid = {name: condition(settings, clock) | ~is_readable for name, condition in _conditions(settings).items()}
     valid = {_MESSAGE_IS_READABLE: is_readable, **valid}
     return [QualityRule(name, column, "warn" if name in settings.warn else "reject") for name, column in valid.items()]

@@ -9,10 +9,13 @@ from pyspark.sql import functions as F
 from fraudlake.silver import clock, rules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame
     from pyspark.sql._typing import ColumnOrName
 
     from fraudlake.settings import Settings
+    from fraudlake.tables import Table
 
 
 _KAFKA = "kafka:"
@@ -72,8 +75,8 @@ def _broken(quality_rules: list[rules.QualityRule], severity: str) -> Column:
     return F.array_compact(F.array(*broken)) if broken else F.array().cast("array<string>")
 
 
-def valid(checked_rows: DataFrame) -> DataFrame:
-    """Return the valid rows in the columns of ``silver_transactions``.
+def valid(checked_rows: DataFrame, columns: Iterable[str] = ()) -> DataFrame:
+    """Return the valid rows in the columns of ``silver_transactions``, and in those that the settings declare.
 
     ``source`` and ``position`` say where the row landed: file and row, or topic, partition and offset. Rows of the same
     time are ordered by ``source`` as text, then by ``position``. ``transaction_id`` is the producer's own where it sent
@@ -89,6 +92,7 @@ def valid(checked_rows: DataFrame) -> DataFrame:
         position().alias("position"),
         "warnings",
         "date",
+        *columns,
     )
 
 
@@ -98,35 +102,23 @@ def quarantined(checked_rows: DataFrame) -> DataFrame:
     return rejected.withColumn("quarantined_at", clock.now())
 
 
-def quarantined_late(late: DataFrame) -> DataFrame:
-    """Return the rows that came too late for the detector, in the columns of ``silver_quarantine``.
+def quarantined_late(late: DataFrame, quarantine: Table) -> DataFrame:
+    """Return the rows that came too late for the detector, in the columns of the table ``quarantine``.
 
     They are valid, so ``silver_transactions`` has them too. ``source`` and ``position`` are split into file and row, or
-    topic, partition and offset.
+    topic, partition and offset. What the detector does not carry is null, declared columns among them.
     """
     of_kafka = F.col("source").startswith(_KAFKA)
     topic = F.regexp_extract("source", f"^{_KAFKA}(.*)/(\\d+)$", 1)
     partition = F.regexp_extract("source", f"^{_KAFKA}(.*)/(\\d+)$", 2).cast("int")
+    known = {name: F.col(name) for name in ("dt", "accountId", "amount", "alert", "reasons")} | {
+        "_source_file": F.when(~of_kafka, F.col("source")),
+        "_source_row": F.when(~of_kafka, F.col("position")),
+        "_topic": F.when(of_kafka, topic),
+        "_partition": F.when(of_kafka, partition),
+        "_offset": F.when(of_kafka, F.col("position")),
+        "quarantined_at": clock.now(),
+    }
     return late.select(
-        "dt",
-        "accountId",
-        "amount",
-        "alert",
-        *(F.lit(None).cast(kind).alias(name) for name, kind in _NULL_COLUMNS_OF_LATE),
-        F.when(~of_kafka, F.col("source")).alias("_source_file"),
-        F.when(~of_kafka, F.col("position")).alias("_source_row"),
-        F.when(of_kafka, topic).alias("_topic"),
-        F.when(of_kafka, partition).alias("_partition"),
-        F.when(of_kafka, F.col("position")).alias("_offset"),
-        F.lit(None).cast("timestamp").alias("_ingested_at"),
-        "reasons",
-        clock.now().alias("quarantined_at"),
+        *(known.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
     )
-
-
-_NULL_COLUMNS_OF_LATE = (
-    ("transaction_id", "string"),
-    ("_rescued_data", "string"),
-    ("_raw", "binary"),
-    ("_error", "string"),
-)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
-from fraudlake.bronze import messages
+from fraudlake.bronze import contract, messages
 from fraudlake.sources import kafka
 from fraudlake.streaming.stream import Appender, Stream
 
@@ -29,6 +30,7 @@ def stream(lake: Lake) -> Stream:
     """
     settings = lake.settings
     appender = Appender.of(lake, _STEP)
+    read = partial(messages.read, contract=contract.of(settings.columns))
     topic = kafka.Topic(lake, lake.checkpoint(_STEP))
     # With fail_on_data_loss the stream stops at a gap: there is none to log.
     gaps = None if settings.fail_on_data_loss else kafka.Gaps(settings.topic, _last_offsets(lake))
@@ -37,7 +39,7 @@ def stream(lake: Lake) -> Stream:
         for gap in gaps.missing_before(batch) if gaps else ():
             log.warning(gap)
         rows = batch.select(*messages.KAFKA_COLUMNS)
-        appender.append(lake, rows, tables.BRONZE_TRANSACTIONS, batch_id, compute=messages.read)
+        appender.append(lake, rows, tables.BRONZE_TRANSACTIONS, batch_id, compute=read)
 
     return Stream(
         _STEP,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fraudlake.bronze import contract
 from fraudlake.errors import UsageError
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
@@ -32,6 +33,7 @@ class LandingFolder(ABC):
     def __init__(self, lake: Lake) -> None:
         """Name the folder; it need not exist yet."""
         self._lake, self._settings = lake, lake.settings
+        self._contract = contract.of(lake.settings.columns)
 
     @property
     @abstractmethod

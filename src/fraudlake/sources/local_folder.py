@@ -92,10 +92,10 @@ class LocalFolder(LandingFolder):
     def append_to_bronze(self, files: list[File]) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
         batches = (rows for file in files for rows in self._rows(file))
-        rows = pa.RecordBatchReader.from_batches(transactions.SCHEMA, batches)
+        rows = pa.RecordBatchReader.from_batches(self._contract.table.schema, batches)
         self._lake.write(rows, tables.BRONZE_TRANSACTIONS, "append")
 
     def _rows(self, file: File) -> Iterator[pa.RecordBatch]:
-        yield from transactions.of_file(file.path, file.source, self._settings.landing_timezone)
+        yield from transactions.of_file(file.path, file.source, self._settings.landing_timezone, self._contract)
         if landing.current_file(file.path, self.path) != file:
             raise RuntimeError(f"{file.path} changed while it was read")

@@ -113,7 +113,7 @@ class Volume(LandingFolder):
         """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
         versions = {file.source: (file.size, file.modified) for file in files}
         contents = self._contents(files, "false")
-        rows = transactions.from_contents(contents, versions, self._settings.landing_timezone)
+        rows = transactions.from_contents(contents, versions, self._settings.landing_timezone, self._contract)
         self._lake.append(rows, tables.BRONZE_TRANSACTIONS)
 
     def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:

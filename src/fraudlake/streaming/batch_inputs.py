@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.settings import DeclaredColumn
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -42,6 +43,8 @@ class BatchInputs:
                     "timestamp_floor": record["timestamp_floor"],
                     "max_ahead": timedelta(seconds=record["max_ahead"]),
                     "warn": tuple(record["warn"]),
+                    # A commit of an earlier version names none.
+                    "columns": {name: DeclaredColumn(**column) for name, column in record.get("columns", {}).items()},
                 }
                 settings = lake.settings.model_copy(update=bounds)
                 return cls(settings, record["silver_version"], record["quarantine_version"])
@@ -56,6 +59,7 @@ class BatchInputs:
                 "timestamp_floor": self.settings.timestamp_floor,
                 "max_ahead": self.settings.max_ahead.total_seconds(),
                 "warn": self.settings.warn,
+                "columns": {name: column.model_dump(by_alias=True) for name, column in self.settings.columns.items()},
                 "silver_version": self.silver_version,
                 "quarantine_version": self.quarantine_version,
             }

@@ -101,7 +101,7 @@ class Appender:
             compute: turns Arrow batches of the rows into batches of the table's schema, in Spark's tasks.
             metadata: a text that the commit carries.
         """
-        chosen = rows if compute else rows.select(*table.column_names)
+        chosen = rows if compute else rows.select(*lake.table(table).column_names)
         transaction = (self.application, batch_id)
         conflict.retried(lambda: lake.append(chosen, table, transaction, compute, metadata))
 

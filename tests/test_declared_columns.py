@@ -1,0 +1,144 @@
+"""Columns of one's own: a lake that runs takes them on, and gives them up, by one setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.cli import cli
+from fraudlake.errors import UsageError
+from fraudlake.lake import Lake
+from fraudlake.operations.status import status
+from fraudlake.quarantine import replay
+from fraudlake.streaming import stream
+from fraudlake.streaming.stream import Appender
+from fraudlake.tables import Table
+
+pytestmark = pytest.mark.stream
+
+Open = Callable[..., Lake]
+Step = Callable[[Lake], list[stream.Stream]]
+ALL = (steps.ingest, steps.refine, steps.detect, steps.aggregate)
+MARCH_7 = datetime(2026, 3, 7)
+COLUMNS = {
+    "kind": "string",
+    "merchant_id": {"from": "merchantId", "type": "string", "nullable": False},
+    "terminal_id": {"from": "terminalId", "type": "bigint"},
+}
+
+
+def land(folder: Path, name: str, second: int, amount: float, **fields: Any) -> None:
+    """Land a file of one row of account 1."""
+    time = pa.array([MARCH_7 + timedelta(seconds=second)], pa.timestamp("us"))
+    row = {"dt": time, "accountId": ["1"], "amount": [amount], "alert": [False]}
+    pq.write_table(pa.table({**row, **{field: [value] for field, value in fields.items()}}), folder / name)
+
+
+def run(lake: Lake, *chosen: Step) -> None:
+    """Run the streams of steps over what is there."""
+    for step in chosen:
+        stream.run(lake, step(lake), "available-now")
+
+
+def silver(lake: Lake, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in lake.read(tables.SILVER_TRANSACTIONS).orderBy("timestamp").select(*names).collect()]
+
+
+def quarantine(lake: Lake) -> list[tuple[str, list[str]]]:
+    rows = lake.read(tables.SILVER_QUARANTINE).orderBy("dt").collect()
+    return [(row["_source_file"], row["reasons"]) for row in rows]
+
+
+def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
+    lake: Open, landing: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    land(landing, "old", 0, 0.5, kind="chip", merchantId="m1", terminalId=1)
+    without = lake()
+    run(without, *ALL)
+    ids = {step: without.checkpoint(step).id for step in ("ingest", "refine", "detect", "alert_windows")}
+
+    land(landing, "new", 1, 900.0, kind="chip", merchantId="m2", terminalId=2.0, shop="x")
+    land(landing, "wrong", 2, 7.0, kind=5, merchantId="m3", terminalId="T3")
+    land(landing, "without", 3, 8.0, kind="chip")
+    declared = lake(columns=COLUMNS)
+    run(declared, *ALL)
+
+    # The state of the detector is older than the columns, and still holds the small transaction.
+    assert declared.read(tables.SILVER_ALERTS).select("amount").collect() == [(900.0,)]
+    assert {step: declared.checkpoint(step).id for step in ids} == ids
+    assert silver(declared, "amount", *COLUMNS) == [(0.5, None, None, None), (900.0, "chip", "m2", 2)]
+    assert dict(declared.read(tables.SILVER_TRANSACTIONS).dtypes)["terminal_id"] == "bigint"
+    assert quarantine(declared) == [("wrong", ["terminal_id_fits"]), ("without", ["merchant_id_is_given"])]
+    bronze = declared.read(tables.BRONZE_TRANSACTIONS).orderBy("dt").select(*COLUMNS, "_rescued_data", "_misfits")
+    assert [tuple(row) for row in bronze.collect()] == [
+        (None, None, None, '{"kind": "chip", "merchantId": "m1", "terminalId": 1}', None),
+        ("chip", "m2", 2, '{"shop": "x"}', None),
+        ("5", "m3", None, '{"terminalId": "T3"}', ["terminal_id"]),
+        ("chip", None, None, None, None),
+    ]
+    assert status(declared).gaps == []
+
+    settings = ("--columns", json.dumps(COLUMNS))
+    cli.main(
+        ["--lake", str(declared.root), "--json", "quarantine", "--rule", "terminal_id_fits", *settings],
+        standalone_mode=False,
+    )
+    (sample,) = json.loads(capfd.readouterr().out)["samples"]["terminal_id_fits"]
+    assert (sample["merchant_id"], sample["_rescued_data"]) == ("m3", '{"terminalId": "T3"}')
+
+    mended = "CAST(substr(get_json_object(_rescued_data, '$.terminalId'), 2) AS BIGINT)"
+    assert replay.replay(declared, "terminal_id_fits", {"terminal_id": mended}).moved == 1
+    assert silver(declared, "merchant_id", "terminal_id")[-1] == ("m3", 3)
+
+    land(landing, "later", 4, 9.0, kind="chip", merchantId="m4", terminalId=4)
+    removed = lake()
+    run(removed, steps.ingest, steps.refine)
+    assert silver(removed, "amount", *COLUMNS)[-1] == (9.0, None, None, None)
+    later = removed.read(tables.BRONZE_TRANSACTIONS).where("_source_file = 'later'").first()
+    assert later is not None
+    assert (later["kind"], later["_rescued_data"]) == (None, '{"kind": "chip", "merchantId": "m4", "terminalId": 4}')
+    # Nothing asks for the merchant any more.
+    assert replay.replay(removed, "merchant_id_is_given", {}).moved == 1
+    assert status(removed).gaps == []
+
+    with pytest.raises(UsageError) as refused:
+        lake(columns={"terminal_id": "string"})
+    assert str(refused.value) == (
+        "columns: 'terminal_id' is STRING, but bronze_transactions has 'terminal_id', BIGINT: "
+        "declare it so, or a column of another name"
+    )
+    with pytest.raises(UsageError, match="'Kind' is STRING, but bronze_transactions has 'kind', STRING: declare it so"):
+        lake(columns={"Kind": "string"})
+
+
+def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_first_commit(
+    lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(landing, "valid", 0, 5.0, kind="chip")
+    land(landing, "wrong", 1, 6.0, kind=True)
+    declared = lake(columns={"kind": {"type": "string", "nullable": False}})
+    run(declared, steps.ingest)
+    append = Appender.append
+
+    def cut(self: Appender, lake: Lake, rows: Any, table: Table, batch_id: int, **options: Any) -> None:
+        if table is tables.SILVER_QUARANTINE:
+            raise OSError("killed")
+        append(self, lake, rows, table, batch_id, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Appender, "append", cut)
+        with pytest.raises(Exception, match="killed"):
+            run(declared, steps.refine)
+    changed = lake(columns={"shop": {"type": "string", "nullable": False}})
+    run(changed, steps.refine)
+
+    assert silver(changed, "amount", "kind") == [(5.0, "chip")]
+    assert quarantine(changed) == [("wrong", ["kind_fits"])]
