@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
+from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import simulator
-from fraudlake.simulator import SCHEMA, Traffic, Written, batches, simulate
+from fraudlake.bronze import contract
+from fraudlake.settings import Settings
+from fraudlake.simulator import DECLARATION, SCHEMA, Traffic, Written, batches, simulate
 
 NAME = re.compile(r"part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+\.parquet")
 
@@ -70,6 +74,22 @@ def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
 
 def test_another_seed_gives_other_rows() -> None:
     assert not first(1000, Traffic(seed=1)).equals(first(1000, Traffic(seed=2)))
+
+
+def test_further_columns_change_no_other_value_and_fit_the_setting_that_is_printed() -> None:
+    plain = Traffic(out_of_order=0.1, fraud=0.05)
+    further = replace(plain, columns=True)
+    rows = first(150_000, further)
+
+    assert rows.select(SCHEMA.names).equals(first(150_000, plain))
+    assert pa.Table.from_batches(islice(batches(further, 30_000), 5)).equals(rows)
+    declared = contract.of(Settings(**tomllib.loads(DECLARATION)).columns)
+    fitted = pa.table(contract.fit(rows.combine_chunks().to_batches()[0], contract=declared))
+    assert fitted["_rescued_data"].null_count == fitted["_misfits"].null_count == len(rows)
+    assert fitted["merchant_id"].equals(rows["merchantId"])
+    assert fitted["terminal_id"].equals(rows["terminalId"])
+    assert fitted["device_id"].equals(rows["deviceId"])
+    assert 0.05 < rows["deviceId"].null_count / len(rows) < 0.15
 
 
 @pytest.mark.parametrize("batch_rows", [3000, 100_000])

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fraudlake import tables
 from fraudlake.lake import session
-from fraudlake.settings import Settings
+from fraudlake.settings import Settings, load
 
 folder = Path(sys.argv[1])
 os.environ |= session.environment()
@@ -38,7 +38,9 @@ place = {
     "_ingested_at": "current_timestamp()",
 }
 place |= {"date": "DATE'1970-01-01'"}
-bronze = tables.BRONZE_TRANSACTIONS
+place |= {"kind": "'chip'"}
+COLUMNS = '{"kind": "string"}'
+bronze = tables.with_declared(tables.BRONZE_TRANSACTIONS, load(columns=COLUMNS).columns)
 types = dict(line.strip().rstrip(",").split(" ", 1) for line in bronze.columns.strip().splitlines())
 columns = [f"{place.get(n, n if n in landed else 'NULL')}::{kind} AS {n}" for n, kind in types.items()]
 spark.createDataFrame(landed).selectExpr(*columns).write.saveAsTable(bronze.name)
@@ -47,7 +49,7 @@ shutil.copy(Path(__file__).parents[2] / "pipeline" / "fraudlake_pipeline.py", fo
 spec = {
     "name": "fraudlake",
     "storage": (folder / "storage").as_uri(),
-    "configuration": {"fraudlake.bronze": bronze.name, "fraudlake.within": "60 seconds"},
+    "configuration": {"fraudlake.bronze": bronze.name, "fraudlake.columns": COLUMNS, "fraudlake.within": "60 seconds"},
     "libraries": [{"glob": {"include": "fraudlake_pipeline.py"}}],
 }
 (folder / "spark-pipeline.yml").write_text(yaml.safe_dump(spec))

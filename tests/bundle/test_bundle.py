@@ -262,12 +262,12 @@ def test_files_arrive_where_the_job_reads(target: str) -> None:
     assert job["trigger"]["file_arrival"]["url"] == parameters[parameters.index("--landing") + 1] + "/"
 
 
-def test_the_thresholds_are_those_of_the_package() -> None:
+def test_thresholds_and_columns_are_those_of_the_package() -> None:
     variables = {name: declared.get("default") for name, declared in source()["variables"].items()}
     package = settings.Settings()
 
-    given = settings.load(**{name: variables[name] for name in ("small_below", "large_above", "within")})
-    assert given.active_rules == package.active_rules
+    given = settings.load(**{name: variables[name] for name in ("columns", "small_below", "large_above", "within")})
+    assert (given.active_rules, given.columns) == (package.active_rules, package.columns)
 
 
 def test_dashboard_widgets_show_what_their_datasets_give() -> None:

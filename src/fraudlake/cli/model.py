@@ -99,7 +99,7 @@ def verdicts(app: App, /, file: Path) -> None:
 @click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), help="Score a range of dates again: its first day.")
 @click.option("--to", "last", type=click.DateTime(["%Y-%m-%d"]), help="Its last day.  [default: the first]")
 @click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
-@options(*MODEL, "threshold", *KAFKA, *STREAMING)
+@options(*MODEL, "threshold", "columns", *KAFKA, *STREAMING)
 @click.pass_obj
 def score(
     app: App, /, first: datetime | None, last: datetime | None, model_version: str | None, **flags: str | None
