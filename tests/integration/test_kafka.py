@@ -139,6 +139,23 @@ def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker
     assert [row["amount"] for row in lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").collect()] == [1.5, 2.5]
 
 
+def test_declared_fields_become_columns_and_what_does_not_fit_goes_to_quarantine(
+    broker: Broker, topic_lake: Any
+) -> None:
+    broker.create_topic("further", partitions=1)
+    further = [message(1)[:-1] + b', "terminalId": %s}' % value for value in (b"7", b"8.0", b"8.5")]
+    broker.produce("further", [("1", one, 0) for one in (message(1), *further)])
+    lake = topic_lake("further", columns={"terminal": {"from": "terminalId", "type": "bigint"}})
+
+    ingest(lake)
+    stream.run(lake, steps.refine(lake), "available-now")
+
+    valid = lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").select("position", "terminal")
+    assert [tuple(row) for row in valid.collect()] == [(0, None), (1, 7), (2, 8)]
+    kept = lake.read(tables.SILVER_QUARANTINE).select("_offset", "terminal", "_rescued_data", "reasons")
+    assert [tuple(row) for row in kept.collect()] == [(3, None, '{"terminalId": 8.5}', ["terminal_fits"])]
+
+
 def test_messages_of_a_transaction_that_was_aborted_are_not_read(broker: Broker, topic_lake: Any) -> None:
     from confluent_kafka import Producer
 

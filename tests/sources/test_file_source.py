@@ -364,5 +364,5 @@ def test_declared_columns_come_typed_into_bronze_and_silver(lake: Open, landing:
     assert [tuple(row) for row in valid] == [(1.0, "7", 1)]
     rejected_rows = opened.read(tables.SILVER_QUARANTINE).select("merchant", "terminalId", "_rescued_data", "reasons")
     assert [tuple(row) for row in rejected_rows.collect()] == [
-        ("8", None, '{"terminalId": 1.5, "x": 2}', ["terminalId_fits"])
+        ("8", None, '{"x": 2, "terminalId": 1.5}', ["terminalId_fits"])
     ]

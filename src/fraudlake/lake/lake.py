@@ -110,7 +110,7 @@ class Lake(ABC):
         """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
 
         Args:
-            rows: the columns of :meth:`table`, or what ``compute`` turns into them; further columns become null.
+            rows: the columns of :meth:`table`, or what ``compute`` turns into them; what the table has beside is null.
             table: the table.
             transaction: who appends, and which micro-batch.
             compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
