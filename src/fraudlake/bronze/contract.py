@@ -84,8 +84,8 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
     rest, occurrences = _columns_by_name(batch)
     names = {field.column: _column_name(field.name, occurrences) for field in contract.fields}
     for field in contract.fields:
-        name = names[field.column]
-        column, wanted = rest.pop(name) if name is not None else None, contract.table.schema.field(field.column).type
+        name, wanted = names[field.column], contract.table.schema.field(field.column).type
+        column = rest.pop(name) if name is not None else None
         if column is None:
             columns[field.column] = pa.nulls(batch.num_rows, wanted)
             continue

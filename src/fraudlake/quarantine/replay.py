@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _PLANNED = "date DATE, warnings ARRAY<STRING>, reasons_as_landed ARRAY<STRING>"
+"""The columns of a plan beside those of the quarantine."""
 _SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
 
 
