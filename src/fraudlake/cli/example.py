@@ -1,0 +1,63 @@
+"""The command that runs examples: example."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+
+import click
+
+from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.progress import console, output
+from fraudlake.errors import UsageError
+from fraudlake.examples import catalogue, program
+
+
+@cli.command()
+@click.argument("name", required=False)
+@click.option("--list", "is_list", is_flag=True, help="List the examples, and start none.")
+@click.option("--port", type=click.IntRange(0, 65535), default=program.PORT, show_default=True, help="For a socket.")
+@click.option("--jdbc-url", metavar="URL", help="Database of the JDBC sink.  [default: an embedded one]")
+@options("bootstrap_servers")
+@click.pass_obj
+def example(
+    app: App, /, name: str | None, is_list: bool, port: int, jdbc_url: str | None, bootstrap_servers: str | None
+) -> None:
+    """Run an example of the Flink phrasebook by its NAME, or list them all.
+
+    Each is a short program that translates a program or a call of Flink, and prints what it shows. It works in a
+    temporary folder, and touches no lake. Needs: Java; a few need a Kafka broker, and say so.
+    """
+    if is_list == (name is not None):
+        raise UsageError("give the NAME of an example, or --list")
+    if name is None:
+        _list(app)
+        return
+    main = catalogue.find(name).main
+    given = {
+        "bootstrap_servers": app.settings(bootstrap_servers=bootstrap_servers).bootstrap_servers,
+        "port": port,
+        "jdbc_url": jdbc_url,
+    }
+    if app.json:
+        with redirect_stdout(io.StringIO()) as printed:
+            program.run(main, **given)
+        click.echo(json.dumps({"name": name, "printed": printed.getvalue().splitlines()}))
+    else:
+        program.run(main, **given)
+
+
+def _list(app: App) -> None:
+    examples = catalogue.examples()
+    if app.json:
+        listed = [{"name": item.name, "document": item.document, "shows": item.shows} for item in examples]
+        click.echo(json.dumps({"examples": listed}))
+        return
+    width = max(len(item.name) for item in examples)
+    for number, title in catalogue.DOCUMENTS.items():
+        output.print(f"[bold]{number}[/] {title}", soft_wrap=True)
+        for item in examples:
+            if item.document == number:
+                output.print(f"  {item.name:<{width}}  {item.shows}", markup=False, soft_wrap=True)
+    console.print("run one with: fraudlake example NAME", markup=False)
