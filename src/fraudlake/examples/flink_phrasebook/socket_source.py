@@ -1,0 +1,42 @@
+"""A source from a socket: lines that are typed into a terminal arrive as rows.
+
+Translates: ``env.socket_text_stream("localhost", 9999)`` and ``nc -lk 9999``.
+Flink: one task reads the socket; for trying things out, as nothing can be read again.
+Spark: the source ``socket``, on the driver, with the same restriction.
+Differs: nothing that matters; neither recovers lines after a failure, so both are for trying things out.
+"""
+
+from queue import SimpleQueue
+
+from pyspark.sql import SparkSession
+
+from fraudlake.examples import program
+from fraudlake.examples.terminal import Terminal
+
+DOCUMENT = "001"
+PHRASES = (
+    (
+        '`env.socket_text_stream("localhost", 9999)`, `socketTextStream`',
+        '`readStream.format("socket").option("host", ...).option("port", ...)`',
+        "column `value`; no recovery, in both",
+    ),
+    ("`nc -lk 9999`", "the same; the examples open a terminal of their own on that port", "nothing"),
+)
+
+
+def main(spark: SparkSession, port: int) -> None:
+    """Type two lines, and print each as it arrives."""
+    arrived: SimpleQueue[str] = SimpleQueue()
+    with Terminal(port) as terminal:
+        source = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", terminal.port).load()
+        query = source.writeStream.foreachBatch(
+            lambda batch, _: [arrived.put(row.value) for row in batch.collect()]
+        ).start()
+        for line in ("hello world", "hello flink"):
+            terminal.type(line)
+            print(arrived.get())
+        query.stop()
+
+
+if __name__ == "__main__":
+    program.start(main)
