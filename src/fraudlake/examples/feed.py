@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ARRIVAL = 1_700_000_000
+"""Modification time of the first file, in seconds since 1970; each further file is a minute later."""
+
 Row = tuple[Any, ...]
 
 TRANSACTION = "account_id LONG, timestamp LONG, amount DOUBLE"
@@ -43,5 +46,5 @@ def land(folder: Path, number: int, rows: Iterable[Row], schema: str) -> None:
     names = [column.split()[0] for column in schema.split(",")]
     file = folder.parent / f"{folder.name}-{number}"
     file.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
-    os.utime(file, (1_700_000_000 + number,) * 2)
+    os.utime(file, (ARRIVAL + 60 * number,) * 2)
     file.rename(folder / f"{number}.json")
