@@ -15,7 +15,7 @@ IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
-.PHONY: help setup demo test quick check tables databricks python312 wheel lock clean
+.PHONY: help setup demo test quick check tables phrasebook databricks python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ check: $(READY) ## lint, format and types
 
 tables: $(READY) ## write docs/tables.md from what src/fraudlake/tables.py declares
 	@$(BIN)/python -m tests.tables_page
+
+phrasebook: $(READY) ## write docs/phrasebook.md from the headers of the examples
+	@$(BIN)/python -m tests.phrasebook_page
 
 databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)
 	@PYTHONPATH=src $(DATABRICKS_BIN)/python -m pytest tests/databricks --confcutdir tests/databricks -o "addopts=-ra --tb=short"

@@ -26,7 +26,7 @@ ORDER = (
     ("quarantine",),
     ("steps",),
     ("operations",),
-    ("workspace", "simulator", "plots", "notebook"),
+    ("workspace", "simulator", "plots", "notebook", "examples"),
     ("cli",),
 )
 ROOT = Path(fraudlake.__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 
 import click
 
@@ -35,17 +35,12 @@ def example(
         _list(app)
         return
     main = catalogue.find(name).main
-    given = {
-        "bootstrap_servers": app.settings(bootstrap_servers=bootstrap_servers).bootstrap_servers,
-        "port": port,
-        "jdbc_url": jdbc_url,
-    }
+    servers = app.settings(bootstrap_servers=bootstrap_servers).bootstrap_servers
+    printed = io.StringIO()
+    with redirect_stdout(printed) if app.json else nullcontext():
+        program.run(main, bootstrap_servers=servers, port=port, jdbc_url=jdbc_url)
     if app.json:
-        with redirect_stdout(io.StringIO()) as printed:
-            program.run(main, **given)
         click.echo(json.dumps({"name": name, "printed": printed.getvalue().splitlines()}))
-    else:
-        program.run(main, **given)
 
 
 def _list(app: App) -> None:

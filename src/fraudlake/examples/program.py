@@ -12,7 +12,6 @@ from pathlib import Path
 
 from fraudlake import settings
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.settings import Settings
 
 PORT = 9999
 """The port of Flink's socket examples."""
@@ -47,7 +46,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="fraudlake-example-", ignore_cleanup_errors=True) as path:
         folder = Path(path)
         given = {
-            "spark": session.start(Settings(lake=folder), folder / "spark.log").newSession(),
+            "spark": session.start(settings.load(lake=folder), folder / "spark.log").newSession(),
             "folder": folder,
             "bootstrap_servers": bootstrap_servers,
             "port": port,

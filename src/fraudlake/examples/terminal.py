@@ -15,7 +15,7 @@ class Terminal:
         self.port: int = self._listener.getsockname()[1]
         self._reader: socket.socket | None = None
 
-    def type(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Send a line; the first waits until somebody has connected."""
         if self._reader is None:
             self._reader = self._listener.accept()[0]

@@ -3,7 +3,7 @@
 Translates: batch on streaming, and execution in batch or streaming mode.
 Flink: a DataSet is a bounded stream; the runtime mode leaves out checkpoints and sorts instead of keeping state.
 Spark: the other way round: a stream is a series of small batches of the same plan, with state between them.
-Differs: a function of DataFrames does not know which it is in; ``availableNow`` runs a stream as a batch of what is new.
+Differs: a function of DataFrames does not know which it is in; ``availableNow`` runs a stream as a batch of new rows.
 """
 
 from pathlib import Path

@@ -45,7 +45,7 @@ PHRASES = (
 
 
 def main(spark: SparkSession, folder: Path) -> None:
-    """Print running sums; then, as if the process had died before its last commit, those of the repeated micro-batch."""
+    """Print running sums; then, as if the process had died before its last commit, those of its repetition."""
     checkpoint = folder / "checkpoint"
     events = feed.stream(spark, folder / "input", EVENTS, "user_id STRING, amount INT")
     sums = events.groupBy("user_id").agg(F.sum("amount"))

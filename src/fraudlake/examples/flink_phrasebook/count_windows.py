@@ -38,7 +38,7 @@ class CountWindow(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a key's rows of a micro-batch."""
-        count, total = self._open.get() if self._open.exists() else (0, 0)
+        count, total = self._open.get() or (0, 0)
         for event in pd.concat(rows).sort_values("second").itertuples():
             count, total = count + 1, total + int(event.amount)
             if count == SIZE:

@@ -30,7 +30,9 @@ PHRASES = (
 
 def generated(numbers: DataFrame) -> DataFrame:
     """Turn a column ``value`` into the columns ``a`` (a number below 100) and ``b`` (five characters)."""
-    return numbers.select((F.col("value") * 37 % 100).cast("int").alias("a"), F.md5(F.hex("value")).substr(1, 5).alias("b"))
+    return numbers.select(
+        (F.col("value") * 37 % 100).cast("int").alias("a"), F.md5(F.hex("value")).substr(1, 5).alias("b")
+    )
 
 
 def main(spark: SparkSession, folder: Path) -> None:
@@ -45,7 +47,9 @@ def main(spark: SparkSession, folder: Path) -> None:
     while not query.lastProgress:
         query.awaitTermination(1)
     query.stop()
-    print("the stream's first ten are the same:", sorted(batch.collect()) == sorted(spark.read.parquet(table).collect()))
+    print(
+        "the stream's first ten are the same:", sorted(batch.collect()) == sorted(spark.read.parquet(table).collect())
+    )
 
 
 if __name__ == "__main__":

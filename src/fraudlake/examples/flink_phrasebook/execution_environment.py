@@ -33,13 +33,23 @@ PHRASES = (
         "see [deploy.md](deploy.md)",
     ),
     (
-        "Maven archetype (`mvn archetype:generate`), `flink-streaming-java`, `flink-walkthrough-common`, the IDE's classpath",
+        "Maven archetype, `flink-streaming-java`, `flink-walkthrough-common`, the IDE's classpath",
         "`pip install 'fraudlake[local]'`",
         "a Python package holds program and dependencies; jars are fetched once by `fraudlake setup`",
     ),
     ("`pip install apache-flink` (PyFlink)", "`pip install pyspark`", "nothing"),
     ("Java 11, 17 or 21; Python 3.9 to 3.12", "Java 17 or 21; Python 3.11 or newer", "nothing"),
     ("`env.add_jars(...)`, connector jars in the build file", "`spark.jars`", "set before the session starts"),
+    (
+        "DataStream API: each record is processed when it arrives",
+        "Structured Streaming: micro-batches, as short as the work allows (from about a second on)",
+        "for milliseconds: Real-time Mode, which in Spark 4.2 takes stateless queries only",
+    ),
+    (
+        "checkpointing and state backend, set on the environment",
+        "`checkpointLocation` of each query; `spark.sql.streaming.stateStore.providerClass`",
+        "nothing",
+    ),
     ("properties of a job", '`spark.conf.set("spark.sql....", ...)`', "set before the query starts"),
 )
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fraudlake import settings
 from fraudlake.errors import FraudlakeError
 from fraudlake.examples import console, feed, program
 from fraudlake.examples.flink_phrasebook.fraud_detector_flag import FraudDetector
 from fraudlake.lake import session
-from fraudlake.settings import Settings
 
 DOCUMENT = "000"
 PHRASES = (
@@ -35,7 +35,7 @@ PHRASES = (
     ),
     (
         "exactly-once sink",
-        "`foreachBatch` that replaces what it wrote under the same number; a Delta table with `txnAppId` and `txnVersion`",
+        "`foreachBatch` that replaces what it wrote under the same number; Delta with `txnAppId`, `txnVersion`",
         "where the target skips a repetition, read its rows all the same (`persist`, `count`): a stateful query whose "
         "rows nobody reads fails with `STATE_STORE_COMMIT_VALIDATION_FAILED` (seen in Spark 4.2)",
     ),
@@ -66,7 +66,7 @@ def start(spark: SparkSession, folder: Path, is_stuck: bool) -> None:
 
 def run_stuck(folder: Path) -> None:
     """Run the detector until somebody kills this process."""
-    start(session.start(Settings(lake=folder, shuffle_partitions=2), folder / "stuck.log"), folder, is_stuck=True)
+    start(session.start(settings.load(lake=folder, shuffle_partitions=2), folder / "stuck.log"), folder, is_stuck=True)
 
 
 def main(spark: SparkSession, folder: Path) -> None:

@@ -41,7 +41,7 @@ PHRASES = (
     ),
     (
         "`ValueState.value()`, `update()`, `clear()`; an empty state is null",
-        "`get()`, `update((value,))`, `clear()`; `exists()` asks whether there is one",
+        "`get()`, `update((value,))`, `clear()`; an empty state is None, and `exists()` is false",
         "values are rows; as in Flink, only `update` changes the state",
     ),
     (

@@ -1,9 +1,9 @@
 """Version 2 of the fraud detector: a timer on the machine's clock clears the flag after a while.
 
 Translates: the tutorial's next step and the Delta Lake post's ``FraudDetector`` with ``onTimer`` and ``cleanUp``.
-Flink: ``registerProcessingTimeTimer`` calls ``onTimer`` when the clock has passed it, between two transactions.
-Spark: ``registerTimer`` calls ``handleExpiredTimer`` in the first micro-batch after that, behind that micro-batch's rows.
-Differs: rows that come with that micro-batch still see the flag, so the flag carries its deadline, and the row is checked.
+Flink: ``registerProcessingTimeTimer`` calls ``onTimer`` once the clock has passed, between two transactions.
+Spark: ``registerTimer`` calls ``handleExpiredTimer`` in the next micro-batch after that, behind its rows.
+Differs: rows of that micro-batch still see the flag, so the flag carries its deadline.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from fraudlake.examples import feed, program
@@ -68,8 +68,9 @@ class FraudDetector(StatefulProcessor):
         """Process an account's transactions of a micro-batch."""
         now = timerValues.getCurrentProcessingTimeInMs()
         for transaction in pd.concat(rows).sort_values("timestamp").itertuples():
-            if self._deadline.exists():
-                (deadline,) = self._deadline.get()
+            state = self._deadline.get()
+            if state is not None:
+                (deadline,) = state
                 if transaction.amount > LARGE_AMOUNT and now < deadline:
                     yield pd.DataFrame({"event": [f"Alert{{id={key[0]}}}"]})
                 self._deadline.clear()
@@ -91,8 +92,12 @@ def main(spark: SparkSession, folder: Path) -> None:
     detected = transactions.groupBy("account_id").transformWithStateInPandas(
         FraudDetector(), "event STRING", "Append", "ProcessingTime"
     )
-    sink = detected.writeStream.foreachBatch(lambda batch, _: [events.put(row.event) for row in batch.collect()])
-    query = sink.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+    def take(batch: DataFrame, _: int) -> None:
+        for row in batch.collect():
+            events.put(row.event)
+
+    query = detected.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "checkpoint")).start()
     print(events.get())
     print(*sorted(events.get() for _ in range(2)), sep="\n")
     feed.land(folder / "input", 1, TOO_LATE, feed.TRANSACTION)

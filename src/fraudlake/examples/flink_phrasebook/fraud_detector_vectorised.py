@@ -11,9 +11,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from fraudlake import settings
 from fraudlake.detection import alerts
 from fraudlake.examples import console, feed, program
-from fraudlake.settings import Settings
 
 DOCUMENT = "000"
 PHRASES = (
@@ -37,7 +37,7 @@ def main(spark: SparkSession, folder: Path) -> None:
         F.lit("tutorial").alias("source"),
         F.col("timestamp").alias("position"),
     )
-    output = alerts.alerts(alerts.detector_output(silver, Settings(buckets=2)))
+    output = alerts.alerts(alerts.detector_output(silver, settings.load(buckets=2)))
     shown = ("timestamp", "account_id", "small_amount", "amount", "seconds_between")
     console.print_stream(output.select(*shown), folder / "checkpoint")
 

@@ -42,6 +42,9 @@ def main(spark: SparkSession, folder: Path, jdbc_url: str | None) -> None:
             rows = batch.withColumn("batch", F.lit(number)).coalesce(1)
             rows.write.format("jdbc").mode("append").options(**table).save()
 
+    # Derby would write its log into the working folder.
+    log = f"SELECT reflect('java.lang.System', 'setProperty', 'derby.stream.error.file', '{folder / 'derby.log'}')"
+    spark.sql(log).collect()
     empty = spark.createDataFrame([], "id INT, text STRING, batch INT")
     empty.write.format("jdbc").mode("overwrite").options(**table).save()
     pairs = feed.stream(spark, folder / "input", [PAIRS[:2], PAIRS[2:]], "id INT, text STRING")

@@ -1,4 +1,4 @@
-"""JSON from Kafka: each message becomes a row with types; one that cannot be read becomes nulls, and the stream goes on.
+"""JSON from Kafka: a message becomes a row with types; one that cannot be read is null, and the stream goes on.
 
 Translates: ``FlinkKafkaConsumer`` with ``JsonRowDeserializationSchema``, by ``add_source``.
 Flink: a message that is no JSON ends the job, unless errors are ignored.
@@ -46,7 +46,9 @@ def main(spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
     values = spark.readStream.format("kafka").options(**server).option("subscribe", TOPIC)
     text = values.option("startingOffsets", "earliest").load().select(F.col("value").cast("string"))
     rows = text.select(F.from_json("value", "id INT, text STRING").alias("row"), "value")
-    shown = rows.select(F.coalesce("row.id", F.lit(-1)), F.coalesce("row.text", F.concat(F.lit("unreadable: "), "value")))
+    shown = rows.select(
+        F.coalesce("row.id", F.lit(-1)), F.coalesce("row.text", F.concat(F.lit("unreadable: "), "value"))
+    )
     console.print_stream(shown, folder / "checkpoint")
 
 

@@ -27,7 +27,7 @@ PHRASES = (
         "`F.to_json` makes JSON of columns",
     ),
     ('`set_topic("output-topic")`', '`option("topic", ...)`, or a column `topic`', "nothing"),
-    ("`DeliveryGuarantee.AT_LEAST_ONCE`", "the only one of Spark's Kafka sink", "nothing"),
+    ("`set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)`", "the only one of Spark's Kafka sink", "nothing"),
     (
         "`DeliveryGuarantee.EXACTLY_ONCE`",
         "none: derive a key from the row, and have readers drop repetitions by it",

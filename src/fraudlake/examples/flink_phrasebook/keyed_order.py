@@ -36,7 +36,9 @@ def arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for key, number in zip(batch.column("key").to_pylist(), batch.column("number").to_pylist(), strict=True):
             numbers.setdefault(key, []).append(number)
     rows = [{"key": key, "rows": len(seen), "ascending": seen == sorted(seen)} for key, seen in numbers.items()]
-    yield pa.RecordBatch.from_pylist(rows, pa.schema([("key", pa.int64()), ("rows", pa.int64()), ("ascending", pa.bool_())]))
+    yield pa.RecordBatch.from_pylist(
+        rows, pa.schema([("key", pa.int64()), ("rows", pa.int64()), ("ascending", pa.bool_())])
+    )
 
 
 def report(keyed: DataFrame) -> None:
@@ -45,7 +47,7 @@ def report(keyed: DataFrame) -> None:
 
 
 def main(spark: SparkSession) -> None:
-    """Print what arrives behind an exchange from four senders, each of which has every key: sorted, then as it comes."""
+    """Print what arrives behind an exchange from four senders that have every key: sorted, then as it comes."""
     mixed = F.col("id") * 7919 % 1000  # the numbers in an order of their own
     sent = spark.range(0, 1000, 1, numPartitions=4).select((mixed % 3).alias("key"), mixed.alias("number"))
     report(sent.repartition(2, "key").sortWithinPartitions("key", "number"))

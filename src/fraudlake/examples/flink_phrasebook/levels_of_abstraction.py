@@ -20,7 +20,7 @@ from fraudlake.examples import feed, plan, program
 DOCUMENT = "004"
 PHRASES = (
     ("SQL", "`spark.sql(...)`", "nothing"),
-    ("Table API: relational, optimized", "DataFrame: the same plans as SQL", "nothing"),
+    ("Table API: select, project, join, group-by, aggregate", "DataFrame: the same plans as SQL", "nothing"),
     (
         "DataStream API and DataSet API: user-defined transformations",
         "DataFrame with `mapInPandas`, `mapInArrow`, `applyInPandas`",
@@ -45,7 +45,7 @@ class Sums(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Add a micro-batch's rows."""
-        before = self._sum.get()[0] if self._sum.exists() else 0.0
+        (before,) = self._sum.get() or (0.0,)
         total = before + float(sum(frame["amount"].sum() for frame in rows))
         self._sum.update((total,))
         yield pd.DataFrame({"account_id": [key[0]], "amount": [total]})

@@ -26,7 +26,11 @@ PHRASES = (
     ),
     ("redistributing streams", "`Exchange` between two stages", "nothing"),
     ("`keyBy()`: by hash of the key", "`Exchange hashpartitioning`", "nothing"),
-    ("`broadcast()`", "`F.broadcast(frame)` in a join: `BroadcastExchange`", "for joins only; there is no broadcast state"),
+    (
+        "`broadcast()`",
+        "`F.broadcast(frame)` in a join: `BroadcastExchange`",
+        "for joins only; there is no broadcast state",
+    ),
     ("`rebalance()`", "`repartition(n)`: `Exchange RoundRobinPartitioning`", "nothing"),
     (
         "one transformation may be several operators",

@@ -8,7 +8,7 @@ Differs: nothing that matters; neither recovers lines after a failure, so both a
 
 from queue import SimpleQueue
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake.examples import program
 from fraudlake.examples.terminal import Terminal
@@ -27,13 +27,16 @@ PHRASES = (
 def main(spark: SparkSession, port: int) -> None:
     """Type two lines, and print each as it arrives."""
     arrived: SimpleQueue[str] = SimpleQueue()
+
+    def take(batch: DataFrame, _: int) -> None:
+        for row in batch.collect():
+            arrived.put(row.value)
+
     with Terminal(port) as terminal:
         source = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", terminal.port).load()
-        query = source.writeStream.foreachBatch(
-            lambda batch, _: [arrived.put(row.value) for row in batch.collect()]
-        ).start()
+        query = source.writeStream.foreachBatch(take).start()
         for line in ("hello world", "hello flink"):
-            terminal.type(line)
+            terminal.write(line)
             print(arrived.get())
         query.stop()
 

@@ -38,7 +38,7 @@ class CountToTwo(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a key's rows of a micro-batch."""
-        count = self._count.get()[0] if self._count.exists() else 0
+        (count,) = self._count.get() or (0,)
         for frame in rows:
             left = max(2 - count, 0)
             frame.loc[frame.index[:left], "number"] += 1

@@ -1,6 +1,6 @@
 """A sink as a table: rows are split, grouped and added up, and inserted into a table by name.
 
-Translates: ``map``, ``flat_map``, ``key_by`` and ``reduce`` over (1, "aaa|bb"), ..., then ``execute_insert("my_sink")``.
+Translates: ``map``, ``flat_map``, ``key_by`` and ``reduce`` over pairs, then ``execute_insert("my_sink")``.
 Flink: a table over a connector, here ``print``; the stream's type must be composite, a ROW or a TUPLE.
 Spark: ``CREATE TABLE ... USING`` a format, and ``INSERT INTO``; a stream writes with ``toTable``.
 Differs: there is no connector ``print`` for a table; rows always have columns.

@@ -3,7 +3,7 @@
 Translates: ``env.fromSource(TransactionSource.unbounded(), WatermarkStrategy.noWatermarks(), "transactions")``.
 Flink: a ``DataGeneratorSource`` maps a counter to a transaction, at a rate.
 Spark: the sources ``rate`` (rows a second) and ``rate-micro-batch`` (rows a micro-batch) count; columns make the rest.
-Differs: nothing ends the query but ``stop()``; ``rate-micro-batch`` counts on from the checkpoint, so it can be replayed.
+Differs: nothing ends the query but ``stop()``; ``rate-micro-batch`` counts on from its checkpoint.
 """
 
 import threading

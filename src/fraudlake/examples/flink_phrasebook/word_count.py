@@ -39,7 +39,7 @@ def main(spark: SparkSession, port: int) -> None:
             lambda batch, _: changed.put([f"({row.word},{row['count']})" for row in sorted(batch.collect())])
         ).start()
         for line in LINES:
-            terminal.type(line)
+            terminal.write(line)
             while not (counted := changed.get()):  # the first micro-batch may have no line yet
                 pass
             print(*counted)

@@ -40,7 +40,9 @@ def main(spark: SparkSession, folder: Path) -> None:
     table = str(folder / "silver_transactions")
     spark.conf.set("spark.databricks.delta.optimize.maxFileSize", 30_000)
     account = F.format_string("%04d", F.col("id") * 7919 % 1000)
-    rows = spark.range(0, 20_000, 1, numPartitions=8).select(account.alias("accountId"), F.md5(F.hex("id")).alias("note"))
+    rows = spark.range(0, 20_000, 1, numPartitions=8).select(
+        account.alias("accountId"), F.md5(F.hex("id")).alias("note")
+    )
     rows.write.format("delta").save(table)
     print("before:", files_of_account(spark, table, "0500"))
     spark.sql(f"OPTIMIZE delta.`{table}` ZORDER BY (accountId)")

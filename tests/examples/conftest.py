@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake.examples import catalogue
+from tests.conftest import FLINK
+from tests.integration.conftest import broker
+
+__all__ = ["broker", "flink", "printed"]
+
+Printed = Callable[..., list[str]]
+
+
+@pytest.fixture
+def printed(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Run an example in this process; the lines that it printed."""
+
+    def run(name: str, **given: Any) -> list[str]:
+        main = catalogue.find(name).main
+        at_hand = {"spark": spark.newSession(), "folder": tmp_path, "port": 0, "jdbc_url": None, **given}
+        main(**{name: at_hand[name] for name in inspect.signature(main).parameters})
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def flink(name: str) -> list[str]:
+    """The lines of Flink's own answer."""
+    return (FLINK / "phrasebook" / f"{name}.txt").read_text().splitlines()
