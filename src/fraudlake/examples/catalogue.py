@@ -80,4 +80,10 @@ def _read(file: Path) -> Example:
         and node.targets[0].id in ("DOCUMENT", "PHRASES")
     }
     shows, _, note = (ast.get_docstring(module) or "").partition("\n\n")
-    return Example(file.stem, header["DOCUMENT"], shows, note, tuple(Phrase(*phrase) for phrase in header["PHRASES"]))
+    return Example(
+        file.stem,
+        header["DOCUMENT"],
+        shows.replace("``", "`"),
+        note,
+        tuple(Phrase(*phrase) for phrase in header["PHRASES"]),
+    )

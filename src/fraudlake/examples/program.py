@@ -88,11 +88,12 @@ def _require_free(port: int) -> None:
 @contextmanager
 def _failures_explained(servers: str | None, jdbc_url: str | None) -> Iterator[None]:
     """Replace Spark's exceptions for what is missing outside it by one line; others go on."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if "not present in metadata" in text or "UnknownTopicOrPartition" in text:
             how = f"create it with kafka-topics.sh --bootstrap-server {servers} --create --topic NAME"

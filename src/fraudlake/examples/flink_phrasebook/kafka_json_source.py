@@ -41,7 +41,7 @@ def main(spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
     server = {"kafka.bootstrap.servers": bootstrap_servers}
     messages = [('{"id": 1, "text": "hi"}',), ('{"id": 2, "text": "hello"}',), ("no JSON",)]
     written = spark.createDataFrame(messages, "value STRING").write.format("kafka").options(**server)
-    written.option("topic", TOPIC).option("kafka.max.block.ms", 10_000).save()
+    written.option("topic", TOPIC).option("kafka.max.block.ms", 5_000).save()
 
     values = spark.readStream.format("kafka").options(**server).option("subscribe", TOPIC)
     text = values.option("startingOffsets", "earliest").load().select(F.col("value").cast("string"))

@@ -38,7 +38,7 @@ def main(spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
     pairs = feed.stream(spark, folder / "input", [PAIRS], "id INT, text STRING")
     messages = pairs.select(F.to_json(F.struct("id", "text")).alias("value"))
     sink = messages.writeStream.format("kafka").options(**server).option("topic", TOPIC)
-    sink = sink.option("kafka.max.block.ms", 10_000).option("checkpointLocation", str(folder / "checkpoint"))
+    sink = sink.option("kafka.max.block.ms", 5_000).option("checkpointLocation", str(folder / "checkpoint"))
     sink.trigger(availableNow=True).start().awaitTermination()
 
     written = spark.read.format("kafka").options(**server).option("subscribe", TOPIC).load()

@@ -46,7 +46,7 @@ def main(spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
     keyed = lines.select(F.md5("value").alias("key"), "value")
     for attempt in ("first", "again"):  # a lost checkpoint makes a stream write all of it again
         sink = keyed.writeStream.format("kafka").options(**server).option("topic", TOPIC)
-        sink = sink.option("kafka.max.block.ms", 10_000).option("checkpointLocation", str(folder / attempt))
+        sink = sink.option("kafka.max.block.ms", 5_000).option("checkpointLocation", str(folder / attempt))
         sink.trigger(availableNow=True).start().awaitTermination()
 
     written = spark.read.format("kafka").options(**server).option("subscribe", TOPIC).load()

@@ -42,7 +42,7 @@ def main(spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
     """Write three messages, and print what the topic holds."""
     server = {"kafka.bootstrap.servers": bootstrap_servers}
     messages = spark.createDataFrame([("hello world",), ("flink rocks",), ("hello flink",)], "value STRING")
-    messages.write.format("kafka").options(**server).option("topic", TOPIC).option("kafka.max.block.ms", 10_000).save()
+    messages.write.format("kafka").options(**server).option("topic", TOPIC).option("kafka.max.block.ms", 5_000).save()
 
     events = (
         spark.readStream.format("kafka")

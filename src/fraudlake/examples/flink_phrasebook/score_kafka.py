@@ -74,7 +74,7 @@ def main(spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
     """Print predictions and how many of them are true."""
     server = {"kafka.bootstrap.servers": bootstrap_servers}
     events = spark.createDataFrame(EVENTS, SCHEMA).select(F.to_json(F.struct("*")).alias("value"))
-    events.write.format("kafka").options(**server).option("topic", TOPIC).option("kafka.max.block.ms", 10_000).save()
+    events.write.format("kafka").options(**server).option("topic", TOPIC).option("kafka.max.block.ms", 5_000).save()
     train(spark, str(folder / "model"))
 
     kafka = spark.readStream.format("kafka").options(**server).option("subscribe", TOPIC)
