@@ -32,6 +32,7 @@ STEPS = (
     "status",
     "run",
     "workspace",
+    "example",
 )
 
 

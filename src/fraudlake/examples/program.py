@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fraudlake import settings
 from fraudlake.errors import FraudlakeError, UsageError
 
 PORT = 9999
@@ -36,6 +35,8 @@ def run(
         UsageError: there is no broker, or the port is in use.
         FraudlakeError: there is no Java, the broker has no such topic, or the database cannot be reached.
     """
+    # Processes that run an example's functions import this module, too: what only the program needs comes late.
+    from fraudlake import settings
     from fraudlake.lake import session
 
     names = inspect.signature(main).parameters
@@ -58,6 +59,8 @@ def run(
 
 def start(main: Callable[..., None]) -> None:
     """Run an example as a process of its own; a mistake ends it with one line."""
+    from fraudlake import settings
+
     try:
         run(main, bootstrap_servers=settings.load().bootstrap_servers)
     except FraudlakeError as error:
@@ -88,12 +91,9 @@ def _require_free(port: int) -> None:
 @contextmanager
 def _failures_explained(servers: str | None, jdbc_url: str | None) -> Iterator[None]:
     """Replace Spark's exceptions for what is missing outside it by one line; others go on."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except Exception as error:  # py4j's own, too, for exceptions of Java that PySpark does not know
         text = str(error)
         if "not present in metadata" in text or "UnknownTopicOrPartition" in text:
             how = f"create it with kafka-topics.sh --bootstrap-server {servers} --create --topic NAME"
