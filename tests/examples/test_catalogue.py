@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from fraudlake.examples import catalogue
+from tests.conftest import SHORT_LIVED
 from tests.phrasebook_page import PAGE, page
 from tests.test_cli import fraudlake, refused
 
@@ -82,6 +84,26 @@ def test_an_example_opens_with_what_it_translates_and_what_differs(example: cata
     assert re.fullmatch(r"[^\n]+\.", example.shows)
     assert [line.partition(":")[0] for line in example.note.splitlines()] == ["Translates", "Flink", "Spark", "Differs"]
     assert example.phrases and all(all(phrase) for phrase in example.phrases)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_can_be_run_alone(example: catalogue.Example) -> None:
+    text = (catalogue.FOLDER / f"{example.name}.py").read_text()
+    assert text.endswith('\n\nif __name__ == "__main__":\n    program.start(main)\n')
+
+
+@pytest.mark.stream
+def test_a_module_is_a_program() -> None:
+    command = [sys.executable, "-m", f"{catalogue.PACKAGE}.number_sequence"]
+    ended = subprocess.run(command, env={**os.environ, **SHORT_LIVED}, capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == ["1000 1 1000 500500", "partitions: 4"]
+
+
+def test_a_module_says_what_it_lacks_in_one_line() -> None:
+    command = [sys.executable, "-m", f"{catalogue.PACKAGE}.kafka_source"]
+    assert "this example needs a Kafka broker" in refused(
+        subprocess.run(command, capture_output=True, text=True, check=False), 2
+    )
 
 
 def test_every_example_has_a_test() -> None:

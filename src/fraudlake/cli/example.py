@@ -18,7 +18,7 @@ from fraudlake.examples import catalogue, program
 @click.argument("name", required=False)
 @click.option("--list", "is_list", is_flag=True, help="List the examples, and start none.")
 @click.option("--port", type=click.IntRange(0, 65535), default=program.PORT, show_default=True, help="For a socket.")
-@click.option("--jdbc-url", metavar="URL", help="Database of the JDBC sink.  [default: an embedded one]")
+@click.option("--jdbc-url", metavar="URL", help="Database for the table of the JDBC sink.  [default: an embedded one]")
 @options("bootstrap_servers")
 @click.pass_obj
 def example(

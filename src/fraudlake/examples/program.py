@@ -15,6 +15,9 @@ from fraudlake.errors import FraudlakeError, UsageError
 PORT = 9999
 """The port of Flink's socket examples."""
 
+PATIENCE = 120
+"""Seconds that an example waits for what a stream brings."""
+
 
 def run(
     main: Callable[..., None],

@@ -41,7 +41,6 @@ PHRASES = (
     ),
 )
 
-PATIENCE = 120
 MODULE = "fraudlake.examples.flink_phrasebook.fault_tolerance"
 
 
@@ -53,7 +52,7 @@ def start(spark: SparkSession, folder: Path, is_stuck: bool) -> None:
         batch.write.mode("overwrite").json(str(folder / f"alerts/{number}"))
         if is_stuck and number == 1:
             (folder / "written").touch()
-            time.sleep(PATIENCE)
+            time.sleep(program.PATIENCE)
 
     alerts = (
         feed.stream(spark, folder / "input", [], feed.TRANSACTION)
@@ -76,7 +75,7 @@ def main(spark: SparkSession, folder: Path) -> None:
     code = f"from pathlib import Path; from {MODULE} import run_stuck; run_stuck(Path({str(folder)!r}))"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + program.PATIENCE
         while not (folder / "written").exists():
             if child.poll() is not None or time.monotonic() > deadline:
                 raise FraudlakeError("the second Spark process wrote nothing: is there memory for it?")

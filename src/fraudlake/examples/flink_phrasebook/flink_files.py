@@ -16,6 +16,11 @@ from fraudlake.examples import console, feed, program
 DOCUMENT = "003"
 PHRASES = (
     (
+        "the stateful application: `FraudDetector` with `flagState`, `timerState`, `onTimer` and `cleanUp`",
+        "example `fraud_detector_timer`",
+        "row by row, as in the post; `fraudlake detect` is the fast one",
+    ),
+    (
         "`dt: timestamp, accountId: string, amount: double, alert: boolean`, `flink_parquet_schema`",
         '`.schema("dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN")`',
         "types and edge cases: [ingestion.md](ingestion.md)",

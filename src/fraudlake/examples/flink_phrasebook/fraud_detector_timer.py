@@ -28,7 +28,7 @@ PHRASES = (
     (
         "`registerProcessingTimeTimer`, `deleteProcessingTimeTimer`",
         '`handle.registerTimer(ms)`, `handle.deleteTimer(ms)`, with `timeMode="ProcessingTime"`',
-        "`listTimers()` replaces the second state that remembers the timer (`timer-state`)",
+        "the flag's own state holds the time, which Flink's program keeps in a second one (`timer-state`)",
     ),
     (
         "`onTimer(timestamp, ctx, out)`, `OnTimerContext`",
@@ -98,10 +98,10 @@ def main(spark: SparkSession, folder: Path) -> None:
             events.put(row.event)
 
     query = detected.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "checkpoint")).start()
-    print(events.get())
-    print(*sorted(events.get() for _ in range(2)), sep="\n")
+    print(events.get(timeout=program.PATIENCE))
+    print(*sorted(events.get(timeout=program.PATIENCE) for _ in range(2)), sep="\n")
     feed.land(folder / "input", 1, TOO_LATE, feed.TRANSACTION)
-    print(events.get())
+    print(events.get(timeout=program.PATIENCE))
     query.stop()
 
 

@@ -49,7 +49,7 @@ PHRASES = (
         "the same lines for predictions",
         "an aggregate without a watermark cannot be appended: Spark refuses it",
     ),
-    ("Delta Live Tables", "`pipeline/` of the bundle", "tables as functions; the platform runs them"),
+    ("Delta Live Tables", "Lakeflow Declarative Pipelines: `pipeline/` of the bundle", "a new name"),
     (
         "asynchronous checkpointing",
         "changelog checkpointing of the RocksDB state store",

@@ -37,7 +37,7 @@ def main(spark: SparkSession, port: int) -> None:
         query = source.writeStream.foreachBatch(take).start()
         for line in ("hello world", "hello flink"):
             terminal.write(line)
-            print(arrived.get())
+            print(arrived.get(timeout=program.PATIENCE))
         query.stop()
 
 

@@ -33,7 +33,7 @@ PHRASES = (
     ("`Transaction` (`getAccountId`, `getAmount`, `timestamp`)", "columns of a DataFrame", "no class is needed"),
     (
         "sources for Kafka, RabbitMQ, Pulsar, Kinesis, Event Hubs",
-        "Kafka, Kinesis, Pulsar and Pub/Sub connectors; Event Hubs speaks Kafka's protocol",
+        "Kafka is part of Spark, and Event Hubs speaks its protocol; Kinesis, Pulsar and Pub/Sub come with Databricks",
         "RabbitMQ has none: relay it to Kafka, or write a `pyspark.sql.datasource.DataSource`",
     ),
 )
@@ -61,7 +61,7 @@ def main(spark: SparkSession) -> None:
 
     query = transactions(spark, per_batch=6).writeStream.foreachBatch(print_batch).start()
     for _ in range(2):
-        seen.acquire()
+        seen.acquire(timeout=program.PATIENCE)
     query.stop()
     print("stopped")
 

@@ -40,7 +40,7 @@ def main(spark: SparkSession, port: int) -> None:
         ).start()
         for line in LINES:
             terminal.write(line)
-            while not (counted := changed.get()):  # the first micro-batch may have no line yet
+            while not (counted := changed.get(timeout=program.PATIENCE)):  # the first micro-batch may have no line yet
                 pass
             print(*counted)
         query.stop()

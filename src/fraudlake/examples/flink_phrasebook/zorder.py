@@ -16,7 +16,7 @@ from fraudlake.examples import program
 DOCUMENT = "003"
 PHRASES = (
     (
-        "`OPTIMIZE delta.`path` ZORDER BY (accountId)`",
+        "``OPTIMIZE delta.`path` ZORDER BY (accountId)``",
         "the same statement, or `DeltaTable.forPath(...).optimize().executeZOrderBy(...)`",
         "`fraudlake optimize` does it for every table that changed",
     ),
