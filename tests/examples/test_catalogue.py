@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from fraudlake.examples import catalogue
-from tests.conftest import SHORT_LIVED
+from tests.conftest import run
 from tests.phrasebook_page import PAGE, page
 from tests.test_cli import fraudlake, refused
 
@@ -93,10 +93,11 @@ def test_an_example_can_be_run_alone(example: catalogue.Example) -> None:
 
 
 @pytest.mark.stream
-def test_a_module_is_a_program() -> None:
-    command = [sys.executable, "-m", f"{catalogue.PACKAGE}.number_sequence"]
-    ended = subprocess.run(command, env={**os.environ, **SHORT_LIVED}, capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines() == ["1000 1 1000 500500", "partitions: 4"]
+def test_the_command_runs_an_example(spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, "--json", "example", "number_sequence")
+    printed = ["1000 1 1000 500500", "partitions: 4"]
+    assert json.loads(capsys.readouterr().out) == {"name": "number_sequence", "printed": printed}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_module_says_what_it_lacks_in_one_line() -> None:

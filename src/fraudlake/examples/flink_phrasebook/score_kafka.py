@@ -66,7 +66,7 @@ EVENTS = [("1", 10.0, 0.0), ("2", 800.0, 1.0), ("3", 30.0, 1.0), ("4", 600.0, 1.
 def train(spark: SparkSession, path: str) -> None:
     """Train on a history where large amounts are fraud, and save the pipeline."""
     assembler = VectorAssembler(inputCols=["amount"], outputCol="features")
-    pipeline = Pipeline(stages=[assembler, LogisticRegression(maxIter=20)])
+    pipeline = Pipeline(stages=[assembler, LogisticRegression(maxIter=5)])
     pipeline.fit(spark.createDataFrame(HISTORY, SCHEMA)).write().overwrite().save(path)
 
 
