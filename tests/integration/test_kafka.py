@@ -17,7 +17,7 @@ import pytest
 from fraudlake import steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.operations.status import status
-from fraudlake.sources import kafka
+from fraudlake.sources import kafka, kafka_source
 from fraudlake.streaming import stream
 from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
 from tests.test_cli import refused
@@ -81,7 +81,7 @@ def test_each_message_reaches_bronze_once_and_the_counts_add_up(broker: Broker, 
     produce(broker, "once", range(100))
     lake = topic_lake("once", max_offsets_per_trigger=40)
 
-    assert steps.kafka_lag(lake) == 100
+    assert kafka_source.lag(lake) == 100
 
     assert ingest(lake) == 100
     assert places(lake) == produced(broker, "once")
@@ -99,15 +99,15 @@ def test_added_partitions_are_counted_as_behind_and_then_read(broker: Broker, to
     produce(broker, "grown", range(10))
     lake = topic_lake("grown", starting_offsets="latest")
     assert ingest(lake) == 0
-    assert steps.kafka_lag(lake) == 0
+    assert kafka_source.lag(lake) == 0
     produce(broker, "grown", range(10, 15), 0)
     broker.add_partitions("grown", 3)
     produce(broker, "grown", range(15, 22), 2)
 
-    assert steps.kafka_lag(lake) == 12
+    assert kafka_source.lag(lake) == 12
     assert ingest(lake) == 12
     assert places(lake) == [(0, offset) for offset in range(10, 15)] + [(2, offset) for offset in range(7)]
-    assert steps.kafka_lag(lake) == 0
+    assert kafka_source.lag(lake) == 0
 
 
 def test_a_stream_begins_where_it_is_told(broker: Broker, topic_lake: Any) -> None:
@@ -116,7 +116,7 @@ def test_a_stream_begins_where_it_is_told(broker: Broker, topic_lake: Any) -> No
     produce(broker, "told", range(5, 10), 1)
     lake = topic_lake("told", starting_offsets='{"told": {"0": 3}}')
 
-    assert steps.kafka_lag(lake) == 7
+    assert kafka_source.lag(lake) == 7
     assert ingest(lake) == 7
     assert places(lake) == [(0, 3), (0, 4), *((1, offset) for offset in range(5))]
     with pytest.raises(UsageError, match="topic 'told' has no partition 7"):
@@ -169,10 +169,10 @@ def test_messages_of_a_transaction_that_was_aborted_are_not_read(broker: Broker,
         end(PATIENCE)
     lake = topic_lake("transactions")
 
-    assert steps.kafka_lag(lake) == 1
+    assert kafka_source.lag(lake) == 1
     ingest(lake)
     assert amounts(lake) == [1.5]
-    assert steps.kafka_lag(lake) == 0
+    assert kafka_source.lag(lake) == 0
 
 
 def test_a_lake_that_took_files_and_messages_adds_up(broker: Broker, topic_lake: Any, landing: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_retention_gap_is_logged_and_counted_where_the_stream_may_go_on(
     produce(broker, "gone", range(10, 20))
     broker.delete_records("gone", {0: 14})
 
-    assert steps.kafka_lag(lake) == 6
+    assert kafka_source.lag(lake) == 6
     ingest(lake)
 
     assert places(lake) == [(0, offset) for offset in [*range(10), *range(14, 20)]]
@@ -227,7 +227,7 @@ def test_a_retention_gap_is_logged_and_counted_where_the_stream_may_go_on(
         "Kafka topic 'gone', partition 0: 4 offsets (10 to 13) have no messages any more"
     ]
     assert kafka.missing_offsets(lake) == 4
-    assert steps.kafka_lag(lake) == 0
+    assert kafka_source.lag(lake) == 0
 
 
 def test_another_topic_needs_another_lake(broker: Broker, topic_lake: Any) -> None:
