@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.settings import KafkaOptions, Settings
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def with_kafka_options(settings: Settings, client: WorkspaceClient | None = None
 
         text = (client or WorkspaceClient()).dbutils.secrets.get(scope, key)
     except Exception as error:  # raised by the SDK, or by the runtime's own dbutils
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise FraudlakeError(
-            f"cannot read the secret {settings.kafka_secret} ({reason}): make it, and grant READ on its scope"
+            f"cannot read the secret {settings.kafka_secret} ({first_line(error)}): make it, and grant READ on its "
+            "scope"
         ) from None
     try:
         options = TypeAdapter(KafkaOptions).validate_python(json.loads(text))

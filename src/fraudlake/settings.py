@@ -127,8 +127,8 @@ def _starting_offsets(value: str) -> str:
     return value
 
 
-_OWN_FIELDS = ("dt", "ts", "accountId", "amount", "alert", "transaction_id")
-"""The fields of Flink's payload, and the producer's id: bronze has columns for them."""
+_OWN_FIELDS = (*tables.PAYLOAD, "ts")
+"""The fields that bronze has columns for; ``ts`` is another name of ``dt``."""
 
 
 class DeclaredColumn(BaseModel):

@@ -7,23 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
-    from fraudlake.settings import DeclaredColumn
+    import pyarrow as pa
 
-_ARROW = {
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
-    "BOOLEAN": pa.bool_(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-    "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
-}
-"""The types of columns: in SQL, and in Arrow."""
+    from fraudlake.settings import DeclaredColumn
 
 
 class Column(NamedTuple):
@@ -80,7 +67,21 @@ class Table:
 
 def schema(columns: list[Column]) -> pa.Schema:
     """Return columns in Arrow; times in UTC."""
-    return pa.schema([(column.name, _ARROW[column.type]) for column in columns])
+    # Every command imports this module for its settings; few need Arrow, which takes a tenth of a second to load.
+    import pyarrow as pa
+
+    types = {
+        "STRING": pa.string(),
+        "BINARY": pa.binary(),
+        "BOOLEAN": pa.bool_(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "DOUBLE": pa.float64(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
+    }
+    return pa.schema([(column.name, types[column.type]) for column in columns])
 
 
 def ddl(columns: list[Column]) -> str:
@@ -100,6 +101,8 @@ _STREAMED = (("delta.checkpointInterval", "10"),)
 # left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
 _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))
 
+PAYLOAD = ("dt", "accountId", "amount", "alert", "transaction_id")
+"""Bronze's columns for Flink's four fields and, where a producer sends one, its own id of the transaction."""
 _LANDED = """
     dt TIMESTAMP event time (UTC) of the transaction
     accountId STRING account that pays
@@ -306,7 +309,7 @@ GOLD_FEATURE_DRIFT = Table(
     """,
 )
 
-ALL = (
+TABLES = (
     BRONZE_TRANSACTIONS,
     BRONZE_FILES,
     BRONZE_REJECTED_FILES,
@@ -320,9 +323,10 @@ ALL = (
     GOLD_PREDICTION_QUALITY,
     GOLD_FEATURE_DRIFT,
 )
+"""The tables of this module; an aggregate of gold declares its own."""
 
 _WITH_DECLARED = {table.name for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, SILVER_QUARANTINE)}
-RESERVED_NAMES = {name for table in ALL if table.name in _WITH_DECLARED for name in table.column_names}
+RESERVED_NAMES = {name for table in TABLES if table.name in _WITH_DECLARED for name in table.column_names}
 """The names that no column of the setting ``columns`` can have."""
 
 

@@ -43,12 +43,10 @@ class Contract:
 
 
 _NAMES = tables.BRONZE_TRANSACTIONS.schema.field("_misfits").type
-_OWN = (
-    Field("dt", "dt", "TIMESTAMP"),
-    Field("accountId", "accountId", "STRING"),
-    Field("amount", "amount", "DOUBLE"),
-    Field("alert", "alert", "BOOLEAN"),
-    Field("transaction_id", "transaction_id", "STRING"),
+_OWN = tuple(
+    Field(column.name, column.name, column.type)
+    for column in tables.BRONZE_TRANSACTIONS.fields
+    if column.name in tables.PAYLOAD
 )
 
 

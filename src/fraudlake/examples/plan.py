@@ -17,5 +17,5 @@ def operators(frame: DataFrame) -> list[str]:
     """Return a line for each operator, the last one first; ``*(n)`` marks those that share a generated class."""
     with redirect_stdout(io.StringIO()) as output:
         frame.explain()
-    found = (_OPERATOR.match(line) for line in output.getvalue().splitlines()[1:])
-    return [match[0] for match in found if match]
+    matches = (_OPERATOR.match(line) for line in output.getvalue().splitlines()[1:])
+    return [match[0] for match in matches if match]

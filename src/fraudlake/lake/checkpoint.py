@@ -79,14 +79,14 @@ class Checkpoint:
         for name, given in (("fixed", fixed), ("reads", reads)):
             notes[name] = {**given, **notes.get(name, {})}
         for name, value in fixed.items():
-            before = notes["fixed"].get(name, value)
+            before = notes["fixed"][name]
             if before != value:
                 raise FraudlakeError(
                     f"{self.step}: its state was begun with {name} = {before} and cannot change to {value}: "
                     f"set {name} = {before}, or start over ({self._start_over})"
                 )
         for table, identity in reads.items():
-            if notes["reads"].get(table, identity) != identity:
+            if notes["reads"][table] != identity:
                 raise FraudlakeError(
                     f"{self.step}: {table} is not the table that this stream has read so far: put that one back, "
                     f"or start over ({self._start_over})"

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from fraudlake import gold, tables
 
-TABLES = (*tables.ALL, *(aggregate.table for aggregate in gold.AGGREGATES))
+TABLES = (*tables.TABLES, *(aggregate.table for aggregate in gold.AGGREGATES))

@@ -8,6 +8,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -39,8 +40,15 @@ class Lake(ABC):
     """Folder of what ``quarantine --replay`` has written down."""
     models: Path | None = None
     """Folder of the models; None where the workspace keeps them."""
-    spark: SparkSession
-    """The session that reads and writes the tables."""
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session that reads and writes the tables; who only reads a local lake may never start it."""
+        return self._start()
+
+    @abstractmethod
+    def _start(self) -> SparkSession:
+        """Start the session."""
 
     @property
     def tableless(self) -> SparkSession:

@@ -65,11 +65,6 @@ class LocalLake(Lake):
             self._claim()
             self.spark = self._start()
 
-    @cached_property
-    def spark(self) -> SparkSession:  # type: ignore[override]
-        """The lake's own session. Spark takes seconds to start, so a lake that is only read starts it on first use."""
-        return self._start()
-
     def _start(self) -> SparkSession:
         spark = self.tableless
         self._register(spark)

@@ -45,7 +45,7 @@ class WorkspaceLake(Lake):
         self.name = f"{settings.catalog}.{settings.schema_name}"
         self.log = "the log of this compute"
         self.replays = settings.checkpoints_path / "replays"
-        self.spark = spark or compute_session()
+        self.spark = spark or self._start()
         self._use()
         for table in map(self.table, contents.TABLES):
             # A user who may only read may not run CREATE TABLE, even where the table exists.
@@ -56,6 +56,9 @@ class WorkspaceLake(Lake):
                 self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
             elif not must_exist:
                 add_columns(self.spark, name, table, self.spark.table(name).schema)
+
+    def _start(self) -> SparkSession:
+        return compute_session()
 
     def _use(self) -> None:
         from pyspark.errors import PySparkException

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
 
-_RAW = ("dt", "accountId", "amount", "alert", "transaction_id", "_rescued_data", "_raw", "_error")
+_RAW = (*tables.PAYLOAD, "_rescued_data", "_raw", "_error")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Translates: the DataSet API's iterations: which accounts are connected by payments.
 Flink: an operator of the dataflow whose result is fed back, in supersteps.
 Spark: a loop in the program, a query each time; in SQL ``WITH RECURSIVE``.
-Differs: each superstep is planned anew, and its input must be made short: ``localCheckpoint``, or a table between.
+Differs: each superstep is planned again, and its input must be made short: ``localCheckpoint``, or a table between.
 """
 
 from pyspark.sql import SparkSession

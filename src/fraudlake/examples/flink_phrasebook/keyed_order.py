@@ -1,6 +1,6 @@
 """Order after an exchange: a key's rows come together, but in an order only where one is asked for.
 
-Translates: order is kept within each pair of sending and receiving subtasks, so within each key.
+Translates: order holds within each pair of sending and receiving subtasks, so within each key.
 Flink: records of a key from one sender keep their order; those of several senders mix.
 Spark: an exchange promises no order at all; ``sortWithinPartitions`` makes one, as do windows and sorted groups.
 Differs: where "next" matters, a Spark program names the column that says so.
@@ -17,7 +17,7 @@ from fraudlake.examples import console, program
 DOCUMENT = "004"
 PHRASES = (
     (
-        "order within a key is kept from sender to receiver",
+        "order within a key holds from sender to receiver",
         "none after an exchange: `sortWithinPartitions`, or sort in the processor",
         "the order is that of a column (event time, offset), not of arrival",
     ),

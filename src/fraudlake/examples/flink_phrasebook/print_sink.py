@@ -18,7 +18,7 @@ PHRASES = (
     (
         "`stream.print()`, `ds.print()`, `alerts.print()`",
         "`foreachBatch(lambda batch, number: batch.show())`, or the sink `console`",
-        "prints on the driver, not on the workers; `show` prints 20 rows unless told otherwise",
+        "prints on the driver, not on the workers; `show` prints 20 rows by default",
     ),
 )
 

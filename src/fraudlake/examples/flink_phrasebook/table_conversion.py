@@ -1,7 +1,7 @@
 """Streams and tables: a DataFrame is both; SQL sees it by a view's name, and gives a DataFrame back.
 
 Translates: ``from_data_stream``, ``to_append_stream``, ``to_retract_stream``, ``execute_sql`` and ``from_path``.
-Flink: two APIs with two environments; each conversion names types, and says how changes are told.
+Flink: two APIs with two environments; each conversion names types, and says how changes are encoded.
 Spark: one type for both; ``createOrReplaceTempView`` names it, ``spark.sql`` and ``spark.table`` read it.
 Differs: there is no retraction: in mode ``update`` a newer row replaces an older one by its key, in the reader's hands.
 """
@@ -31,9 +31,9 @@ PHRASES = (
     (
         "`to_retract_stream(table, types)`",
         'the DataFrame, with `outputMode("update")`; `MERGE` in `foreachBatch` replaces the old row by its key',
-        "no rows with a minus sign: a group that vanishes is not told",
+        "no rows with a minus sign: a group that vanishes leaves no row",
     ),
-    ("a changelog of a table", "Delta's change data feed: `readChangeFeed`", "kept by the table, not by the query"),
+    ("a changelog of a table", "Delta's change data feed: `readChangeFeed`", "written by the table, not by the query"),
     ("`t_env.execute()`", "none: each query is started by itself", "nothing to submit"),
     (
         "a DataStream is immutable, and may hold duplicates; one cannot look inside",

@@ -28,7 +28,7 @@ PHRASES = (
     (
         "`WatermarkStrategy.noWatermarks()`, `no_watermarks()`",
         "no `withWatermark`",
-        "without it, state of event-time windows is kept for ever",
+        "without it, state of event-time windows stays for ever",
     ),
     ("`Transaction` (`getAccountId`, `getAmount`, `timestamp`)", "columns of a DataFrame", "no class is needed"),
     (

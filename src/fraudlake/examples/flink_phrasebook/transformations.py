@@ -37,8 +37,8 @@ PHRASES = (
 def words(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Split each line into its words, in Python."""
     for batch in batches:
-        found = [word for line in batch.column("line").to_pylist() for word in line.split()]
-        yield pa.RecordBatch.from_pydict({"word": found})
+        words = [word for line in batch.column("line").to_pylist() for word in line.split()]
+        yield pa.RecordBatch.from_pydict({"word": words})
 
 
 def main(spark: SparkSession) -> None:
