@@ -78,7 +78,7 @@ dist/.built: pyproject.toml README.md LICENSE $(shell find src -name __pycache__
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --no-header
 
 lock: ## resolve the lock files anew (needs uv)
-	$(COMPILE) --extra local --extra kafka --group dev --python-version 3.11 --output-file requirements.lock
+	$(COMPILE) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements.lock
 	$(COMPILE) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
 
 clean: ## remove the environments and the demo lake

@@ -107,6 +107,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     assert (later["kind"], later["_rescued_data"]) == (None, '{"kind": "chip", "merchantId": "m4", "terminalId": 4}')
     # Nothing asks for the merchant any more.
     assert replay.replay(removed, "merchant_id_is_given", {}).moved == 1
+    run(removed, *ALL)
     assert status(removed).gaps == []
 
     with pytest.raises(UsageError) as refused:

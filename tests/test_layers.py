@@ -12,6 +12,8 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors"),
+    ("durations",),
+    ("rules",),
     ("tables",),
     ("settings",),
     ("secret",),
@@ -22,6 +24,7 @@ ORDER = (
     ("lake",),
     ("streaming",),
     ("sources",),
+    ("delivery",),
     ("model",),
     ("quarantine",),
     ("steps",),

@@ -57,3 +57,48 @@ def test_a_secret_of_another_form_is_reported_without_its_value(workspace: Works
 def test_a_secret_that_is_missing_is_reported(workspace: Workspace) -> None:
     with pytest.raises(FraudlakeError, match=r"cannot read the secret fraudlake/kafka .*grant READ on its scope"):
         taken(workspace)
+
+
+URL = "https://alerts.example.com/of-the-tests"
+
+
+def delivering(workspace: Workspace, text: str, to: str = "webhook", **given: str) -> Settings:
+    workspace.values["fraudlake", "delivery"] = text
+    config = Config(host=workspace.host, token=TOKEN, auth_type="pat", retry_timeout_seconds=1)
+    settings = Settings(delivery_secret="fraudlake/delivery", **given)
+    return secret.with_delivery(settings, to, WorkspaceClient(config=config))
+
+
+def test_a_secret_holds_what_a_destination_needs_and_settings_override_it(workspace: Workspace) -> None:
+    text = json.dumps({"webhook_url": URL, "webhook_secret": PASSWORD})
+    made = delivering(workspace, text, webhook_secret="of the settings")
+    assert made.webhook_url == SecretStr(URL)
+    assert made.webhook_secret == SecretStr("of the settings")
+    assert PASSWORD not in repr(made)
+
+
+def test_a_destination_without_secrets_asks_for_none(workspace: Workspace) -> None:
+    assert delivering(workspace, "no JSON", to="log").webhook_url is None
+    assert delivering(workspace, "no JSON", to="file").webhook_url is None
+
+
+def test_a_destination_of_kafka_takes_its_options(workspace: Workspace) -> None:
+    workspace.values["fraudlake", "kafka"] = '{"client.id": "of the secret"}'
+    made = delivering(workspace, "no JSON", to="kafka", kafka_secret="fraudlake/kafka")
+    assert made.kafka_options == {"client.id": SecretStr("of the secret")}
+
+
+@pytest.mark.parametrize(
+    "text", [PASSWORD, f'["{PASSWORD}"]', f'{{"{PASSWORD}": "a"}}', f'{{"jdbc_url": ["{PASSWORD}"]}}']
+)
+def test_a_destinations_secret_of_another_form_is_reported_without_its_value(workspace: Workspace, text: str) -> None:
+    with pytest.raises(FraudlakeError) as refused:
+        delivering(workspace, text)
+    assert "the secret fraudlake/delivery must be a JSON object with webhook_url" in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_an_address_without_tls_is_refused_in_a_secret_too(workspace: Workspace) -> None:
+    with pytest.raises(FraudlakeError, match="the secret fraudlake/delivery: webhook_url must be https") as refused:
+        delivering(workspace, json.dumps({"webhook_url": URL.replace("https", "http")}))
+    assert PASSWORD not in str(refused.value)

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import json
+import math
 import re
-from datetime import timedelta
+import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fraudlake import settings
 from fraudlake.errors import UsageError
@@ -58,6 +64,16 @@ def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
         ({"buckets": "0"}, "--buckets = '0': input should be greater than or equal to 1"),
         ({"within": "soon"}, "--within = 'soon': must be a duration such as '10 seconds', '500 ms' or '2 hours'"),
         ({"trigger": "often"}, "--trigger = 'often': input should be 'available-now' or 'continuous'"),
+        ({"timestamp_floor": "2026-13-45"}, "--timestamp-floor = '2026-13-45': must be a day such as '2026-03-07'"),
+        ({"topic": ".."}, "--topic = '..': must be a name that Kafka allows, not '.' or '..'"),
+        ({"large_above": "inf"}, "--large-above = 'inf': input should be a finite number"),
+        ({"small_below": "nan"}, "--small-below = 'nan': input should be a finite number"),
+        ({"within": "9" * 30 + " days"}, f"--within = '{'9' * 30} days': must not be longer than 36500 days"),
+        (
+            {"target_file_size": "9999999t"},
+            "--target-file-size = '9999999t': must be a size such as '512k', '128m' or '2g'",
+        ),
+        ({"columns": "[" * 100_000}, f"--columns = '{'[' * 100_000}': must be JSON"),
         ({"small_below": "600"}, "small_below (600) must not exceed large_above (500)"),
     ],
 )
@@ -270,3 +286,81 @@ def test_a_lake_in_a_workspace_is_named_by_catalog_and_schema(tmp_path: Path, mo
 def test_half_a_workspace_is_refused(flags: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         settings.load(**flags)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://alerts.example.com/hush", "http://localhost:8080/hush", "http://127.0.0.1/", "http://[::1]:80/"]
+)
+def test_a_webhook_is_behind_tls_or_on_this_machine(url: str) -> None:
+    made = settings.load(webhook_url=url)
+    assert made.webhook_url is not None and made.webhook_url.get_secret_value() == url
+    assert "hush" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://alerts.example.com/hush", "webhook_url must be https, unless webhook_allow_http is true"),
+        ("http://127.0.0.1.example.com/hush", "webhook_url must be https"),
+        ("ftp://alerts.example.com/hush", "webhook_url must be an address such as https://"),
+        ("alerts.example.com/hush", "webhook_url must be an address"),
+        ("https://alerts.example.com:hush", "webhook_url must be an address"),
+    ],
+)
+def test_a_webhook_that_anybody_could_read_is_refused_and_not_shown(url: str, reason: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        settings.load(webhook_url=url)
+    assert str(refused.value).startswith(reason)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_webhook_without_tls_may_be_allowed() -> None:
+    assert settings.load(webhook_url="http://alerts.example.com", webhook_allow_http="true").webhook_allow_http
+
+
+@pytest.mark.parametrize("name", settings.SECRETS)
+def test_a_secret_of_the_wrong_type_is_not_shown(name: str, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(f"{name} = 4711\n")
+    with pytest.raises(UsageError) as refused:
+        settings.load(tmp_path / "s.toml")
+    assert name in str(refused.value)
+    assert "4711" not in str(refused.value)
+
+
+texts = (
+    st.text(max_size=20)
+    | st.floats().map(str)
+    | st.integers().map(str)
+    | st.builds("{} {}".format, st.integers(0) | st.floats(0), st.sampled_from(["ms", "seconds", "hours", "d", "g"]))
+    | st.recursive(st.text(max_size=3) | st.integers(), lambda part: st.dictionaries(st.text(max_size=3), part)).map(
+        json.dumps
+    )
+    | st.dates().map(str)
+)
+
+
+@given(st.sampled_from(sorted(settings.Settings.model_fields)), texts)
+@example("within", "9" * 400 + " d")
+@example("interval", "99999999999999 days")
+@example("starting_offsets", '{"t": ' * 100_000)
+@hypothesis.settings(max_examples=200)
+def test_any_text_of_any_setting_is_settings_or_one_line(name: str, text: str) -> None:
+    try:
+        made = settings.load(**{name: text})
+    except UsageError as refused:
+        assert len(str(refused).splitlines()) == 1
+    else:
+        assert made.target_file_bytes < 2**63
+        assert all(math.isfinite(rule.large_above) for rule in made.active_rules)
+        assert datetime(2026, 3, 7) - made.retention < datetime(2026, 3, 7) + made.max_ahead
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode) | st.just(b"columns = " + b"[" * 100_000))
+def test_any_file_is_settings_or_one_line(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "s.toml"
+        file.write_bytes(content)
+        try:
+            settings.load(file)
+        except UsageError as refused:
+            assert len(str(refused).splitlines()) == 1

@@ -1,14 +1,14 @@
-"""Secrets: a Databricks secret becomes options for the Kafka client. No message shows them."""
+"""Secrets: a Databricks secret becomes options for the Kafka client or a destination's settings. It is never shown."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from fraudlake.errors import FraudlakeError, first_line
-from fraudlake.settings import KafkaOptions, Settings
+from fraudlake.settings import KafkaOptions, Settings, require_safe_url
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -22,21 +22,48 @@ def with_kafka_options(settings: Settings, client: WorkspaceClient | None = None
     """
     if settings.kafka_secret is None:
         return settings
-    scope, _, key = settings.kafka_secret.partition("/")
     try:
-        from databricks.sdk import WorkspaceClient
-
-        text = (client or WorkspaceClient()).dbutils.secrets.get(scope, key)
-    except Exception as error:  # raised by the SDK, or by the runtime's own dbutils
-        raise FraudlakeError(
-            f"cannot read the secret {settings.kafka_secret} ({first_line(error)}): make it, and grant READ on its "
-            "scope"
-        ) from None
-    try:
-        options = TypeAdapter(KafkaOptions).validate_python(json.loads(text))
+        options = TypeAdapter(KafkaOptions).validate_python(json.loads(_value(settings.kafka_secret, client)))
     except (ValueError, ValidationError):
         raise FraudlakeError(
             f"the secret {settings.kafka_secret} must be a JSON object of options for the Kafka client, such as "
             '{"security.protocol": "SASL_SSL"}'
         ) from None
     return settings.model_copy(update={"kafka_options": {**options, **settings.kafka_options}})
+
+
+def with_delivery(settings: Settings, to: str, client: WorkspaceClient | None = None) -> Settings:
+    """Return the settings with the secrets that a destination needs; settings that are given override them.
+
+    Raises:
+        FraudlakeError: the secret cannot be read, or is not a JSON object of the settings that it can hold.
+    """
+    if to == "kafka":
+        return with_kafka_options(settings, client)
+    if settings.delivery_secret is None or to not in ("webhook", "jdbc"):
+        return settings
+    try:
+        texts = TypeAdapter(dict[Literal["webhook_url", "webhook_secret", "jdbc_url"], SecretStr]).validate_json(
+            _value(settings.delivery_secret, client)
+        )
+        if "webhook_url" in texts:
+            require_safe_url(texts["webhook_url"], settings.webhook_allow_http)
+    except ValidationError:
+        raise FraudlakeError(
+            f"the secret {settings.delivery_secret} must be a JSON object with webhook_url, webhook_secret or jdbc_url"
+        ) from None
+    except ValueError as error:
+        raise FraudlakeError(f"the secret {settings.delivery_secret}: {error}") from None
+    return settings.model_copy(update={name: text for name, text in texts.items() if getattr(settings, name) is None})
+
+
+def _value(secret: str, client: WorkspaceClient | None) -> str:
+    scope, _, key = secret.partition("/")
+    try:
+        from databricks.sdk import WorkspaceClient
+
+        return (client or WorkspaceClient()).dbutils.secrets.get(scope, key)
+    except Exception as error:  # raised by the SDK, or by the runtime's own dbutils
+        raise FraudlakeError(
+            f"cannot read the secret {secret} ({first_line(error)}): make it, and grant READ on its scope"
+        ) from None

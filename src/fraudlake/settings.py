@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from datetime import timedelta
+from datetime import date, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -31,34 +33,53 @@ from pydantic_settings import (
 )
 
 from fraudlake import tables
+from fraudlake.durations import Duration
 from fraudlake.errors import UsageError
+from fraudlake.rules.kinds import Rule
+from fraudlake.rules.small_then_large import FraudRule
 
 ENV_PREFIX = "FRAUDLAKE_"
 _NAME = r"^[\w-]+$"
-_SIZE = r"^[1-9]\d*[kmgt]?$"
+_TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+_SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
+_MOST_INT, _MOST_LONG = 2**31 - 1, 2**63 - 1
 DEFAULT_FILE = Path("fraudlake.toml")
-_SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
-_SECONDS |= {"h": 3600, "hour": 3600, "d": 86400, "day": 86400}
-
-
-def _duration(value: object) -> object:
-    """Read ``"10 seconds"``, ``"500 ms"`` or a bare number of seconds."""
-    if isinstance(value, timedelta):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value).lower())
-    unit = (match[2] or "s") if match else ""
-    seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
-    if match is None or seconds is None:
-        raise ValueError("must be a duration such as '10 seconds', '500 ms' or '2 hours'")
-    return timedelta(seconds=float(match[1]) * seconds)
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def size_in_bytes(text: str) -> int:
     """Read a size such as ``512m``, for settings of Spark that accept only a number of bytes."""
     return int(text.rstrip("kmgt")) << 10 * " kmgt".index(text[-1] if text[-1] in "kmgt" else " ")
+
+
+def _size(text: str) -> str:
+    """Check a size."""
+    if not re.fullmatch("[1-9][0-9]{0,18}[kmgt]?", text) or size_in_bytes(text) > _MOST_LONG:
+        raise ValueError("must be a size such as '512k', '128m' or '2g'")
+    return text
+
+
+Size = Annotated[str, AfterValidator(_size)]
+
+
+def _day(text: str) -> str:
+    """Check a day."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError("must be a day such as '2026-03-07'") from None
+
+
+Day = Annotated[str, AfterValidator(_day)]
+
+
+def _topic(name: str) -> str:
+    """Check what Kafka's names of topics must be beside their characters."""
+    if name in (".", ".."):
+        raise ValueError("must be a name that Kafka allows, not '.' or '..'")
+    return name
+
+
+Topic = Annotated[str, AfterValidator(_topic)]
 
 
 MAY_WARN = ("amount_is_positive", "timestamp_is_not_before_floor", "timestamp_is_not_in_future")
@@ -120,9 +141,12 @@ def _starting_offsets(value: str) -> str:
     try:
         topics = json.loads(value)
         offsets = [(int(number), offset) for topic in topics.values() for number, offset in topic.items()]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise ValueError(message) from None
-    if not offsets or any(number < 0 or type(offset) is not int or offset < -2 for number, offset in offsets):
+    in_range = (
+        type(offset) is int and 0 <= number <= _MOST_INT and -2 <= offset <= _MOST_LONG for number, offset in offsets
+    )
+    if not offsets or not all(in_range):
         raise ValueError(message)
     return value
 
@@ -151,7 +175,7 @@ def _columns(value: object) -> object:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError("must be JSON") from None
     if not isinstance(value, dict):
         raise ValueError('must be a table of columns, such as kind = "string"')
@@ -187,21 +211,32 @@ Columns = Annotated[
 ]
 
 
-class FraudRule(BaseModel):
-    """A small transaction, immediately followed by a large one of the same account, is fraud."""
+SECRETS = ("kafka_options", "webhook_url", "webhook_secret", "jdbc_url")
+"""Settings whose values are never shown."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    small_below: float = Field(gt=0)
-    large_above: float = Field(gt=0)
-    within: Duration = Field(gt=timedelta(0))
+def require_safe_url(url: SecretStr, allow_http: bool) -> None:
+    """Refuse a webhook's address without TLS, outside this machine and unless it is allowed; it is not shown.
 
-    @model_validator(mode="after")
-    def _small_is_below_large(self) -> FraudRule:
-        if self.small_below > self.large_above:
-            raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
-        return self
+    Raises:
+        ValueError: the address is refused, or is none.
+    """
+    try:
+        parts = urlsplit(url.get_secret_value())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ValueError("webhook_url must be an address such as https://alerts.example.com/fraud")
+    if parts.scheme == "http" and not allow_http and not _is_loopback(host):
+        raise ValueError("webhook_url must be https, unless webhook_allow_http is true or it is on this machine")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Settings(BaseSettings):
@@ -211,7 +246,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, populate_by_name=True, env_ignore_empty=True
+        env_prefix=ENV_PREFIX,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        env_ignore_empty=True,
+        allow_inf_nan=False,
     )
 
     lake: Path = Field(Path("lake"), description="Folder of the local lake.")
@@ -234,18 +274,20 @@ class Settings(BaseSettings):
     bootstrap_servers: str | None = Field(
         None, pattern=r"^[^\s,]+:\d+(,[^\s,]+:\d+)*$", description="Kafka brokers: HOST:PORT, several with commas."
     )
-    topic: str = Field("fraud-events", pattern=r"^[A-Za-z0-9._-]{1,249}$", description="Kafka topic to read.")
+    topic: Topic = Field("fraud-events", pattern=_TOPIC, description="Kafka topic to read.")
     starting_offsets: Annotated[str, AfterValidator(_starting_offsets)] = Field(
         "earliest", description="Where a new Kafka stream begins: earliest, latest, or offsets as JSON."
     )
-    max_offsets_per_trigger: int = Field(500_000, ge=1, description="Maximum number of messages in a micro-batch.")
+    max_offsets_per_trigger: int = Field(
+        500_000, ge=1, le=_MOST_LONG, description="Maximum number of messages in a micro-batch."
+    )
     fail_on_data_loss: bool = Field(
         True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
     )
     kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
     kafka_secret: str | None = Field(
         None,
-        pattern=r"^[\w.@-]+/[\w.@-]+$",
+        pattern=_SECRET,
         description="In a workspace: the secret, as SCOPE/KEY, that holds kafka_options as a JSON object.",
     )
 
@@ -255,9 +297,11 @@ class Settings(BaseSettings):
     interval: Duration = Field(
         timedelta(seconds=1), gt=timedelta(0), description="Time between micro-batches of a continuous stream."
     )
-    max_files_per_trigger: int = Field(1000, ge=1, description="Maximum number of files in a micro-batch.")
-    max_bytes_per_trigger: str | None = Field(
-        None, pattern=_SIZE, description="Approximate size of a micro-batch, such as 512m or 2g."
+    max_files_per_trigger: int = Field(
+        1000, ge=1, le=_MOST_INT, description="Maximum number of files in a micro-batch."
+    )
+    max_bytes_per_trigger: Size | None = Field(
+        None, description="Approximate size of a micro-batch, such as 512m or 2g."
     )
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
     file_events: Literal["off", "notifications", "managed"] = Field(
@@ -281,21 +325,59 @@ class Settings(BaseSettings):
     within: Duration = Field(
         timedelta(seconds=60), gt=timedelta(0), description="Longest time from the small transaction to the large one."
     )
-    rules: tuple[FraudRule, ...] = Field(
-        (), description="Several fraud rules at once; replaces the three settings above."
+    rules: tuple[Rule, ...] = Field(
+        (), description="Several rules at once; those of kind small_then_large replace the three settings above."
     )
     buckets: int = Field(
         16, ge=1, le=4096, description="Hash buckets of accounts that hold the state; fixed for a lake's life."
     )
 
-    timestamp_floor: str = Field(
-        "1970-01-01", pattern=r"^\d{4}-\d\d-\d\d$", description="A transaction before this day (UTC) is quarantined."
+    timestamp_floor: Day = Field(
+        "1970-01-01",
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+        description="A transaction before this day (UTC) is quarantined.",
     )
     max_ahead: Duration = Field(
         timedelta(days=1), ge=timedelta(0), description="A transaction further ahead of the clock is quarantined."
     )
     warn: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_warnings)] = Field(
         (), description=f"Rules that only warn, with commas between: any of {', '.join(MAY_WARN)}."
+    )
+
+    delivery_folder: str | None = Field(
+        None, description="Folder for delivered alerts as JSON lines; in a workspace a folder in a volume."
+    )
+    delivery_topic: Topic | None = Field(
+        None, pattern=_TOPIC, description="Kafka topic for delivered alerts, at bootstrap_servers."
+    )
+    delivery_secret: str | None = Field(
+        None,
+        pattern=_SECRET,
+        description="In a workspace: the secret, as SCOPE/KEY, that holds webhook_url, webhook_secret or jdbc_url as a "
+        "JSON object.",
+    )
+    webhook_url: SecretStr | None = Field(None, description="Address that alerts are posted to; never shown.")
+    webhook_secret: SecretStr | None = Field(
+        None, description="Key of the webhook's signature: whsec_ and 24 to 64 random bytes in base64; never shown."
+    )
+    webhook_timeout: Duration = Field(
+        timedelta(seconds=10), gt=timedelta(0), description="Longest wait for a connection, and for an answer."
+    )
+    webhook_allow_http: bool = Field(False, description="Allow a webhook without TLS on another machine.")
+    jdbc_url: SecretStr | None = Field(
+        None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."
+    )
+    jdbc_table: str = Field(
+        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Its table, perhaps with a schema before it."
+    )
+    suppress_within: Duration = Field(
+        timedelta(0),
+        ge=timedelta(0),
+        description="Deliver no alert nearer than this, in event time, to a delivered one of its account (0: deliver "
+        "all).",
+    )
+    max_alerts_per_minute: int = Field(
+        0, ge=0, description="How many alerts of a minute, by detection, are delivered to a destination (0: no limit)."
     )
 
     model_name: str = Field(
@@ -328,17 +410,18 @@ class Settings(BaseSettings):
     clustering: Literal["zorder", "liquid"] = Field(
         "zorder", description="How new tables bring an account's rows together: ZORDER in date partitions, or liquid."
     )
-    target_file_size: str = Field(
-        "512k", pattern=_SIZE, description="Approximate size of the files that optimize writes, such as 512k or 128m."
+    target_file_size: Size = Field(
+        "512k", description="Approximate size of the files that optimize writes, such as 512k or 128m."
     )
     retention: Duration = Field(
         timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that tables no longer use."
     )
 
-    driver_memory: str = Field("4g", pattern=r"^\d+[mg]$", description="Memory of the local Spark process.")
+    driver_memory: str = Field("4g", pattern=r"^[1-9][0-9]{0,6}[mg]$", description="Memory of the local Spark process.")
     shuffle_partitions: int | None = Field(
         None,
         ge=1,
+        le=_MOST_INT,
         description="Partitions of an exchange, and of new state (default: one a core, in a workspace one a bucket).",
     )
 
@@ -376,8 +459,8 @@ class Settings(BaseSettings):
 
     @property
     def active_rules(self) -> tuple[FraudRule, ...]:
-        """The fraud rules to apply: those of ``rules``, or the one that the three single settings make."""
-        return self.rules or (
+        """The fraud rules of the detector: those of ``rules``, or the one that the three single settings make."""
+        return tuple(rule for rule in self.rules if isinstance(rule, FraudRule)) or (
             FraudRule(
                 name="small_then_large",
                 small_below=self.small_below,
@@ -385,6 +468,12 @@ class Settings(BaseSettings):
                 within=self.within,
             ),
         )
+
+    @property
+    def known_rules(self) -> tuple[Rule, ...]:
+        """The rules of all kinds, by whose names commands know them."""
+        others = (rule for rule in self.rules if not isinstance(rule, FraudRule))
+        return (*self.active_rules, *others)
 
     @model_validator(mode="before")
     @classmethod
@@ -419,13 +508,19 @@ class Settings(BaseSettings):
     def _kafka_is_complete(self) -> Settings:
         if self.source == "kafka" and self.bootstrap_servers is None:
             raise ValueError("--source kafka needs --bootstrap-servers HOST:PORT")
-        if self.starting_offsets.startswith("{") and [*json.loads(self.starting_offsets)] != [self.topic]:
+        if self.starting_offsets not in ("earliest", "latest") and [*json.loads(self.starting_offsets)] != [self.topic]:
             raise ValueError(f"--starting-offsets must name one topic, '{self.topic}', which --topic reads")
         return self
 
     @model_validator(mode="after")
+    def _webhook_is_safe(self) -> Settings:
+        if self.webhook_url is not None:
+            require_safe_url(self.webhook_url, self.webhook_allow_http)
+        return self
+
+    @model_validator(mode="after")
     def _rules_are_consistent(self) -> Settings:
-        names = [rule.name for rule in self.active_rules]
+        names = [rule.name for rule in self.known_rules]
         if len(set(names)) < len(names):
             raise ValueError(f"rules must have different names, not {names}")
         return self
@@ -449,11 +544,13 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
     try:
         values = FromFile(**given)
     except ValidationError as error:
-        raise UsageError(_one_line(error, set(given), path)) from None
+        raise UsageError(" ".join(_one_line(error, set(given), path).splitlines())) from None
     except SettingsError as error:  # a value in the environment is not JSON
         match = re.search(r'field "(\w+)"', str(error))
         where = f"{ENV_PREFIX}{match[1]}".upper() if match else str(path)
         raise UsageError(f"{where}: must be JSON") from None
+    except RecursionError:
+        raise UsageError(f"{path or 'the environment'}: brackets are nested too deeply") from None
     except (ValueError, OSError) as error:  # tomllib, unreadable file
         raise UsageError(f"{path}: {error}") from None
     return Settings.model_construct(**dict(values))
@@ -475,6 +572,8 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     """Describe the first invalid setting: its name, its value, where it was set, and what is allowed."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
+    if location[:1] == ["rules"]:  # a rule's kind stands behind its number
+        del location[2:3]
     reason = first["msg"].removeprefix("Value error, ")
     if not location:
         return reason
@@ -491,6 +590,6 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
         return f"{origin}: there is no setting '{name}'"
     where = f"{origin}: {where}" if where else origin
     value = first["input"]
-    secret = location[0] == "kafka_options"
-    shown = f" = {value!r}" if isinstance(value, str | int | float) and not secret else ""
+    is_secret = location[0] in SECRETS
+    shown = f" = {value!r}" if isinstance(value, str | int | float) and not is_secret else ""
     return f"{where}{shown}: {reason[0].lower()}{reason[1:]}"

@@ -8,25 +8,31 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import gold, tables
+from fraudlake.delivery import delivery
 from fraudlake.detection import alerts as silver_alerts
+from fraudlake.detection import backtest as history
 from fraudlake.gold import alert_windows
 from fraudlake.model import scoring, training
-from fraudlake.silver import duplicates
+from fraudlake.quarantine import replay
+from fraudlake.silver import duplicates, rules, verdicts
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import file_source, kafka_source
-from fraudlake.streaming import merge, refresh
+from fraudlake.streaming import conflict, merge, refresh
 from fraudlake.streaming.batch_inputs import BatchInputs
-from fraudlake.streaming.rows import persisted
+from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
     from datetime import date
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from fraudlake.delivery.sink import Destination
     from fraudlake.gold.aggregate import Aggregate
     from fraudlake.lake import Lake
     from fraudlake.model import search
+    from fraudlake.rules.kinds import Rule
 
 
 def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
@@ -49,6 +55,7 @@ def refine(lake: Lake) -> list[Stream]:
     recorded: dict[int, BatchInputs] = {}
 
     def recover() -> None:
+        replay.finish(lake)
         batch_id = checkpoint.pending_batch()
         inputs = None if batch_id is None else BatchInputs.recorded(lake, appender.application, batch_id)
         if batch_id is not None and inputs is not None:
@@ -90,8 +97,17 @@ def refine(lake: Lake) -> list[Stream]:
 
 
 def detect(lake: Lake) -> list[Stream]:
-    """``silver_transactions`` → ``silver_alerts``, through the stateful detector."""
-    appender = Appender.of(lake, "detect")
+    """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
+
+    Where the step starts over, late rows of the stream before leave ``silver_quarantine``: every row is judged again.
+    """
+    checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
+
+    def forget_late() -> None:
+        is_late = f"array_contains(reasons, '{rules.LATE}')"
+        if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
+            name = lake.name_of(tables.SILVER_QUARANTINE)
+            conflict.retried(lambda: lake.spark.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         # In the order of arrival no row is late, and the detector's output is used once.
@@ -113,8 +129,38 @@ def detect(lake: Lake) -> list[Stream]:
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,
+            before=forget_late,
         )
     ]
+
+
+def deliver(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]:
+    """``silver_alerts`` → a log, files, a topic, a webhook or a database, and ``silver_deliveries``."""
+    return [delivery.stream(lake, to, from_now)]
+
+
+_ROWS_OF_TASK = 250_000
+"""Transactions that a task of a backtest holds in memory, about."""
+
+
+def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[history.Report, pa.Table]:
+    """``silver_transactions`` of a range of days, both included → the figures of a rule, and its alerts.
+
+    The alerts are sorted by time; :data:`fraudlake.detection.backtest.ALERTS` has their columns.
+    """
+    limits = [f"date >= '{first}'"] if first else []
+    limits += [f"date <= '{last}'"] if last else []
+    in_range = " AND ".join(limits) or "true"
+    figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
+    (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
+    there = history.Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
+    silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
+    tasks = max(lake.settings.buckets, -(-there.transactions // _ROWS_OF_TASK))
+    alerts = history.in_order(history.alerts(silver, rule, lake.settings, tasks).toArrow())
+    latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range)
+    decided = latest.where("verdict IS NOT NULL").select("transaction_id", "verdict").toArrow().to_pylist()
+    truths = {row["transaction_id"]: row["verdict"] for row in decided}
+    return history.report(rule, alerts, there, truths), alerts
 
 
 def aggregate(lake: Lake) -> list[Stream]:

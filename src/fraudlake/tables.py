@@ -135,7 +135,7 @@ BRONZE_TRANSACTIONS = Table(
 )
 BRONZE_FILES = Table(
     "bronze_files",
-    "An outcome of a landed file; the latest row of a file counts.",
+    "An outcome of a landed file; of a file's rows the one with the largest number counts.",
     """
     path STRING full path of the file
     _source_file STRING file, relative to the landing folder
@@ -145,6 +145,7 @@ BRONZE_FILES = Table(
     status STRING accepted, rejected, or rewritten (another file of that name since it was accepted)
     error STRING why it was rejected; else null
     noted_at TIMESTAMP when this was noted (UTC)
+    number BIGINT order of the rows, whatever the clock says; null in rows of earlier versions, which come first
     """,
     properties=_STREAMED,
 )
@@ -205,6 +206,22 @@ SILVER_ALERTS = Table(
     detected_at TIMESTAMP when the detector raised it (UTC)
     """,
     properties=_STREAMED,
+)
+SILVER_DELIVERIES = Table(
+    "silver_deliveries",
+    "What became of an alert at a destination that alerts are delivered to.",
+    """
+    destination STRING log, file, kafka, webhook or jdbc
+    alert_id STRING alert
+    account_id STRING account that paid
+    timestamp TIMESTAMP event time of the alert (UTC)
+    detected_at TIMESTAMP when the detector raised it (UTC)
+    status STRING delivered, suppressed (its account had one just before), limited (too many at once) or dead
+    attempts INT how often it was sent
+    reason STRING why it was not delivered; null where it was
+    noted_at TIMESTAMP when this was noted (UTC)
+    """,
+    properties=_COMPACTED,
 )
 SILVER_VERDICTS = Table(
     "silver_verdicts",
@@ -316,6 +333,7 @@ TABLES = (
     SILVER_TRANSACTIONS,
     SILVER_QUARANTINE,
     SILVER_ALERTS,
+    SILVER_DELIVERIES,
     SILVER_VERDICTS,
     GOLD_ALERT_WINDOWS,
     GOLD_FRAUD_PREDICTIONS,

@@ -159,6 +159,38 @@ def test_extra_columns_are_json_whatever_they_hold() -> None:
     }
 
 
+FAR = pa.array([2**62, 0, None], pa.timestamp("us"))
+NOT_UTF8 = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"\xff\xfea")]
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "rescued"),
+    [
+        (pa.StructArray.from_arrays([FAR], ["t"]), [{"t": 2**62}, {"t": "1970-01-01 00:00:00.000000"}, {"t": None}]),
+        (pa.ListArray.from_arrays([0, 1, 1, 3], FAR), [[2**62], [], ["1970-01-01 00:00:00.000000", None]]),
+        (pa.ListArray.from_arrays([0, 2], NOT_UTF8), [["//4=", "a"]]),
+        (pa.StructArray.from_arrays([NOT_UTF8], ["s"]), [{"s": "//4="}, {"s": "a"}]),
+        (FAR.cast(pa.timestamp("us", "Mars/Base")), [2**62, "1970-01-01 00:00:00.000000Z", None]),
+        (pa.array([2**62, 5, None], pa.duration("s")), [2**62, "0:00:05", None]),
+        (pa.array([[5], None], pa.list_(pa.duration("s"), 1)), [["0:00:05"], None]),
+        (
+            pa.array([[("k", 2.5), ("l", None)], None], pa.map_(pa.string(), pa.float16())),
+            [[["k", 2.5], ["l", None]], None],
+        ),
+    ],
+    ids=["struct", "list", "text in a list", "text in a struct", "zone", "duration", "fixed list", "map"],
+)
+def test_what_python_cannot_express_is_rescued_at_any_depth(values: pa.Array, rescued: list[Any]) -> None:
+    assert [json.loads(row["_rescued_data"])["x"] for row in fitted(x=values)] == rescued
+
+
+def test_a_struct_may_name_two_fields_alike() -> None:
+    (row,) = fitted(x=pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
+    assert row["_rescued_data"] == '{"x": {"a": 1, "a": 2}}'
+
+
 def test_rescuing_every_row_is_fast() -> None:
     rows = 200_000
     batch = pa.RecordBatch.from_pydict(

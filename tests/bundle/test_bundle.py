@@ -180,7 +180,7 @@ def test_jobs_and_alerts_that_go_by_the_clock(target: str) -> None:
     resources = render(target, **GIVEN).resources
     scheduled = {key for kind in ("jobs", "alerts") for key, value in resources[kind].items() if "schedule" in value}
 
-    assert scheduled == {"gold", "train", "maintain", "lag", "quality", "model_quality"}
+    assert scheduled == {"deliver", "gold", "train", "maintain", "lag", "quality", "model_quality"}
 
 
 def test_development_copies_stay_out_of_each_others_way() -> None:
@@ -262,12 +262,23 @@ def test_files_arrive_where_the_job_reads(target: str) -> None:
     assert job["trigger"]["file_arrival"]["url"] == parameters[parameters.index("--landing") + 1] + "/"
 
 
+def test_nothing_is_delivered_unless_it_is_wanted() -> None:
+    wanted = render("prod", deliver="UNPAUSED", **GIVEN).jobs()["deliver"]
+
+    assert render("prod", **GIVEN).jobs()["deliver"]["schedule"]["pause_status"] == "PAUSED"
+    assert wanted["schedule"]["pause_status"] == "UNPAUSED"
+    assert render("staging", deliver="UNPAUSED", **GIVEN).jobs()["deliver"]["schedule"]["pause_status"] == "UNPAUSED"
+
+
+_OF_PACKAGE = ("columns", "small_below", "large_above", "within", "suppress_within", "max_alerts_per_minute")
+
+
 def test_thresholds_and_columns_are_those_of_the_package() -> None:
     variables = {name: declared.get("default") for name, declared in source()["variables"].items()}
     package = settings.Settings()
 
-    given = settings.load(**{name: variables[name] for name in ("columns", "small_below", "large_above", "within")})
-    assert (given.active_rules, given.columns) == (package.active_rules, package.columns)
+    given = settings.load(**{name: variables[name] for name in _OF_PACKAGE})
+    assert all(getattr(given, name) == getattr(package, name) for name in _OF_PACKAGE)
 
 
 def test_dashboard_widgets_show_what_their_datasets_give() -> None:

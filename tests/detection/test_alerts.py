@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from fraudlake import tables
+from fraudlake.detection.alerts import alert_id
 from tests import oracle
 from tests.conftest import FLINK
 from tests.oracle import Row
@@ -106,3 +108,13 @@ def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
         ("tiny_then_huge", "part-0-4", "part-0-5"),
     ]
     assert len({row[3] for row in rows}) == 4
+
+
+def test_ids_of_alerts_differ_whatever_a_producers_ids_hold(spark: Any) -> None:
+    names = ["a", "1", "a|1", "|", "1|a", "a|", "|1", "|a|", "1||a"]
+    pairs = [(first, second) for first in names for second in names]
+    rows = spark.createDataFrame([("r", *pair) for pair in pairs], "rule STRING, first STRING, second STRING")
+    ids = {(row[1], row[2]): row[3] for row in rows.withColumn("id", alert_id("rule", "first", "second")).collect()}
+    assert len(set(ids.values())) == len(pairs)
+    # Lakes have alerts of earlier versions, which had the same ids.
+    assert ids["a", "1"] == hashlib.sha256(b"r|a|1").hexdigest()[:32]

@@ -5,11 +5,11 @@ import itertools
 from datetime import timedelta
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fraudlake.detection import detector, ordering
-from fraudlake.settings import FraudRule
+from fraudlake.rules.small_then_large import FraudRule
 from tests import oracle
 from tests.oracle import Row
 
@@ -53,7 +53,7 @@ def with_ids(pairs: detector.AlertPairs, rules: tuple[FraudRule, ...]) -> list[t
 
 
 def detect_in_event_time(batches: list[list[Row]], bound: int) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Alerts and the ids of late rows; the watermark moves as Spark's does, and passes all rows at the end."""
+    """Alerts and the ids of late rows; the watermark moves as Spark's does (by milliseconds), to the end at last."""
     flags, waiting, watermark = detector.FLAGS.empty_table(), detector.ROWS.empty_table(), 0
     alerts, late = [], []
     for rows in [*batches, []]:
@@ -64,7 +64,7 @@ def detect_in_event_time(batches: list[list[Row]], bound: int) -> tuple[list[tup
         waiting = split.waiting
         alerts += with_ids(pairs, (RULE,))
         late += split.late["transaction_id"].to_pylist()
-        watermark = max([watermark, *(row.time - bound for row in rows)])
+        watermark = max([watermark, *(row.time // 1000 * 1000 - bound for row in rows)])
     return sorted(alerts), sorted(late)
 
 
@@ -89,6 +89,13 @@ def test_a_transaction_between_small_and_large_clears_the_flag() -> None:
 def test_another_accounts_transaction_between_does_not_clear_the_flag() -> None:
     rows = [Row("1", 0, 0.5, position=0), Row("2", 1, 50.0, position=1), Row("1", 2, 600.0, position=2)]
     assert detect([rows]) == [("small_then_large", "part-0-0", "part-0-2")]
+
+
+def test_two_accounts_with_the_same_hash_are_not_taken_for_one() -> None:
+    rows = table([Row("1", 0, 0.5), Row("2", SECOND, 600.0, position=1)])
+    same = rows.set_column(0, "account", pa.array([7, 7], pa.int64()))
+    pairs, _ = detector.detect(detector.FLAGS.empty_table(), same, detector.Limits.of((RULE,)), now=0)
+    assert with_ids(pairs, (RULE,)) == []
 
 
 def test_exactly_within_counts_and_a_microsecond_more_does_not() -> None:
@@ -190,6 +197,37 @@ def test_in_event_time_order_the_cut_into_micro_batches_does_not_matter(rows: li
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     batches = [rows[a:b] for a, b in itertools.pairwise(edges) if a < b]
     assert detect_in_event_time(batches, BOUND) == (expected(oracle.in_event_time(rows)), [])
+
+
+fractions = st.sampled_from([0, 1, 400, 999])
+within_milliseconds = st.lists(
+    st.tuples(st.sampled_from([0, 3]), fractions, st.sampled_from([0.5, 600.0]), st.sampled_from([0, 3])), max_size=8
+).map(
+    # Each row comes at a time of whole milliseconds, at most 3 ms after its own.
+    lambda drawn: [
+        Row("1", 1000 * milliseconds + micros, amount, position=number)
+        for number, (milliseconds, micros, amount, _) in sorted(
+            enumerate(drawn), key=lambda entry: entry[1][0] + entry[1][3]
+        )
+    ]
+)
+
+
+@given(within_milliseconds, st.lists(st.integers(0, 8), max_size=4))
+@settings(max_examples=500)
+def test_nor_does_it_matter_where_rows_are_less_than_a_millisecond_apart(rows: list[Row], cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    batches = [rows[a:b] for a, b in itertools.pairwise(edges) if a < b]
+    assert detect_in_event_time(batches, bound=3000) == (expected(oracle.in_event_time(rows)), [])
+
+
+def test_a_row_less_than_a_millisecond_behind_the_bound_is_in_order_or_late() -> None:
+    large, newest, small = Row("1", 400, 600.0), Row("9", 3999, 50.0), Row("1", 1, 0.5, position=1)
+    # Spark's watermark after the newest row is 0: the small row may still come, and so the large one waits for it.
+    assert detect_in_event_time([[large, newest], [small]], bound=3000) == (
+        [("small_then_large", "part-0-1", "part-0-0")],
+        [],
+    )
 
 
 def test_a_row_behind_the_watermark_is_late_and_one_at_it_is_not() -> None:

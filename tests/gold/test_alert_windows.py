@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,57 +13,19 @@ from pyspark.sql import functions as F
 from fraudlake import steps, tables
 from fraudlake.gold import account_daily, alert_windows
 from fraudlake.lake import contents
-from tests.oracle import Row, in_event_time
+from tests.oracle import Row, Window, in_event_time, windows
 from tests.transactions import MARCH_7, SECOND, land
 
 pytestmark = pytest.mark.stream
 
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 DELAY = 10 * SECOND
-Window = tuple[Any, ...]
-"""Kind, account, number, start, end (microseconds), transactions, sum in cents, largest amount, alerts, state."""
 
 
 @pytest.fixture(autouse=True)
 def _only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, account_daily.TABLE, tables.GOLD_ALERT_WINDOWS)
     monkeypatch.setattr(contents, "TABLES", needed)
-
-
-def expected(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> set[Window]:
-    """All windows of some rows, in plain Python."""
-    by_account = defaultdict(list)
-    for row in in_event_time(rows):
-        by_account[row.account_id].append(row)
-    watermark = max(row.time for row in rows) - DELAY
-    alerts = list(alerted)
-    windows = set()
-
-    def add(kind: str, number: int | None, start: int, end: int, members: list[Row], closed: bool) -> None:
-        cents, most = round(sum(100 * row.amount for row in members)), max(row.amount for row in members)
-        figures = len(members), cents, most, sum(alerts.count(row) for row in members)
-        windows.add((kind, members[0].account_id, number, start, end, *figures, "closed" if closed else "open"))
-
-    for own in by_account.values():
-        for kind, step in (("tumbling", HOUR), ("sliding", 10 * MINUTE)):
-            starts = {row.time // step * step - back for row in own for back in range(0, HOUR, step)}
-            for start in starts:
-                add(kind, None, start, start + HOUR, [r for r in own if start <= r.time < start + HOUR],
-                    start + HOUR <= watermark)  # fmt: skip
-        sessions = [[own[0]]]
-        for row in own[1:]:
-            if row.time - sessions[-1][-1].time <= 30 * MINUTE:
-                sessions[-1].append(row)
-            else:
-                sessions.append([row])
-        for members in sessions:
-            end = members[-1].time + 30 * MINUTE
-            add("session", None, members[0].time, end, members, end <= watermark)
-        for first in range(0, len(own), 100):
-            members = own[first : first + 100]
-            closed = len(members) == 100 and members[-1].time < watermark
-            add("count", first // 100 + 1, members[0].time, members[-1].time, members, closed)
-    return windows
 
 
 def stored_windows(lake: Any, where: str = "true") -> set[Window]:
@@ -114,11 +75,11 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
     )  # more than the first micro-batch holds, and before it in time, as when a table is read in parts
     take(opened, early[180:])
     take(opened, early[:180])
-    assert stored_windows(opened) == expected(early)
+    assert stored_windows(opened) == windows(early)
 
     land(opened, late)
     take(opened, late)
-    assert stored_windows(opened) == expected(rows)
+    assert stored_windows(opened) == windows(rows)
 
     once = opened.spark.sql("SELECT * FROM gold_alert_windows").collect()
     take(opened, late)  # as a micro-batch is repeated after a crash
@@ -154,7 +115,7 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
     take(opened, [late], "account_daily")
     assert day() == (3, 750.0, 700.0, 1)
     assert sessions() == [(noon, one_pm + half, 3, 75000, 700.0, 1, "closed")]
-    assert stored_windows(opened) == expected([*in_time, late], [late])
+    assert stored_windows(opened) == windows([*in_time, late], [late])
 
     # The row changes its hour, six sliding windows, its session and its count window, and removes a merged session.
     metrics = opened.spark.sql("DESCRIBE HISTORY gold_alert_windows LIMIT 1").first()["operationMetrics"]

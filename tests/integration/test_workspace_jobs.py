@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fraudlake.lake import contents
 from tests.bundle import rendering
 from tests.conftest import FLINK, FraudlakeHere
 from tests.conftest import run as fraudlake
+from tests.delivery.receiver import Receiver
 from tests.standin import classic, workspace
 from tests.standin.process import Workspace, stored
 from tests.standin.workspace import CATALOG, SCHEMA
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.stream, pytest.mark.timeout(2400)]  # the jobs, twice,
 BAD = FLINK.parent / "bad" / "files"
 DAY = "2026-01-01"
 TOPIC = "workspace-jobs"
-ENDED = {"ingest", "refine", "detect", "aggregate", "score"}
+ENDED = {"ingest", "refine", "detect", "deliver", "aggregate", "score"}
 """Tasks that are ended behind their commits."""
 BY_HAND = "by hand"
 """Commands that no job runs."""
@@ -44,6 +45,7 @@ OWN = {
     "quarantined_at",
     "scored_at",
     "noted_at",
+    "number",  # rises with each commit to the ledger, and a task that was ended has made one more
     "rejected_at",
     "published_at",
     "modified_at",  # to the millisecond in a workspace
@@ -60,10 +62,16 @@ class Both:
 
     workspace: Workspace
     lake: Path
+    receiver: Receiver
     commits: dict[str, int] = field(default_factory=dict)
     """How often a task was ended behind a commit."""
     rows: list[tuple[str, dict[str, int]]] = field(default_factory=list)
     """Rows of the tables after each task."""
+
+    @property
+    def delivered(self) -> Path:
+        """The workspace's folder of delivered alerts."""
+        return self.workspace.landing.with_name("delivered")
 
     def land(self, folder: Path) -> None:
         for landing in (self.workspace.landing, self.lake / "landing"):
@@ -77,29 +85,36 @@ class Both:
         else:
             ended = self.workspace.task(*parameters)
             assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"
-        fraudlake(self.lake, *_here(parameters, self.workspace.landing, self.lake))
+        folders = {str(folder): str(self.lake / folder.name) for folder in (self.workspace.landing, self.delivered)}
+        fraudlake(self.lake, *_here(parameters, folders, self.receiver.url))
         counts = {table.name: self.workspace.rows(table.name).num_rows for table in contents.TABLES}
         self.rows.append((f"{job}.{task}", counts))
 
 
-def _here(parameters: list[str], landing: Path, lake: Path) -> list[str]:
+def _here(parameters: list[str], folders: dict[str, str], webhook: str) -> list[str]:
     """Return what a task's command is called with on a laptop."""
     given = list(parameters)
+    if "--delivery-secret" in given:
+        at = given.index("--delivery-secret")
+        given[at : at + 2] = ["--webhook-url", webhook]
     for flag in ("--catalog", "--schema", "--model-name", "--kafka-secret"):
         if flag in given:
             del given[given.index(flag) : given.index(flag) + 2]
-    return [str(lake / "landing") if one == str(landing) else one for one in given]
+    return [folders.get(one, one) for one in given]
 
 
 def _jobs(both: Both, jobs: tuple[str, ...], **variables: str) -> Iterator[rendering.Task]:
     given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(both.workspace.landing)}
+    given["delivery_folder"] = str(both.delivered)
     days = {"from": DAY, "to": DAY}
     tasks = rendering.tasks("prod", **given, **days, **variables)
     yield from (one for job in jobs for one in tasks if one[0] == job)
 
 
 @pytest.fixture(scope="module")
-def both(spark: Any, broker: Broker, compute: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Both:
+def both(
+    spark: Any, broker: Broker, compute: Workspace, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
+) -> Both:
     folder = tmp_path_factory.mktemp("both")
     first, second = folder / "first", folder / "second"
     simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.08, rate=1.0, bad=0.01), rows=4000, file_rows=900)
@@ -117,9 +132,10 @@ def both(spark: Any, broker: Broker, compute: Workspace, tmp_path_factory: pytes
     broker.produce(
         TOPIC, [("k", json.dumps(one).encode(), 0) for one in pair] + [("k", b"{not JSON", 1), ("k", None, 1)]
     )
-    taken = Both(compute, folder / "laptop")
+    taken = Both(compute, folder / "laptop", receiver)
     taken.land(first)
-    for job, task, parameters in _jobs(taken, ("ingest_and_detect", "train", "gold", "maintain")):
+    first_round = ("ingest_and_detect", "deliver", "train", "gold", "maintain")
+    for job, task, parameters in _jobs(taken, first_round, deliver_to="webhook"):
         taken.take(job, task, parameters, ended_behind=1)
     decided = stored(taken.lake / "tables" / "silver_transactions").sort_by("transaction_id").slice(0, 60)
     lines = [f"{row['transaction_id']},{str(row['label']).lower()}" for row in decided.to_pylist()]
@@ -130,7 +146,10 @@ def both(spark: Any, broker: Broker, compute: Workspace, tmp_path_factory: pytes
     taken.land(second)
     taken.take(*next(_jobs(taken, ("ingest_and_detect",))), ended_behind=2)
     kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}
-    for job, task, parameters in _jobs(taken, ("ingest_and_detect", "train", "gold", "backfill"), **kafka):
+    second_round = ("ingest_and_detect", "deliver", "train", "gold", "backfill")
+    for job, task, parameters in _jobs(
+        taken, second_round, deliver_to="file", max_alerts_per_minute="1000000", **kafka
+    ):
         ended_behind = {("ingest_and_detect", "refine"): 2, ("backfill", "score"): 1}.get((job, task), 0)
         taken.take(job, task, parameters, ended_behind)
     return taken
@@ -158,7 +177,25 @@ def _value(value: Any, landing: Path) -> str:
 def test_every_task_was_ended_between_its_commits(both: Both) -> None:
     assert set(both.commits) == ENDED
     # Behind the first commit and, of those that make two, in the second round behind the second.
-    assert all(number >= (1 if task == "detect" else 2) for task, number in both.commits.items()), both.commits
+    least = dict.fromkeys(ENDED, 2) | {"detect": 1, "deliver": 1}
+    assert all(number >= least[task] for task, number in both.commits.items()), both.commits
+
+
+def test_alerts_reach_a_webhook_and_a_volume_as_they_do_from_a_laptop(both: Both) -> None:
+    def data(events: Iterable[dict[str, Any]], source: str) -> dict[str, str]:
+        """The data of the events by their ids; the events of an id are the same."""
+        lines = {(one["id"], json.dumps(one)) for one in events if one["source"] == f"/fraudlake/{source}"}
+        assert len(dict(lines)) == len(lines)
+        return {id_: json.dumps({**json.loads(line)["data"], "detected_at": ""}) for id_, line in lines}
+
+    def files(pattern: str, folder: Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for file in folder.glob(pattern) for line in file.read_text().splitlines()]
+
+    posted = data(both.receiver.events, f"{CATALOG}.{SCHEMA}")
+    assert posted and posted == data(both.receiver.events, "laptop")
+    written = data(files("alerts-*/part-*", both.delivered), f"{CATALOG}.{SCHEMA}")
+    assert written and written == data(files("alerts-*.jsonl", both.lake / "delivered"), "laptop")
+    assert set(written) == set(both.workspace.rows("silver_alerts")["alert_id"].to_pylist())
 
 
 def test_each_task_took_rows(both: Both) -> None:

@@ -102,3 +102,12 @@ def test_a_table_replaced_under_the_stream_is_refused(copy: Any, tmp_path: Path)
     opened = copy()
     land(opened, NEXT)
     assert "silver_transactions is not the table that this stream has read so far" in refused(opened)
+
+
+def test_a_stream_begins_that_was_killed_before_its_first_micro_batch(lake: Any) -> None:
+    opened = lake()
+    for folder in ("offsets", "state/0"):
+        (opened.checkpoint("detect").folder / folder).mkdir(parents=True)
+        (opened.checkpoint("detect").folder / folder / ".0.5198b3c6.tmp").touch()
+    pair = [Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)]
+    assert detect(opened, pair) == [("part-0-0", "part-0-1")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None
     assert sorted(opened.rows(tables.BRONZE_FILES)["path"].to_pylist()) == ["0", "2"]
 
 
+def test_a_table_is_made_again_whose_first_commit_was_never_finished(
+    spark: Any, empty_lake: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(empty_lake / "tables", tmp_path / "lake" / "tables")
+    log = tmp_path / "lake" / "tables" / tables.SILVER_ALERTS.name / "_delta_log"
+    for file in [file for file in log.iterdir() if file.is_file()]:
+        file.unlink()
+    # What Hadoop leaves behind where the process is killed before it renames the commit.
+    (log / ".00000000000000000000.json.7451459c.tmp").write_text("{")
+    assert open_lake(Settings(lake=tmp_path / "lake")).read(tables.SILVER_ALERTS).count() == 0
+
+
 def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_path: Path) -> None:
     spark.sql("CREATE DATABASE without_tables")
     folders = {name: str(tmp_path / name) for name in ("landing", "checkpoints")}
@@ -62,7 +75,7 @@ def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_p
     assert spark.sql("SHOW TABLES IN without_tables").count() == 0
 
 
-@pytest.mark.parametrize("name", ["a b", "e#f", "{y}", "hü?*", "k:l", "~m", "s3:x"])
+@pytest.mark.parametrize("name", ["a b", "e#f", "{y}", "hü?*", "k:l", "~m", "s3:x", "it's", '$n; `o` "p"'])
 def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: str) -> None:
     land_flink(tmp_path / name / "landing", "tutorial/int96")
     opened = lake(name)

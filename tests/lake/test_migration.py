@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,10 @@ def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
 def test_a_lake_of_the_version_before_opens_and_goes_on(spark: Any, tmp_path: Path) -> None:
     with tarfile.open(LAKES / "0.1.0.tar.xz") as archive:
         archive.extractall(tmp_path / "lake", filter="data")
+    # Spark notes the full path of a state's schema: it is as if the lake had been made here.
+    noted = tmp_path / "lake" / "checkpoints" / "detect" / "state" / "0" / "_metadata" / "v2" / "0"
+    noted.write_text(re.sub('file:/[^"]*/checkpoints/', f"file:{tmp_path}/lake/checkpoints/", noted.read_text()))
+    noted.with_name(".0.crc").unlink()
     land_flink(tmp_path / "lake" / "landing", "tutorial/int96")
     for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
         opened = open_lake(Settings(lake=tmp_path / "lake", buckets=2))

@@ -26,6 +26,16 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 NAN = float("nan")
 
 
+def land(lake: Lake, rows: list[tuple[str | None, float, str | None]], first: int = 0) -> None:
+    """Append rows to bronze: account, amount and id; their positions begin with ``first``."""
+    full = [
+        (NOON, account, amount, False, own, None, None, None, None, "a", at, None, None, None, NOON, NOON.date())
+        for at, (account, amount, own) in enumerate(rows, first)
+    ]
+    frame = lake.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
+    frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+
+
 @pytest.fixture
 def broken(lake: Callable[..., Lake]) -> Lake:
     """A lake with rows 0 and 5 in silver and rows 1 to 5 in quarantine: row 5 is late, so it is in both."""
@@ -38,12 +48,7 @@ def broken(lake: Callable[..., Lake]) -> Lake:
         ("1", -5.0, "x"),
         ("3", 9.0, None),
     ]
-    full = [
-        (NOON, account, amount, False, own, None, None, None, None, "a", at, None, None, None, NOON, NOON.date())
-        for at, (account, amount, own) in enumerate(rows)
-    ]
-    frame = opened.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
-    frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+    land(opened, rows)
     stream.run(opened, steps.refine(opened), "available-now")
     opened.spark.sql(
         "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
@@ -156,6 +161,59 @@ def test_a_replay_that_was_interrupted_is_finished_by_the_next_one(
     assert (again.finished, again.moved) == (1, 0)
     assert silver(broken) == [(0, 5.0, None), (1, 6.0, None), (2, 7.0, None), (5, 9.0, None)]
     assert [row[0] for row in quarantine(broken)] == [3, 4, 5]
+    assert not [gap for gap in status(broken).gaps if "refine" in gap or "cut" in gap]
+
+
+def ids(lake: Lake) -> list[str]:
+    rows = lake.read(tables.SILVER_TRANSACTIONS).select("transaction_id").collect()
+    return sorted(row["transaction_id"] for row in rows)
+
+
+def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(broken, [("1", -8.0, "y")], first=6)
+    stream.run(broken, steps.refine(broken), "available-now")
+    with monkeypatch.context() as patched:
+        patched.setattr(replay, "_carry_out", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+        with pytest.raises(OSError, match="killed"):
+            replay.replay(broken, "amount_is_positive", {"amount": "abs(amount)"})
+    land(broken, [("1", 8.0, "y")], first=7)
+    stream.run(broken, steps.refine(broken), "available-now")
+    replay.replay(broken, None, {})
+    assert ids(broken).count("y") == 1
+    assert [
+        row["position"] for row in broken.read(tables.SILVER_TRANSACTIONS).where("transaction_id = 'y'").collect()
+    ] == [6]
+    assert not [gap for gap in status(broken).gaps if "refine" in gap or "cut" in gap]
+
+
+def test_a_replay_first_finishes_the_micro_batch_in_which_refine_was_cut(
+    broken: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(broken, [("1", 8.0, "y"), ("1", -8.0, "y"), ("1", -9.0, "z")], first=6)
+    append = replay.Appender.append
+
+    def killed(self: Any, lake: Lake, rows: Any, table: tables.Table, *arguments: Any, **options: Any) -> None:
+        if table is tables.SILVER_QUARANTINE:
+            raise OSError("killed")
+        append(self, lake, rows, table, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replay.Appender, "append", killed)
+        with pytest.raises(FraudlakeError, match="killed"):
+            stream.run(broken, steps.refine(broken), "available-now")
+    with pytest.raises(FraudlakeError, match="run 'fraudlake refine', which finishes it, first"):
+        replay.replay(broken, None, {})
+
+    run(
+        broken,
+        "quarantine",
+        "--replay",
+        "--set",
+        "amount=abs(nvl(amount, 1))",
+        "--set",
+        "accountId=nvl(accountId, '9')",
+    )
+    assert [name for name in ids(broken) if name in "xyz"] == ["x", "y", "z"]
     assert not [gap for gap in status(broken).gaps if "refine" in gap or "cut" in gap]
 
 

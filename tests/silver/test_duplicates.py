@@ -55,6 +55,23 @@ def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[...
     assert quarantine(opened) == [("a", 0, ["place_is_new"])]
 
 
+@pytest.mark.parametrize(
+    "positions",
+    [
+        (0, 1, 1, 4, 4),  # as many, with the same sum, as the range has
+        (0, 0, 2, 3, 4, 6, 6),
+        (63, 64, 64, 127, 129),
+    ],
+)
+def test_no_choice_of_repeated_positions_escapes(lake: Callable[..., Lake], positions: tuple[int, ...]) -> None:
+    opened = lake()
+    land(opened, *(("a", at, 5.0, None) for at in positions))
+    refine(opened)
+    assert silver(opened) == [("a", at) for at in sorted(set(positions))]
+    repeated = sorted((Counter(positions) - Counter(set(positions))).elements())
+    assert quarantine(opened) == [("a", at, ["place_is_new"]) for at in repeated]
+
+
 def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("a", 0, 5.0, None), ("a", 1, -6.0, None))
@@ -106,7 +123,7 @@ def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> Non
     def overlapping(*ranges: tuple[str, int, int], day: int = NOON.day) -> set[str]:
         """The overlapping sources of a micro-batch of these ranges, which is committed then."""
         on = date(2026, 3, day)
-        source_ranges = tuple(duplicates.SourceRange(*span, may_repeat=False) for span in ranges)
+        source_ranges = tuple(duplicates.SourceRange(*span, repeats=False) for span in ranges)
         summary = duplicates.BatchSummary(source_ranges, on, on, has_ids=False, valid=1, rejected=0)
         sources = position_index.overlapping_sources(summary, stored)
         position_index.add(summary)

@@ -13,6 +13,7 @@ import tomllib
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +23,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from fraudlake import steps, tables
-from fraudlake.bronze import parquet
-from fraudlake.errors import FraudlakeError
+from fraudlake.bronze import contract, parquet
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
 from fraudlake.operations.status import status
 from fraudlake.sources import ledger
+from fraudlake.sources.file_source import FileSource
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.sources.volume import Volume
 from fraudlake.streaming import stream
@@ -174,13 +176,13 @@ def test_bucket_folders_and_both_timestamp_types_give_the_same_rows(lake: Open, 
 @pytest.mark.parametrize("kind", ["relative", "link", "pattern"])
 def test_a_landing_folder_may_be_named_in_any_way(lake: Open, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / ("in [1] {a,b} *" if kind == "pattern" else "in")
-    write(folder / "a b%20c#+ü" / "dt=2026-03-07" / "part-0", 1.0)
+    write(folder / "a b%20c#+ü" / "dt=2026-03-07 10:00" / "part:0", 1.0)
     (tmp_path / "linked").symlink_to(folder)
     named = {"relative": "./x/../in/", "link": str(tmp_path / "linked"), "pattern": str(folder)}
     opened = lake(landing=named[kind])
     ingest(opened)
     rows = opened.read(tables.BRONZE_TRANSACTIONS).select("amount", "_source_file").collect()
-    assert [tuple(row) for row in rows] == [(1.0, "a b%20c#+ü/dt=2026-03-07/part-0")]
+    assert [tuple(row) for row in rows] == [(1.0, "a b%20c#+ü/dt=2026-03-07 10:00/part:0")]
     assert rejected(opened) == {}
 
 
@@ -197,21 +199,67 @@ def test_a_file_rewritten_after_it_was_read_is_reported_once_and_not_read_again(
         assert reconciles(opened)
 
 
-def test_a_mended_file_is_ingested_once_on_retry(lake: Open, landing: Path) -> None:
+def test_a_file_that_was_rejected_half_written_is_read_once_it_is_complete(
+    lake: Open, landing: Path, tmp_path: Path
+) -> None:
+    write(tmp_path / "whole", 2.0, 3.0)
+    content = (tmp_path / "whole").read_bytes()
     write(landing / "part-0", 1.0)
     (landing / "part-1").write_bytes(b"")
-    (landing / "part-2").write_bytes(b"PAR1")
+    (landing / "part-2").write_bytes(content[:-20])
     ingest(lake())
     assert set(rejected(lake())) == {"part-1", "part-2"}
-    write(landing / "part-1", 2.0, 3.0)
-    ingest(lake())
-    assert amounts(lake()) == [1.0]
+    (landing / "part-2").write_bytes(content)
+    figures = status(lake())
+    assert (figures.landed_files, figures.rejected_files, figures.unread_files) == (3, 1, 1)
+    assert any("run 'fraudlake ingest'" in gap for gap in figures.gaps)
     for _ in range(2):
         opened = lake()
-        ingest(opened, retry_rejected=True)
+        ingest(opened)
         assert amounts(opened) == [1.0, 2.0, 3.0]
-        assert set(rejected(opened)) == {"part-2"}
+        assert set(rejected(opened)) == {"part-1"}
         assert reconciles(opened)
+
+
+@only_on_a_laptop
+def test_a_link_doubles_no_row(lake: Open, landing: Path) -> None:
+    write(landing / "10" / "part-0", 1.0)
+    write(landing / "part-1", 2.0)
+    (landing / "latest").symlink_to("10")
+    (landing / "loop").symlink_to(".")
+    os.link(landing / "part-1", landing / "part-2")
+    reason = "it is a link: another name of {}, and is read under that"
+    for again in (False, True):
+        opened = lake()
+        ingest(opened, retry_rejected=again)
+        assert amounts(opened) == [1.0, 2.0]
+        reasons = rejected(opened)
+        assert reasons["latest/part-0"] == reason.format("10/part-0")
+        assert reasons["part-2"] == reason.format("part-1")
+        assert all("loop/" in name for name in set(reasons) - {"latest/part-0", "part-2"})
+        assert reconciles(opened)
+    (landing / "again").symlink_to(".")
+    with pytest.raises(UsageError, match="are links to a folder above them: remove them"):
+        ingest(lake())
+
+
+def test_a_file_is_read_whatever_its_date(lake: Open, landing: Path) -> None:
+    for at, date in enumerate((7_258_118_400, None, -86_400)):  # the year 2200, now, 1969
+        write(landing / f"part-{at}", float(at))
+        if date:
+            os.utime(landing / f"part-{at}", (date, date))
+        ingest(lake())
+    assert amounts(lake()) == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("kind_of_lake", ["workspace"], indirect=True)
+def test_a_name_with_a_colon_is_rejected_in_a_workspace_and_stops_no_other(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    write(landing / "10:00" / "part:0", 2.0)
+    ingest(lake())
+    assert amounts(lake()) == [1.0]
+    assert rejected(lake())["10:00/part:0"].startswith("its name has a colon")
+    assert reconciles(lake())
 
 
 def test_a_file_that_vanishes_before_it_is_read_is_rejected_and_the_others_are_ingested(
@@ -259,6 +307,39 @@ def test_a_file_that_changes_after_it_was_checked_is_checked_again(
     assert reconciles(opened)
 
 
+def test_values_that_python_cannot_express_stop_no_file(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    far = pa.StructArray.from_arrays([pa.array([2**62], pa.timestamp("us"))], ["at"])
+    rows = {"dt": pa.array([0], pa.timestamp("us")), "accountId": ["1"], "amount": [2.0], "alert": [False]}
+    pq.write_table(pa.table({**rows, "device": far}), landing / "part-1")
+    opened = lake()
+    ingest(opened)
+    assert amounts(opened) == [1.0, 2.0]
+    assert rejected(opened) == {}
+
+
+@only_on_a_laptop
+def test_a_file_that_fails_the_reader_in_any_way_is_rejected_alone(
+    lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(3):
+        write(landing / f"part-{i}", float(i))
+
+    def cursed(batch: pa.RecordBatch, *arguments: Any) -> Any:
+        if batch["amount"][0].as_py() == 1.0:
+            raise KeyError("a defect of the reader")
+        return contract.fit(batch, *arguments)
+
+    monkeypatch.setattr(parquet, "fit", cursed)
+    ingest(lake())
+    assert amounts(lake()) == [0.0, 2.0]
+    assert rejected(lake()) == {"part-1": "not readable as parquet: 'a defect of the reader'"}
+    assert reconciles(lake())
+    monkeypatch.undo()
+    ingest(lake(), retry_rejected=True)
+    assert amounts(lake()) == [0.0, 1.0, 2.0]
+
+
 @pytest.mark.parametrize("lost", ["entry", "checkpoint", "list"])
 def test_nothing_is_ingested_twice_after_a_crash(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch, lost: str
@@ -291,6 +372,52 @@ def test_nothing_is_ingested_twice_after_a_crash(
         assert amounts(opened) == [1.0, 2.0]
         assert rejected(opened) == {"part-1": "the file is empty (0 bytes)"}
         assert reconciles(opened)
+
+
+def test_nothing_is_ingested_twice_where_the_clock_is_set_back(lake: Open, landing: Path, tmp_path: Path) -> None:
+    write(tmp_path / "whole", 2.0)
+    write(landing / "part-0", 1.0)
+    (landing / "part-1").write_bytes(b"PAR1")
+    with pytest.MonkeyPatch.context() as ahead:
+        ahead.setattr(ledger, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 7_200_000_000_000))
+        ingest(lake())
+    (tmp_path / "whole").replace(landing / "part-1")
+    with pytest.MonkeyPatch.context() as crash:
+        crash.setattr(ledger, "append", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
+        with pytest.raises((FraudlakeError, RuntimeError), match="killed"):
+            ingest(lake())
+    for _ in range(2):
+        ingest(lake())
+        assert amounts(lake()) == [1.0, 2.0]
+        assert rejected(lake()) == {}
+        assert reconciles(lake())
+
+
+@pytest.mark.parametrize("fault", ["another process", "an error after the commit"])
+def test_files_are_appended_once(lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    for i in range(2):
+        write(landing / f"part-{i}", float(i))
+    opened = lake()
+    folder = type(landing_folder(opened))
+    append, calls = folder.append_to_bronze, []
+
+    def faulty(self: Any, files: Any, number: Any) -> None:
+        calls.append(number)
+        if len(calls) == 1 and fault == "another process":
+            other = FileSource()  # as it is where it began before there were any entries
+            other.application = opened.identity(tables.BRONZE_FILES)
+            other._ingest(opened, files[:1])
+        append(self, files, number)
+        if len(calls) == 1 and fault != "another process":
+            raise RuntimeError("DELTA_CONCURRENT_APPEND: but it was committed")
+
+    monkeypatch.setattr(folder, "append_to_bronze", faulty)
+    ingest(opened)
+    assert len(calls) > 1
+    assert amounts(lake()) == [0.0, 1.0]
+    assert reconciles(lake())
+    ingest(lake())
+    assert amounts(lake()) == [0.0, 1.0]
 
 
 def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open, landing: Path) -> None:

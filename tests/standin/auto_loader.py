@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from fraudlake.settings import size_in_bytes
+from fraudlake.sources.local_folder import ANY_AGE
 
 # Databricks' reference, "Auto Loader options", read 2026-11: what applies to files of any kind.
 DOCUMENTED = {
@@ -77,7 +78,7 @@ class Reader:
             if size
             else ("maxFilesPerTrigger", given["cloudFiles.maxFilesPerTrigger"])
         )
-        return source.option("maxFileAge", "36500d").option(*bound).load(path)
+        return source.option("maxFileAge", ANY_AGE).option(*bound).load(path)
 
 
 def _format(stream: Any, source: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,18 +17,23 @@ BATCH_ROWS = 100_000
 
 Content: TypeAlias = str | pa.Buffer
 """A file, as its path or its bytes."""
+Count: TypeAlias = Callable[[Content], tuple[int, str | None]]
+"""Counts the rows of a file: :func:`glance`, or :func:`inspect`."""
 
 
-def inspect(content: Content) -> tuple[int, str | None]:
-    """Read a file to its end; return its number of rows or, where it cannot be read, 0 and the reason.
+def inspect(content: Content, timezone: str = "UTC", contract: Contract = FLINKS) -> tuple[int, str | None]:
+    """Read a file as :func:`batches` does; return its number of rows or, where it cannot be read, 0 and the reason.
 
-    The footer alone does not suffice: it may be intact where a page is damaged.
+    The footer alone does not suffice: it may be intact where a page is damaged, or a value one that nothing can read.
     """
+    rows = 0
     try:
-        with _open(content) as file:
-            return sum(batch.num_rows for batch in _whole(file)), None
-    except (OSError, pa.ArrowException) as error:
+        for batch in batches(content, timezone, contract):
+            batch.validate(full=True)
+            rows += batch.num_rows
+    except Exception as error:  # whatever it is, it concerns this file alone
         return 0, _reason(content, error)
+    return rows, None
 
 
 def glance(content: Content) -> tuple[int, str | None]:
@@ -36,7 +41,7 @@ def glance(content: Content) -> tuple[int, str | None]:
     try:
         with _open(content) as file:
             return int(file.metadata.num_rows), None
-    except (OSError, pa.ArrowException) as error:
+    except Exception as error:  # as above
         return 0, _reason(content, error)
 
 

@@ -65,17 +65,16 @@ def from_contents(
     return contents.select("source", "modified", "content").mapInArrow(rows, contract.table.columns)
 
 
-def row_counts(contents: DataFrame, whole: bool) -> DataFrame:
+def row_counts(contents: DataFrame, count: parquet.Count) -> DataFrame:
     """Count the rows of files.
 
     Args:
         contents: one row a file: ``source`` and ``content``.
-        whole: read each file to its end; by default only its footer is read.
+        count: counts the rows of one file.
 
     Returns:
         ``source, rows, error``; ``rows`` is 0 and ``error`` the reason where a file cannot be read.
     """
-    count = parquet.inspect if whole else parquet.glance
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

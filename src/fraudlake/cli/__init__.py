@@ -1,7 +1,19 @@
 """The command line: ``fraudlake COMMAND`` runs one step of the lake, or all of them in order."""
 
-from fraudlake.cli import detection, example, ingestion, model, operations, run, workspace
+from fraudlake.cli import delivery, detection, example, ingestion, model, operations, rules, run, workspace
 from fraudlake.cli.app import cli
 from fraudlake.cli.main import main
 
-__all__ = ["cli", "detection", "example", "ingestion", "main", "model", "operations", "run", "workspace"]
+__all__ = [
+    "cli",
+    "delivery",
+    "detection",
+    "example",
+    "ingestion",
+    "main",
+    "model",
+    "operations",
+    "rules",
+    "run",
+    "workspace",
+]

@@ -112,9 +112,11 @@ def quarantine(
     Reads silver_quarantine: rows by quality rule, with samples. --replay checks the rows again, after a setting was
     corrected or with values replaced (--set "amount=abs(amount)"), and moves those that are valid to
     silver_transactions, exactly once; the later steps process them as new rows. Late rows are in silver already and
-    stay. Needs: refine, which must not be running.
+    stay. Needs: refine, which must not be running; a micro-batch in which it was cut is finished first.
     """
+    from fraudlake import steps
     from fraudlake.quarantine import replay, show
+    from fraudlake.streaming import stream
 
     malformed = next((item for item in assignments if not item.partition("=")[2].strip()), None)
     if malformed is not None:
@@ -123,6 +125,8 @@ def quarantine(
         raise UsageError("--set replaces values for --replay: give both")
     if is_replay:
         lake = app.open(**flags)
+        if lake.checkpoint("refine").pending_batch() is not None:
+            stream.run(lake, steps.refine(lake), "available-now")
         done = replay.replay(
             lake, rule, {name.strip(): sql for name, _, sql in (item.partition("=") for item in assignments)}
         )

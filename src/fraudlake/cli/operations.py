@@ -95,3 +95,19 @@ def state(app: App, /) -> None:
         click.echo(json.dumps(stream_state.as_dict(), default=str))
     else:
         summary.print_state(output, stream_state)
+
+
+@cli.command()
+@click.argument("alert")
+@click.pass_obj
+def explain(app: App, /, alert: str) -> None:
+    """Trace an alert back to its rule, both transactions, and the file and row, or topic and offset, of each.
+
+    Reads ALERT, an alert_id of silver_alerts, and what it was made from, with the versions of the tables that took each
+    row; starts no Java on a laptop and writes nothing. Needs: detect.
+    """
+    from fraudlake.operations import provenance
+
+    with console.status("explain"):
+        explained = provenance.explain(app.open_existing(), alert)
+    app.say(explained.as_dict(), summary.explained(explained))

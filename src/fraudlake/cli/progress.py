@@ -61,4 +61,4 @@ def print_done(step: str, report: str, begun: float) -> None:
 
 def unit(step: str) -> str:
     """Return what a step counts."""
-    return "files" if step == "ingest" else "rows"
+    return "files" if step == "ingest" else "alerts" if step.startswith("deliver") else "rows"

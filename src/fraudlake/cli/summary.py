@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
+    from fraudlake.operations.provenance import Provenance, Taken
     from fraudlake.operations.status import Status
     from fraudlake.quarantine.replay import Replayed
     from fraudlake.quarantine.show import Quarantine
@@ -38,6 +39,11 @@ def print_counts(console: Console, status: Status) -> None:
     reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
     layers.add_row("quarantine", f"{status.quarantine:,}", f"with the reason{': ' if reasons else ''}{reasons}")
     layers.add_row("alerts", f"{status.alerts:,}", "small payment, then a large one")
+    for destination, outcomes in status.deliveries.items():
+        details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
+        layers.add_row(
+            "delivered", f"{outcomes.get('delivered', 0):,}", f"to {destination}{details and f'; {details}'}"
+        )
     layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
     layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
     console.print(layers)
@@ -79,6 +85,40 @@ def replayed(done: Replayed) -> str:
     if done.finished:
         lines.append(f"{done.finished} earlier replays that had been cut were finished first")
     return "\n".join(lines)
+
+
+def explained(provenance: Provenance) -> str:
+    """Tell where an alert comes from."""
+    rule = provenance.rule
+    limits = "not in the present settings"
+    if "within_seconds" in rule:
+        limits = (
+            f"below {rule['small_below']:g}, then above {rule['large_above']:g}, within {rule['within_seconds']:g} s"
+        )
+    lines = [
+        provenance.alert["explanation"],
+        f"rule        {rule['name']}: {limits}",
+        f"alert       {provenance.alert['alert_id']}{_taken(provenance.taken['alert'], tables.SILVER_ALERTS)}",
+    ]
+    for name, origin in (("small", provenance.small), ("large", provenance.large)):
+        if not origin.transaction:
+            lines.append(f"{name:<12}silver_transactions does not hold it any more")
+            continue
+        row = origin.transaction
+        silver = _taken(provenance.taken[f"{name}_silver"], tables.SILVER_TRANSACTIONS)
+        lines.append(
+            f"{name:<12}{row['transaction_id']}, {row['timestamp']:%Y-%m-%d %H:%M:%S.%f}, {row['amount']:.2f}{silver}"
+        )
+        place = " ".join(f"{key} {value}" for key, value in origin.landed.items())
+        bronze = _taken(provenance.taken[f"{name}_bronze"], tables.BRONZE_TRANSACTIONS)
+        lines.append(f"{'':<12}{place or 'bronze_transactions does not hold it any more'}{bronze}")
+    return "\n".join(lines)
+
+
+def _taken(taken: Taken | None, table: tables.Table) -> str:
+    if taken is None:
+        return ""
+    return f" ({table.name} version {taken.version}{'' if taken.is_first else ' or earlier'})"
 
 
 def _age(time: datetime) -> str:

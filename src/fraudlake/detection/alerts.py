@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ from fraudlake.detection import buckets, detector, ordering
 from fraudlake.silver import clock
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from fraudlake.settings import Settings
 
@@ -50,8 +52,8 @@ def detector_output(silver: DataFrame, settings: Settings) -> DataFrame:
     """
     limits, in_event_time = detector.Limits.of(settings.active_rules), settings.ordering == "event_time"
     if in_event_time:
-        bound = settings.max_out_of_orderness.total_seconds()
-        silver = silver.withWatermark("timestamp", f"{bound * 1000:.0f} milliseconds")
+        bound = math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
+        silver = silver.withWatermark("timestamp", f"{bound} milliseconds")
     packed = buckets.pack(_columns(silver, limits, in_event_time), detector.ROWS, settings.buckets).groupBy("bucket")
     schema = from_arrow_schema(_OUTPUT)
     if in_event_time:
@@ -65,7 +67,7 @@ def alerts(detector_output: DataFrame) -> DataFrame:
     """Return the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time."""
     time, seconds = F.timestamp_micros("time"), (F.col("time") - F.col("small_time")) / 1_000_000
     return detector_output.where(F.col("rule").isNotNull()).select(
-        F.sha2(F.concat_ws("|", "rule", "small_transaction_id", "transaction_id"), 256).substr(1, 32).alias("alert_id"),
+        alert_id("rule", "small_transaction_id", "transaction_id").alias("alert_id"),
         "rule",
         "account_id",
         "transaction_id",
@@ -85,6 +87,15 @@ def alerts(detector_output: DataFrame) -> DataFrame:
         ).alias("explanation"),
         clock.now().alias("detected_at"),
     )
+
+
+def alert_id(rule: str, first: str, second: str) -> Column:
+    """Make an id from a rule's name and two transactions' ids, all given as columns' names.
+
+    The three are joined by ``|``. Where a producer's id holds that, the first id's length says where it ends.
+    """
+    length = F.when(F.concat(first, second).contains("|"), F.length(first))
+    return F.sha2(F.concat_ws("|", rule, length.cast("string"), first, second), 256).substr(1, 32)
 
 
 def late(detector_output: DataFrame) -> DataFrame:
@@ -127,8 +138,8 @@ def _as_they_arrive(limits: detector.Limits) -> buckets.Step:
     return step
 
 
-def _in_event_time(limits: detector.Limits, bound_seconds: float) -> buckets.TimedStep:
-    bound = detector.microseconds(bound_seconds)
+def _in_event_time(limits: detector.Limits, bound_milliseconds: int) -> buckets.TimedStep:
+    bound = bound_milliseconds * 1000
 
     def step(
         flags: pa.Table, waiting: pa.Table, rows: pa.Table, watermark: int

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake.detection import ordering
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fraudlake.settings import FraudRule
+    from fraudlake.rules.small_then_large import FraudRule
 
 ROWS = pa.schema(
     [
@@ -118,7 +119,11 @@ def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[A
     rule = np.repeat(np.arange(len(small_by_rule)), [len(numbers) for numbers in small_by_rule])
     table = ordering.pick(flags, rows, order[np.concatenate([small, small + 1, open_flags])])
     count = len(small)
-    return AlertPairs(table, rule, np.arange(count), np.arange(count, 2 * count)), table.slice(2 * count)
+    # Accounts are sorted by a hash, which two of them may share: no account's row is a reason to suspect another one.
+    names = table["account_id"]
+    is_same = np.asarray(pc.equal(names.slice(0, count), names.slice(count, count)))
+    numbers = np.flatnonzero(is_same)
+    return AlertPairs(table, rule[numbers], numbers, numbers + count), table.slice(2 * count)
 
 
 class WatermarkSplit(NamedTuple):
@@ -138,19 +143,19 @@ def split_by_watermark(waiting: pa.Table, rows: pa.Table, watermark: int, bound:
 
     A new row before the watermark is late. Any other row waits until no earlier row can come. That is so once the
     watermark has passed it, or once the bucket has a row that is newer by more than ``bound``: the next watermark is
-    the newest event time less ``bound``.
+    the newest event time less ``bound``, in whole milliseconds, as Spark counts it.
 
     Args:
         waiting: rows that wait since earlier micro-batches, :data:`ROWS`.
         rows: new rows, :data:`ROWS`.
         watermark: the stream's watermark, microseconds.
-        bound: how far behind the newest event time a row may come, microseconds.
+        bound: how far behind the newest event time a row may come, microseconds; whole milliseconds.
     """
     is_late = rows["time"].to_numpy() < watermark
     late = rows.filter(pa.array(is_late))
     in_time = pa.concat_tables([waiting, rows.filter(pa.array(~is_late)) if len(late) else rows])
     time = in_time["time"].to_numpy()
-    ready_before = max(watermark, int(time.max()) - bound) if len(time) else watermark
+    ready_before = max(watermark, int(time.max()) // 1000 * 1000 - bound) if len(time) else watermark
     is_ready = pa.array(time < ready_before)
     still_waiting = in_time.filter(pa.array(time >= ready_before))
     return WatermarkSplit(in_time.filter(is_ready), still_waiting, late, ready_before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Checkpoint:
         """The checkpoint's id, made on first use; a new checkpoint has a new one."""
         if not self._notes_file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write({"id": str(uuid.uuid4())})
+            json_file.create(self._notes_file, {"id": str(uuid.uuid4())})
         return str(self._notes()["id"])
 
     @property
@@ -93,7 +94,16 @@ class Checkpoint:
                 )
         self._require_whole(stateful=bool(fixed))
         if notes != self._notes():
-            self._write(notes)
+            json_file.write(self._notes_file, notes)
+
+    def remove_remains(self) -> None:
+        """Remove what a process left that was killed before its first micro-batch: Spark begins in empty folders only.
+
+        The caller holds the step's lock.
+        """
+        if self.is_new:
+            for folder in (self.folder / "offsets", self.folder / "commits", self.state):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _require_whole(self, stateful: bool) -> None:
         """Check that Spark's own files are there and can be read."""
@@ -165,9 +175,6 @@ class Checkpoint:
                 f"or start over ({self._start_over})"
             ) from None
         return notes
-
-    def _write(self, notes: Mapping[str, object]) -> None:
-        json_file.write(self._notes_file, notes)
 
 
 def _is_readable(file: Path) -> bool:

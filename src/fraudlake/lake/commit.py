@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,6 +54,15 @@ class Commit:
             is_sparks or by_delta_rs,
             entry.get("userMetadata"),
         )
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """``metadata`` as a JSON object; empty where another writer wrote it."""
+        try:
+            record = json.loads(self.metadata or "{}")
+        except ValueError:
+            return {}
+        return record if isinstance(record, dict) else {}
 
     @property
     def changes_rows(self) -> bool:

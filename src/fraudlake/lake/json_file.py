@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def write(file: Path, value: Mapping[str, object]) -> None:
     """Write an object to a file, atomically."""
-    draft = file.with_suffix(".tmp")
-    draft.write_text(json.dumps(value) + "\n")
-    draft.replace(file)
+    with _draft(file, value) as draft:
+        draft.replace(file)
+
+
+def create(file: Path, value: Mapping[str, object]) -> bool:
+    """Write an object to a new file, atomically; return False where another process has created the file first."""
+    with _draft(file, value) as draft:
+        try:
+            os.link(draft, file)
+        except FileExistsError:
+            return False
+        except OSError:  # a volume in a workspace has no links
+            return _create_exclusively(file, draft.read_bytes())
+    return True
+
+
+def _create_exclusively(file: Path, content: bytes) -> bool:
+    try:
+        with file.open("xb") as new:
+            new.write(content)
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextmanager
+def _draft(file: Path, value: Mapping[str, object]) -> Iterator[Path]:
+    """Write an object to a file that no other process writes, and remove it after the block."""
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        draft.write_text(json.dumps(value) + "\n")
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)

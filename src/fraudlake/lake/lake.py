@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import uuid
 from abc import ABC, abstractmethod
@@ -81,27 +82,30 @@ class Lake(ABC):
         """Return a table as it is now."""
         return self.spark.table(self.name_of(table))
 
-    def read_stream(self, table: tables.Table, by_time: str | None = None) -> DataFrame:
+    def read_stream(self, table: tables.Table, by_time: str | None = None, max_bytes: str | None = None) -> DataFrame:
         """Return a table as a stream of its appended rows; rows deleted or rewritten upstream are passed over.
 
         What is in the table when the stream starts comes in the order of its files; with ``by_time``, the column of a
         watermark that follows, in the order of that (Delta Lake documentation, "Process initial snapshot without data
-        being dropped").
+        being dropped"). ``max_bytes`` is the approximate size of a micro-batch.
         """
         reader = self.spark.readStream.option("skipChangeCommits", "true")
+        if max_bytes is not None:
+            reader = reader.option("maxBytesPerTrigger", max_bytes)
         return reader.option("withEventTimeOrder", "true" if by_time else "false").table(self.name_of(table))
 
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
         return self.read(table).toArrow()
 
-    def query(self, table: tables.Table, columns: str, clauses: str = "") -> pa.Table:
-        """Return what ``SELECT columns FROM table clauses`` gives: few rows.
+    def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
+        """Return what ``SELECT columns FROM table clauses`` gives, now or in a version of the table: few rows.
 
-        The SQL is what Spark and DataFusion have in common. DataFusion takes a name without quotes for one in small
-        letters, so ``accountId`` cannot be named.
+        The SQL is what Spark and DataFusion have in common; :func:`literal` writes texts. DataFusion takes a name
+        without quotes for one in small letters, so ``accountId`` cannot be named.
         """
-        return self.spark.sql(select(columns, self.name_of(table), clauses)).toArrow()
+        name = self.name_of(table) if version is None else f"{self.name_of(table)} VERSION AS OF {version}"
+        return self.spark.sql(select(columns, name, clauses)).toArrow()
 
     def read_version(self, table: tables.Table, version: int) -> DataFrame:
         """Return a table as it was in a version."""
@@ -126,7 +130,12 @@ class Lake(ABC):
         """
         if compute is not None:
             rows = rows.mapInArrow(compute, self.table(table).columns)
-        writer = rows.write.format("delta").mode("append")
+        self._save(rows, table, "append", transaction, metadata)
+
+    def _save(
+        self, rows: DataFrame, table: tables.Table, mode: str, transaction: Transaction | None, metadata: str | None
+    ) -> None:
+        writer = rows.write.format("delta").mode(mode)
         if transaction is not None:
             application, version = transaction
             writer = writer.option("txnAppId", application).option("txnVersion", version)
@@ -136,17 +145,23 @@ class Lake(ABC):
 
     @abstractmethod
     def write(
-        self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        table: tables.Table,
+        mode: Literal["append", "overwrite"],
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Append rows to a table, or put them in the place of its rows; in one commit."""
+        """Append rows to a table, or put them in the place of its rows; in one commit, or none, as :meth:`append`."""
 
     @abstractmethod
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
 
-    def history(self, table: tables.Table) -> list[Commit]:
-        """Return a table's commits, as far back as its log goes."""
-        history = self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)}").selectExpr(
+    def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
+        """Return a table's commits, the newest first, as far back as its log goes, or the latest so many."""
+        latest = "" if limit is None else f" LIMIT {limit}"
+        history = self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)}{latest}").selectExpr(
             "version",
             "operation",
             "unix_millis(timestamp) AS timestamp",
@@ -231,6 +246,12 @@ def open_lake(settings: Settings, spark: SparkSession | None = None, must_exist:
 def select(columns: str, table: str, clauses: str) -> str:
     """Return a query of one table."""
     return " ".join(("SELECT", columns, "FROM", table, clauses))
+
+
+def literal(text: str) -> str:
+    r"""Return a text as a value in SQL. Of quote and backslash Spark and DataFusion read each in a way of its own."""
+    parts = [f"chr({ord(part)})" if part in "'\\" else f"'{part}'" for part in re.split(r"(['\\])", text) if part]
+    return f"concat({', '.join(parts)})" if len(parts) > 1 else next(iter(parts), "''")
 
 
 def add_columns(spark: SparkSession, name: str, table: tables.Table, present: StructType) -> None:

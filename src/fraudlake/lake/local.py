@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,7 +131,7 @@ class LocalLake(Lake):
             ) from None
 
     def _register(self, spark: SparkSession) -> None:
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION '{self.root / 'tables'}'")
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {_text(self.root / 'tables')}")
         spark.sql(f"USE {self._database}")
         with FileLock(self.root / ".lock"):
             for table in contents.TABLES:
@@ -138,9 +139,12 @@ class LocalLake(Lake):
 
     def _create(self, spark: SparkSession, table: tables.Table) -> None:
         folder = self._folder(table)
-        made = (folder / "_delta_log").is_dir()
+        made = DeltaTable.is_deltatable(str(folder))
+        if not made and not any(folder.rglob("*.parquet")):
+            # A process that is killed in the next line leaves a folder without a commit, which Spark refuses.
+            shutil.rmtree(folder, ignore_errors=True)
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION '{folder}'")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION {_text(folder)}")
         if made:
             # Delta writes a schema as Spark does; asking Spark for it takes longer.
             present = StructType.fromJson(json.loads(self._open(table).schema().to_json()))
@@ -153,22 +157,22 @@ class LocalLake(Lake):
     def _folder(self, table: tables.Table) -> Path:
         return self.root / "tables" / table.name
 
-    def _open(self, table: tables.Table) -> DeltaTable:
-        return DeltaTable(self._folder(table))
+    def _open(self, table: tables.Table, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self._folder(table), version)
 
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
         delta = self._open(table)
         return delta.to_pyarrow_table() if _is_readable(delta) else super().rows(table)
 
-    def query(self, table: tables.Table, columns: str, clauses: str = "") -> pa.Table:
-        """Return what ``SELECT columns FROM table clauses`` gives: few rows.
+    def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
+        """Return what ``SELECT columns FROM table clauses`` gives, now or in a version of the table: few rows.
 
         It goes past Spark, which takes ten seconds to start.
         """
-        delta = self._open(table)
+        delta = self._open(table, version)
         if not _is_readable(delta):
-            return super().query(table, columns, clauses)
+            return super().query(table, columns, clauses, version)
         engine = QueryBuilder().register(table.name, delta)
         return pa.table(engine.execute(select(columns, table.name, clauses)))
 
@@ -195,13 +199,20 @@ class LocalLake(Lake):
                     self._commit(delta, computed, table, "append", transaction, metadata)
 
     def write(
-        self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        table: tables.Table,
+        mode: Literal["append", "overwrite"],
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Append rows to a table, or put them in the place of its rows; in one commit.
+        """Append rows to a table, or put them in the place of its rows; in one commit, or none, as :meth:`append`.
 
         Rows that are in this process already would take Spark five times as long.
         """
-        self._commit(self._open(table), rows, table, mode)
+        delta = self._open(table)
+        if transaction is None or not _holds(delta, transaction):
+            self._commit(delta, rows, table, mode, transaction, metadata)
 
     def _commit(
         self,
@@ -229,9 +240,9 @@ class LocalLake(Lake):
         log = self._folder(table) / "_delta_log"
         return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
 
-    def history(self, table: tables.Table) -> list[Commit]:
-        """Return a table's commits, as far back as its log goes."""
-        return [Commit.of(entry) for entry in self._open(table).history()]
+    def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
+        """Return a table's commits, the newest first, as far back as its log goes, or the latest so many."""
+        return [Commit.of(entry) for entry in self._open(table).history(limit)]
 
     def identity(self, table: tables.Table) -> str:
         """Return the identity that Delta gave a table when it was made; a table made in its place has another one."""
@@ -273,6 +284,12 @@ class LocalLake(Lake):
             yield
         finally:
             lock.release()
+
+
+def _text(path: Path) -> str:
+    """Return a path as a text in SQL. It holds no backslash (:data:`_UNOPENABLE`)."""
+    escaped = str(path).replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _is_readable(delta: DeltaTable) -> bool:

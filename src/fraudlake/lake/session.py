@@ -88,6 +88,8 @@ def configuration(settings: Settings) -> dict[str, str]:
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Delta's own store looks whether a commit is there, then renames: another process's commit in between is lost.
+        "spark.delta.logStore.file.impl": "fraudlake.HardLinkLogStore",
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

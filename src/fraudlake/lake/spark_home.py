@@ -13,12 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from filelock import FileLock
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import jars, java
+
+LOG_STORE = Path(__file__).parent / "log_store" / "HardLinkLogStore.class"
+"""Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source beside it."""
 
 
 def folder() -> Path:
@@ -30,7 +34,8 @@ def folder() -> Path:
     import pyspark
 
     pyspark_folder, added_jars = Path(pyspark.__file__).parent, jars.folder()
-    home = added_jars.parent / f"home-{pyspark.__version__}-{added_jars.name.rpartition('-')[2]}"
+    log_store = hashlib.sha256(LOG_STORE.read_bytes()).hexdigest()[:8]
+    home = added_jars.parent / f"home-{pyspark.__version__}-{added_jars.name.rpartition('-')[2]}-{log_store}"
     if not home.is_dir():
         with FileLock(f"{home}.lock"):
             if not home.is_dir():
@@ -45,6 +50,8 @@ def _make(home: Path, pyspark_folder: Path, added_jars: Path) -> None:
         (draft / "jars").mkdir()
         for jar in (*pyspark_folder.glob("jars/*.jar"), *added_jars.glob("*.jar")):
             _link(jar, draft / "jars" / jar.name)
+        with zipfile.ZipFile(draft / "jars" / "fraudlake-log-store.jar", "w") as log_store:
+            log_store.write(LOG_STORE, f"fraudlake/{LOG_STORE.name}")
         draft.rename(home)
 
 

@@ -13,7 +13,7 @@ from fraudlake import secret, tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.lake import Lake, add_columns, layout
+from fraudlake.lake.lake import Lake, Transaction, add_columns, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -96,12 +96,16 @@ class WorkspaceLake(Lake):
         return super().checkpoint(step)
 
     def write(
-        self, rows: pa.Table | pa.RecordBatchReader, table: tables.Table, mode: Literal["append", "overwrite"]
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        table: tables.Table,
+        mode: Literal["append", "overwrite"],
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Append rows to a table, or overwrite its rows with them, in one commit."""
+        """Append rows to a table, or overwrite its rows with them, in one commit, or none, as :meth:`append`."""
         frame = self.spark.createDataFrame(rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows)
-        frame = frame.coalesce(1)
-        frame.write.format("delta").mode(mode).saveAsTable(self.name_of(table))
+        self._save(frame.coalesce(1), table, mode, transaction, metadata)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's current version."""

@@ -16,6 +16,7 @@ from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake import contents
 from fraudlake.lake.commit import row_changes
+from fraudlake.operations import lag
 from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
@@ -91,25 +92,14 @@ def vacuum(lake: Lake) -> Vacuumed:
     oldest = datetime.now(UTC) - lake.settings.retention
     cleaned, skipped = [], {}
     for table in contents.TABLES:
-        behind = [step for step, since in _unread_since(lake, table).items() if since < oldest]
+        unread = lag.unread(lake, table)
+        behind = [step for step, commits in unread.items() if min(commit.at for commit in commits) < oldest]
         if behind:
             skipped[table.name] = behind
         else:
             conflict.retried(partial(_vacuum, lake, table))
             cleaned.append(table.name)
     return Vacuumed(cleaned, skipped)
-
-
-def _unread_since(lake: Lake, table: tables.Table) -> dict[str, datetime]:
-    """Return for each step that is behind on the table the time of its oldest unread commit."""
-    identity, history = lake.identity(table), lake.history(table)
-    unread = {}
-    for folder in sorted(lake.checkpoints.glob("*")):
-        version = lake.checkpoint(folder.name).unread_versions().get(identity)
-        changes = [] if version is None else row_changes(history, version)
-        if changes:
-            unread[folder.name] = min(commit.at for commit in changes)
-    return unread
 
 
 def _vacuum(lake: Lake, table: tables.Table) -> None:

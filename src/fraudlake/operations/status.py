@@ -6,9 +6,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import tables
+from fraudlake import gold, tables
+from fraudlake.delivery import delivery
+from fraudlake.delivery.sink import DESTINATIONS
 from fraudlake.gold import detector_agreement
+from fraudlake.lake import contents
 from fraudlake.model import drift
+from fraudlake.operations import lag
 from fraudlake.quarantine import replay
 from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import rules
@@ -17,6 +21,18 @@ from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+
+
+_COMMANDS = {
+    "detect": "detect",
+    "alert_windows": "aggregate",
+    **{aggregate.table.name.removeprefix("gold_"): "aggregate" for aggregate in gold.AGGREGATES},
+    "score": "score",
+    "prediction_quality": "score",
+}
+"""The command that runs a step."""
+_DELIVERING = {delivery.step_of(to) for to in DESTINATIONS}
+_WITHOUT_NEW_ROWS = {"DELETE", "UPDATE", "RESTORE"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +62,12 @@ class Status:
     warnings: dict[str, int] = field(default_factory=dict)
     unread_files: int = 0
     cut_replays: int = 0
+    deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Alerts by what became of them, by destination."""
     last_batches: dict[str, datetime] = field(default_factory=dict)
     """When each stream committed its last micro-batch (UTC)."""
+    lag: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each step that is behind, the number of commits that it has still to read, by table."""
     kafka_lag: int | None = None
     kafka_missing_offsets: int = 0
     drift: dict[str, Any] = field(default_factory=dict)
@@ -76,6 +96,17 @@ class Status:
                 f"bronze holds {self.bronze:,} rows but silver and quarantine together "
                 f"{refined:,}: run 'fraudlake refine'"
             )
+        for destination, counts in self.deliveries.items():
+            if counts.get(delivery.DEAD):
+                gaps.append(
+                    f"{counts[delivery.DEAD]:,} alerts could not be delivered to {destination}: once it takes them, "
+                    f"run 'fraudlake deliver --to {destination} --retry-dead'"
+                )
+        for step, behind in self.lag.items():
+            # What refine has not read shows in the rows of bronze; a destination of alerts may be one of the past.
+            for table, commits in behind.items() if step not in ("refine", *_DELIVERING) else ():
+                plural, command = "s" * (commits > 1), _COMMANDS.get(step, "run")
+                gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run 'fraudlake {command}'")
         return gaps
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,14 +118,14 @@ def status(lake: Lake) -> Status:
     """Count what the lake holds now."""
     landed = file_source.landed(lake)
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
-    lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
+    kafka_lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
     latest = _latest_day(lake)
     return Status(
         lake=lake.name,
         landing=landing_folder(lake).path,
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
-        landed=landed.rows + _count(lake, tables.BRONZE_TRANSACTIONS, "_topic") + (lag or 0),
+        landed=landed.rows + _count(lake, tables.BRONZE_TRANSACTIONS, "_topic") + (kafka_lag or 0),
         bronze=_count(lake, tables.BRONZE_TRANSACTIONS),
         silver=_count(lake, tables.SILVER_TRANSACTIONS),
         quarantine=_count(lake, tables.SILVER_QUARANTINE),
@@ -107,8 +138,10 @@ def status(lake: Lake) -> Status:
         warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
         unread_files=landed.waiting_files,
         cut_replays=len(replay.unfinished(lake)),
+        deliveries=_deliveries(lake),
         last_batches=_last_batches(lake),
-        kafka_lag=lag,
+        lag=_lag(lake),
+        kafka_lag=kafka_lag,
         kafka_missing_offsets=kafka.missing_offsets(lake),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
@@ -129,6 +162,15 @@ def _agreement(lake: Lake) -> dict[str, int]:
     return dict(row)
 
 
+def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
+    """Count what became of alerts, by destination."""
+    counts: dict[str, dict[str, int]] = {}
+    columns, by = "destination, status, count(*) AS alerts", "GROUP BY destination, status ORDER BY destination, status"
+    for row in lake.query(tables.SILVER_DELIVERIES, columns, by).to_pylist():
+        counts.setdefault(row["destination"], {})[row["status"]] = row["alerts"]
+    return counts
+
+
 def _last_batches(lake: Lake) -> dict[str, datetime]:
     """Read off the checkpoints when each stream wrote its last commit file."""
     commits: dict[str, float] = {}
@@ -137,6 +179,17 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
             step = file.parent.parent.name
             commits[step] = max(commits.get(step, 0), file.stat().st_mtime)
     return {step: datetime.fromtimestamp(seconds, UTC) for step, seconds in sorted(commits.items())}
+
+
+def _lag(lake: Lake) -> dict[str, dict[str, int]]:
+    """Count the commits that steps have not read; those that only remove rows give a stream nothing to read."""
+    behind: dict[str, dict[str, int]] = {}
+    for table in contents.TABLES:
+        for step, unread in lag.unread(lake, table).items():
+            commits = sum(commit.operation not in _WITHOUT_NEW_ROWS for commit in unread)
+            if commits:
+                behind.setdefault(step, {})[table.name] = commits
+    return behind
 
 
 def _quality(lake: Lake) -> dict[str, Any]:

@@ -4,7 +4,8 @@ A replay first writes its plan: ``replays/<id>/plan`` in the lake holds the rows
 ``replays/<id>/replay.json``, written last, makes the plan complete. Only then the replay changes tables. It appends to
 silver under a Delta transaction id of its own, so Delta skips the append when it is repeated. Then one MERGE deletes
 the moved rows from the quarantine; repeated, it matches nothing. So an interrupted replay is finished by carrying out
-its plan again, and the next replay does that first.
+its plan again, and the next replay, or ``refine``, does that first: otherwise ``refine`` could take a row with an id
+that the plan moves.
 """
 
 from __future__ import annotations
@@ -62,14 +63,18 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
 
     Raises:
         UsageError: the rule or the column does not exist, or Spark cannot parse an expression.
-        FraudlakeError: ``refine`` or another replay is running, or an expression fails on a row. Nothing was changed.
+        FraudlakeError: ``refine`` or another replay is running, ``refine`` was cut within a micro-batch, or an
+            expression fails on a row. Nothing was changed.
     """
     if rule is not None:
         require_known(lake, rule)
     with lake.exclusive("refine"):
-        interrupted = unfinished(lake)
-        for folder in interrupted:
-            _carry_out(lake, folder)
+        if lake.checkpoint("refine").pending_batch() is not None:
+            # Its rows, which silver may still lack, can have the ids of rows that would be moved.
+            raise FraudlakeError(
+                "refine was cut within a micro-batch: run 'fraudlake refine', which finishes it, first"
+            )
+        finished = finish(lake)
         rows = lake.read(tables.SILVER_QUARANTINE)
         rows = rows if rule is None else broken(rows, rule)
         replayable = rows.where(duplicates.REPLAYABLE)
@@ -79,7 +84,15 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
             folder = _plan(lake, replayable, rule, replacements)
             moved = json.loads((folder / "replay.json").read_text())["moved"]
             _carry_out(lake, folder)
-        return Replayed(moved, candidates - moved, total - candidates, len(interrupted))
+        return Replayed(moved, candidates - moved, total - candidates, finished)
+
+
+def finish(lake: Lake) -> int:
+    """Carry out the plans of interrupted replays to their end, and return how many there were."""
+    interrupted = unfinished(lake)
+    for folder in interrupted:
+        _carry_out(lake, folder)
+    return len(interrupted)
 
 
 def unfinished(lake: Lake) -> list[Path]:

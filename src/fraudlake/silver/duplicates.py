@@ -32,12 +32,12 @@ A late row is in silver as well. Of a row with a repeated source position, the f
 
 @dataclass(frozen=True)
 class SourceRange:
-    """The range of positions that a micro-batch has of one source, and whether a position may come twice in it."""
+    """The range of positions that a micro-batch has of one source, and whether a position comes twice in it."""
 
     source: str
     low: int
     high: int
-    may_repeat: bool
+    repeats: bool
 
 
 @dataclass(frozen=True)
@@ -59,37 +59,49 @@ class BatchSummary:
 
     def suspects(self, overlapping_sources: set[str]) -> set[str]:
         """Return the sources whose positions must be compared row by row."""
-        return overlapping_sources | {span.source for span in self.ranges if span.may_repeat}
+        return overlapping_sources | {span.source for span in self.ranges if span.repeats}
 
 
 def batch_summary(checked: DataFrame) -> BatchSummary:
-    """Summarize rows of ``bronze_transactions`` with their ``reasons``, in one pass that exchanges one row a source.
+    """Summarize rows of ``bronze_transactions`` with their ``reasons``, in one pass.
 
-    The positions of a source cannot repeat where their count and their sum are those of the whole range.
+    A position is a bit in a word of 64. A task sends one row for each word to the exchange. No position of a source
+    repeats where its words have as many bits as it has positions.
     """
-    low, high = F.min("_position"), F.max("_position")
-    count, double_sum = F.count("_position"), 2 * F.try_sum("_position")
-    fills_range = (count == high - low + 1) & (double_sum == (low + high) * count)
-    rows = (
+    at = F.col("_position")
+    words = (
         checked.select(
             source().alias("source"), position().alias("_position"), "date", own_id().alias("_id"), "reasons"
         )
-        .groupBy("source")
+        .groupBy("source", F.shiftright(at, 6).alias("word"))
         .agg(
-            low.alias("low"),
-            high.alias("high"),
-            F.coalesce(~fills_range, F.lit(True)).alias("may_repeat"),
+            F.bit_or(F.expr("shiftleft(1L, CAST(_position & 63 AS INT))")).alias("bits"),
+            F.count(at).alias("positions"),
+            F.min(at).alias("low"),
+            F.max(at).alias("high"),
             F.min("date").alias("first_date"),
             F.max("date").alias("last_date"),
             F.count("_id").alias("ids"),
             F.count_if(F.size("reasons") == 0).alias("valid"),
             F.count_if(F.size("reasons") > 0).alias("rejected"),
         )
+    )
+    sums = (F.sum(name).alias(name) for name in ("ids", "valid", "rejected"))
+    rows = (
+        words.groupBy("source")
+        .agg(
+            F.min("low").alias("low"),
+            F.max("high").alias("high"),
+            (F.sum(F.bit_count("bits")) < F.sum("positions")).alias("repeats"),
+            F.min("first_date").alias("first_date"),
+            F.max("last_date").alias("last_date"),
+            *sums,
+        )
         .collect()
     )
     return BatchSummary(
         tuple(
-            SourceRange(row["source"], row["low"], row["high"], row["may_repeat"])
+            SourceRange(row["source"], row["low"], row["high"], row["repeats"])
             for row in rows
             if row["source"] is not None and row["low"] is not None
         ),

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 
-_KAFKA = "kafka:"
+KAFKA = "kafka:"
 """The prefix of ``source`` in rows from Kafka."""
-SOURCE = f"coalesce(_source_file, '{_KAFKA}' || _topic || '/' || lpad(CAST(_partition AS STRING), 10, '0'))"
+SOURCE = f"coalesce(_source_file, '{KAFKA}' || _topic || '/' || lpad(CAST(_partition AS STRING), 10, '0'))"
 POSITION = "coalesce(_source_row, _offset)"
 """What :func:`source` and :func:`position` say, in SQL."""
 
@@ -35,7 +35,7 @@ def source() -> Column:
 
 def is_from_kafka() -> Column:
     """Return whether a row of ``silver_transactions`` came from Kafka."""
-    return F.col("source").startswith(_KAFKA)
+    return F.col("source").startswith(KAFKA)
 
 
 def position() -> Column:
@@ -108,9 +108,9 @@ def quarantined_late(late: DataFrame, quarantine: Table) -> DataFrame:
     They are valid, so ``silver_transactions`` has them too. ``source`` and ``position`` are split into file and row, or
     topic, partition and offset. What the detector does not carry is null, declared columns among them.
     """
-    of_kafka = F.col("source").startswith(_KAFKA)
-    topic = F.regexp_extract("source", f"^{_KAFKA}(.*)/(\\d+)$", 1)
-    partition = F.regexp_extract("source", f"^{_KAFKA}(.*)/(\\d+)$", 2).cast("int")
+    of_kafka = F.col("source").startswith(KAFKA)
+    topic = F.regexp_extract("source", f"^{KAFKA}(.*)/(\\d+)$", 1)
+    partition = F.regexp_extract("source", f"^{KAFKA}(.*)/(\\d+)$", 2).cast("int")
     known = {name: F.col(name) for name in ("dt", "accountId", "amount", "alert", "reasons")} | {
         "_source_file": F.when(~of_kafka, F.col("source")),
         "_source_row": F.when(~of_kafka, F.col("position")),

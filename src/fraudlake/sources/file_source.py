@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.sources import landing, ledger
+from fraudlake.sources import landing, ledger, numbered_append
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder, landing_folder
 from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
+from fraudlake.sources.numbered_append import NumberedAppend
 from fraudlake.streaming import conflict
 from fraudlake.streaming.stream import Stream
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _ATTEMPTS = 3
+_ANOTHER_NAME = "it is a link: another name of"
 
 
 @dataclass(frozen=True)
@@ -68,31 +68,39 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
 def landed(lake: Lake) -> Landed:
     """Count what has landed: by the ledger and, for files without an entry, by their footers."""
     entries, folder = ledger.latest(lake), landing_folder(lake)
-    waiting = [file for file in folder.list_files() if file.source not in entries and file.size is not None]
-    waiting_rows = sum(rows for rows, _ in folder.count_rows(waiting))
+    waiting = {
+        file.source: file for file in folder.list_files() if file.size is not None and not _is_known(file, entries)
+    }
+    waiting_rows = sum(rows for rows, _ in folder.count_rows(list(waiting.values())))
     ingested_rows = sum(entry.rows for entry in entries.values())
-    rejected = sum(entry.status != ACCEPTED for entry in entries.values())
-    return Landed(len(entries) + len(waiting), ingested_rows + waiting_rows, rejected, len(waiting), waiting_rows)
+    rejected = sum(entry.status != ACCEPTED for source, entry in entries.items() if source not in waiting)
+    return Landed(len(entries | waiting), ingested_rows + waiting_rows, rejected, len(waiting), waiting_rows)
 
 
 class FileSource:
     """Ingests files into bronze exactly once, however often a process dies in between.
 
-    A file's rows and its entry in the ledger are two commits, rows first. The next process to start adds the entries
-    that are missing for rows in bronze (:meth:`_catch_up`). A file with an entry is not read again. So a repeated
-    micro-batch, a retry or a lost checkpoint never ingests a file twice.
+    A file's rows and its entry in the ledger are two commits, rows first, with one number. The next process to start
+    adds the entries that are missing for rows in bronze (:meth:`_catch_up`). A file with an entry is not read again. So
+    a repeated micro-batch, a retry or a lost checkpoint never ingests a file twice, and neither do two processes at
+    once: the number of the second is taken.
     """
 
     def __init__(self, retry_rejected: bool = False) -> None:
         """Begin with an empty ledger; :meth:`prepare` reads it."""
         self.retry_rejected = retry_rejected
         self.entries: dict[str, Entry] = {}
+        self.application = ""
+        self.last_append = 0
         self.last_sweep = 0.0
 
     def prepare(self, lake: Lake) -> None:
         """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
-        self.entries = ledger.latest(lake)
-        self._catch_up(lake)
+        self.entries, self.application = ledger.latest(lake), lake.identity(tables.BRONZE_FILES)
+        appended = numbered_append.last_number(lake, self.application)
+        if appended is None or appended > ledger.last_accepted(lake):
+            self._catch_up(lake)
+        self.last_append = appended or 0
         if not landing_folder(lake).sweeps_at_start:
             self.last_sweep = _last_sweep(lake)
         self._sweep_if_due(lake)
@@ -103,7 +111,9 @@ class FileSource:
     def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Ingest a micro-batch of files."""
         files = landing_folder(lake).files_of(batch)
-        self._ingest(lake, [file for file in files if landing.is_finished(file.source) and not self._is_known(file)])
+        self._ingest(
+            lake, [file for file in files if landing.is_finished(file.source) and not _is_known(file, self.entries)]
+        )
         self._sweep_if_due(lake)
 
     def finish(self, lake: Lake) -> None:
@@ -117,29 +127,29 @@ class FileSource:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:
-        """Add entries for what the stream never reports: rewritten and lost files, and folders named like files.
+        """See to what the stream never reports: rewritten and lost files, and folders named like files.
 
-        Spark reports a path only once, so a rewritten file is noticed only in a full listing.
+        Spark reports a path only once, so a rewritten file is noticed only in a full listing. One that was rejected,
+        perhaps since it was only half written, is read again.
         """
-        entries = []
+        entries, completed = [], []
         for file in landing_folder(lake).list_files():
             known = self.entries.get(file.source)
-            if file.size is None and known is None:
-                entries.append(Entry(file, REJECTED, error="it is an empty folder, not a file"))
-            elif (
-                known is not None
-                and known.status != REJECTED
-                and known.file.size
-                and not _is_same_version(known.file, file)
-            ):
+            if known is None:
+                if file.size is None:
+                    entries.append(Entry(file, REJECTED, error="it is an empty folder, not a file"))
+            elif file.size is not None and not _is_known(file, self.entries):
+                completed.append(file)
+            elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
                 entries.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
         self._add_entries(lake, entries)
+        self._ingest_in_parts(lake, completed)
         self._ingest_skipped_files(lake)
         self.last_sweep = time.time()
         _sweep_file(lake).touch()
 
     def _ingest_skipped_files(self, lake: Lake) -> None:
-        self._ingest(lake, [file for file in self._skipped_files(lake) if not self._is_known(file)])
+        self._ingest(lake, [file for file in self._skipped_files(lake) if not _is_known(file, self.entries)])
 
     def _skipped_files(self, lake: Lake) -> Iterator[File]:
         """Return the files that Spark listed but put into no micro-batch: deleted before they were read, or empty.
@@ -153,38 +163,54 @@ class FileSource:
             if path.startswith(prefix) and source not in self.entries and landing.is_finished(source):
                 yield landing.current_file(path, folder.path) or folder.missing(path)
 
-    def _is_known(self, file: File) -> bool:
-        entry = self.entries.get(file.source)
-        return entry is not None and (entry.status != REJECTED or _is_same_version(entry.file, file))
+    def _ingest_in_parts(self, lake: Lake, files: list[File]) -> None:
+        size = lake.settings.max_files_per_trigger
+        for begin in range(0, len(files), size):
+            self._ingest(lake, files[begin : begin + size])
 
     def _ingest(self, lake: Lake, files: list[File]) -> None:
         """Append files to bronze, each completely or not at all, and add their entries to the ledger.
 
-        The first attempt checks only the files' footers. Where appending them together fails, each file is read to its
-        end before the next attempt, and damaged ones are rejected.
+        The first attempt checks only the files' footers. Where appending them together fails, for whatever reason, each
+        file is read alone before the next attempt, as it is read into bronze, and those that cannot be are rejected.
         """
         folder = landing_folder(lake)
-        outcomes = _outcomes(folder, files)
+        outcomes = _outcomes(folder, files, self.entries)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 accepted = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]
                 if accepted:
-                    conflict.retried(partial(folder.append_to_bronze, accepted))
+                    self._append(lake, folder, accepted)
                 break
             except Exception:
                 # A file may have changed or vanished since it was checked; where none has, the error has another cause.
                 # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
                 # PySpark 4.2).
+                taken, self.last_append = self.last_append, self._last_append(lake)
+                self.entries = ledger.latest(lake)
                 self._catch_up(lake)
-                unknown = [file for file in folder.current(files) if not self._is_known(file)]
-                new_outcomes = _outcomes(folder, unknown, whole=True)
-                if attempt == _ATTEMPTS or new_outcomes == outcomes:
+                unknown = [file for file in folder.current(files) if not _is_known(file, self.entries)]
+                new_outcomes = _outcomes(folder, unknown, self.entries, whole=True)
+                if attempt == _ATTEMPTS or (new_outcomes, self.last_append) == (outcomes, taken):
                     raise
                 outcomes = new_outcomes
         self._add_entries(lake, outcomes)
 
+    def _append(self, lake: Lake, folder: LandingFolder, files: list[File]) -> None:
+        append = NumberedAppend(self.application, self._next_number())
+        conflict.retried(partial(folder.append_to_bronze, files, append))
+        append.require_commit(lake)
+
+    def _next_number(self) -> int:
+        return max([self.last_append, *(entry.number for entry in self.entries.values())]) + 1
+
+    def _last_append(self, lake: Lake) -> int:
+        return max(self.last_append, numbered_append.last_number(lake, self.application) or 0)
+
     def _add_entries(self, lake: Lake, entries: list[Entry]) -> None:
         """Append entries to the ledger, and update the table of rejected files where they change it."""
+        number = self._next_number()
+        entries = [replace(entry, number=number) for entry in entries]
         if not entries:
             return
         changes_rejected = any(entry.status != ACCEPTED or entry.file.source in self.entries for entry in entries)
@@ -199,16 +225,13 @@ class FileSource:
     def _catch_up(self, lake: Lake) -> None:
         """Add to the ledger the entries of files whose rows are in bronze: a crash may have left them out."""
         folder = landing_folder(lake)
-        rows = lake.read(tables.BRONZE_TRANSACTIONS).where("_source_file IS NOT NULL")
-        if self.entries:
-            # Their rows are newer than the last entry, but for a clock that was set back: by an hour at most.
-            last = max(entry.noted_at for entry in self.entries.values()) - 3600 * 1_000_000
-            rows = rows.where(F.col("_ingested_at") > F.timestamp_micros(F.lit(last)))
+        named = "WHERE _source_file IS NOT NULL GROUP BY _source_file"
+        sources = lake.query(tables.BRONZE_TRANSACTIONS, "_source_file, count(*) AS rows", named).to_pylist()
         counts = {}
-        for row in rows.groupBy("_source_file").count().collect():
+        for row in sources:
             known = self.entries.get(row["_source_file"])
             if known is None or known.status == REJECTED:
-                counts[folder.missing(f"{folder.path}/{row['_source_file']}")] = row["count"]
+                counts[folder.missing(f"{folder.path}/{row['_source_file']}")] = row["rows"]
         files = folder.current(list(counts))
         self._add_entries(
             lake, [Entry(file, ACCEPTED, rows) for file, rows in zip(files, counts.values(), strict=True)]
@@ -217,16 +240,19 @@ class FileSource:
     def _retry(self, lake: Lake) -> None:
         """Ingest rejected files that can be read now."""
         folder = landing_folder(lake)
-        rejected = [entry.file for entry in self.entries.values() if entry.status == REJECTED]
+        rejected = [
+            entry.file
+            for entry in self.entries.values()
+            # The file of a link may be gone since: its rows would come twice.
+            if entry.status == REJECTED and not (entry.error or "").startswith(_ANOTHER_NAME)
+        ]
         existing = [file for file in folder.current(rejected) if file.size is not None]
         readable = [
             file
             for file, (_, error) in zip(existing, folder.count_rows(existing, whole=True), strict=True)
             if error is None
         ]
-        size = lake.settings.max_files_per_trigger
-        for begin in range(0, len(readable), size):
-            self._ingest(lake, readable[begin : begin + size])
+        self._ingest_in_parts(lake, readable)
 
 
 def _last_sweep(lake: Lake) -> float:
@@ -239,12 +265,26 @@ def _sweep_file(lake: Lake) -> Path:
     return lake.checkpoint("ingest").folder / "swept"
 
 
-def _outcomes(folder: LandingFolder, files: list[File], whole: bool = False) -> list[Entry]:
-    """Count each file's rows; a file that cannot be read is rejected."""
+def _outcomes(
+    folder: LandingFolder, files: list[File], entries: Mapping[str, Entry], whole: bool = False
+) -> list[Entry]:
+    """Count each file's rows; a file that cannot be read is rejected, and so is a link to another one."""
+    others = folder.other_names(files, {source for source, entry in entries.items() if entry.status != REJECTED})
+    named = [file for file in files if file.source not in others]
     return [
         Entry(file, REJECTED if error else ACCEPTED, rows, error)
-        for file, (rows, error) in zip(files, folder.count_rows(files, whole), strict=True)
+        for file, (rows, error) in zip(named, folder.count_rows(named, whole), strict=True)
+    ] + [
+        Entry(file, REJECTED, error=f"{_ANOTHER_NAME} {others[file.source]}, and is read under that")
+        for file in files
+        if file.source in others
     ]
+
+
+def _is_known(file: File, entries: Mapping[str, Entry]) -> bool:
+    """Tell whether a file need not be read: it was, or it is the very version that was rejected."""
+    entry = entries.get(file.source)
+    return entry is not None and (entry.status != REJECTED or _is_same_version(entry.file, file))
 
 
 def _is_same_version(first: File, second: File) -> bool:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fraudlake.sources import links
+
 
 @dataclass(frozen=True)
 class File:
@@ -37,7 +39,7 @@ def is_finished(path: str) -> bool:
 
 def files(folder: str) -> Iterator[File]:
     """List the finished files of a landing folder, and the empty folders that are named like one."""
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in links.walk(folder):
         folders[:] = [name for name in folders if is_finished(name)]
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118 - 20 times as fast as Path

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from fraudlake.bronze import contract
+from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
+from fraudlake.sources.numbered_append import NumberedAppend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,6 +73,15 @@ class LandingFolder(ABC):
     def list_files(self) -> Iterator[File]:
         """List the finished files as they are now; none where there is no such folder."""
 
+    def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
+        """Return which files are only another name of a file, a link, and the name under which that one is read.
+
+        Args:
+            files: the files.
+            known: the names that were read before.
+        """
+        return {}
+
     @abstractmethod
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that a step's stream has ever listed, read or not."""
@@ -81,14 +92,19 @@ class LandingFolder(ABC):
 
         Args:
             files: the files.
-            whole: read each file to its end; by default its footer must do.
+            whole: read each file to its end, as it is read into bronze; by default its footer must do.
         """
 
+    def _count(self, whole: bool) -> parquet.Count:
+        if not whole:
+            return parquet.glance
+        return partial(parquet.inspect, timezone=self._settings.landing_timezone, contract=self._contract)
+
     @abstractmethod
-    def append_to_bronze(self, files: list[File]) -> None:
+    def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
 
-        It fails where a file has changed since it was listed.
+        It fails where a file has changed since it was listed. It adds nothing where the append's number is taken.
         """
 
     def missing(self, path: str) -> File:

@@ -24,7 +24,8 @@ REWRITTEN: Literal["rewritten"] = "rewritten"
 
 @dataclass(frozen=True)
 class Entry:
-    """The outcome of a file: a row of the ledger ``bronze_files``. Of a file's entries only the latest counts.
+    """The outcome of a file: a row of the ledger ``bronze_files``. Of a file's entries only the one with the
+    largest number counts.
 
     ``accepted``: its ``rows`` are in bronze. ``rejected``: none are, for the reason ``error``. ``rewritten``: it was
     accepted and has changed since; the new version is not read.
@@ -36,14 +37,27 @@ class Entry:
     error: str | None = None
     noted_at: int = 0
     """Microseconds since 1970 UTC; 0 until the entry is written."""
+    number: int = 0
+    """The order of entries, whatever the clock says; 0 in entries of earlier versions, which come first."""
 
 
 def latest(lake: Lake) -> dict[str, Entry]:
     """Read the latest entry of each file, by its path relative to the landing folder."""
-    entries = lake.rows(tables.BRONZE_FILES).sort_by("noted_at")
+    entries = lake.rows(tables.BRONZE_FILES)
+    if "number" not in entries.column_names:  # an older lake, opened to be read
+        entries = entries.append_column("number", pa.nulls(len(entries), pa.int64()))
+    numbers = entries["number"].fill_null(0)
+    entries = entries.set_column(entries.column_names.index("number"), "number", numbers)
+    entries = entries.sort_by([("number", "ascending"), ("noted_at", "ascending")])
     for name in ("modified_at", "noted_at"):
         entries = entries.set_column(entries.schema.get_field_index(name), name, entries[name].cast(pa.int64()))
     return {entry.file.source: entry for entry in _entries(entries)}
+
+
+def last_accepted(lake: Lake) -> int:
+    """Return the largest number of an entry that accepts a file; 0 where there is none."""
+    (row,) = lake.query(tables.BRONZE_FILES, "max(number) AS number", f"WHERE status = '{ACCEPTED}'").to_pylist()
+    return int(row["number"] or 0)
 
 
 def append(lake: Lake, entries: list[Entry]) -> dict[str, Entry]:
@@ -80,6 +94,7 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
             entry.status,
             entry.error,
             entry.noted_at,
+            entry.number,
         )
         for entry in entries
     ]
@@ -92,4 +107,4 @@ def _entries(rows: pa.Table) -> Iterator[Entry]:
     for batch in rows.to_batches():
         for row in batch.to_pylist():
             file = File(row["path"], row["_source_file"], row["size"], row["modified_at"])
-            yield Entry(file, row["status"], row["rows"], row["error"], row["noted_at"])
+            yield Entry(file, row["status"], row["rows"], row["error"], row["noted_at"], row["number"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +13,20 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.bronze import parquet, transactions
+from fraudlake.bronze import transactions
+from fraudlake.errors import UsageError
 from fraudlake.settings import size_in_bytes
-from fraudlake.sources import landing
+from fraudlake.sources import landing, links
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder
+from fraudlake.sources.numbered_append import NumberedAppend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+ANY_AGE = "100000000000d"
+"""An age for Spark's file source that no file reaches: it counts as the most milliseconds that 64 bits hold."""
 
 
 class LocalFolder(LandingFolder):
@@ -38,9 +44,12 @@ class LocalFolder(LandingFolder):
         """Return the folder as a stream of its files: ``path, modificationTime, length``.
 
         Raises:
-            UsageError: there is no such folder.
+            UsageError: there is no such folder, or it has several links to a folder above them.
         """
         self.require()
+        cycles = links.cycles(self.path)
+        if len(cycles) > 1:  # with two of them, a folder has 2**40 names before Linux follows no further link
+            raise UsageError(f"{cycles[0]} and {cycles[1]} are links to a folder above them: remove them")
         most_bytes, most_files = self._settings.max_bytes_per_trigger, self._settings.max_files_per_trigger
         at_most = size_in_bytes(most_bytes) if most_bytes else None
         reader = (
@@ -52,7 +61,7 @@ class LocalFolder(LandingFolder):
             # A file that vanishes after it was listed does not stop the stream; the ledger tells of it.
             .option("ignoreMissingFiles", "true")
             # By default a file older than the newest one by a week would be passed over in silence.
-            .option("maxFileAge", "36500d")
+            .option("maxFileAge", ANY_AGE)
         )
         return reader.load(landing.literal(self.path)).select("path", "modificationTime", "length")
 
@@ -68,6 +77,10 @@ class LocalFolder(LandingFolder):
     def list_files(self) -> Iterator[File]:
         """List the finished files as they are now, and empty folders that are named like one."""
         return landing.files(self.path)
+
+    def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
+        """Return which files are only another name of a file, a link, and the name under which that one is read."""
+        return links.other_names(files, self.list_files(), self.path, known)
 
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that a step's stream has ever listed, read or not.
@@ -85,15 +98,15 @@ class LocalFolder(LandingFolder):
 
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
         """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""
-        count = parquet.inspect if whole else parquet.glance
+        count = self._count(whole)
         with ThreadPoolExecutor() as pool:
             return list(pool.map(lambda file: count(file.path), files))
 
-    def append_to_bronze(self, files: list[File]) -> None:
+    def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
         batches = (rows for file in files for rows in self._rows(file))
         rows = pa.RecordBatchReader.from_batches(self._contract.table.schema, batches)
-        self._lake.write(rows, tables.BRONZE_TRANSACTIONS, "append")
+        self._lake.write(rows, tables.BRONZE_TRANSACTIONS, "append", append.transaction, metadata=append.metadata)
 
     def _rows(self, file: File) -> Iterator[pa.RecordBatch]:
         yield from transactions.of_file(file.path, file.source, self._settings.landing_timezone, self._contract)

@@ -15,6 +15,7 @@ from fraudlake.bronze import transactions
 from fraudlake.sources import auto_loader, landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder
+from fraudlake.sources.numbered_append import NumberedAppend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,7 +102,7 @@ class Volume(LandingFolder):
         counts = {}
         if readable:
             contents = self._contents(self._present(readable), "true")
-            counts = {row["source"]: row for row in transactions.row_counts(contents, whole).collect()}
+            counts = {row["source"]: row for row in transactions.row_counts(contents, self._count(whole)).collect()}
         return [
             (counts[file.source]["rows"], counts[file.source]["error"])
             if file.source in counts
@@ -109,12 +110,12 @@ class Volume(LandingFolder):
             for file in files
         ]
 
-    def append_to_bronze(self, files: list[File]) -> None:
+    def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
         versions = {file.source: (file.size, file.modified) for file in files}
         contents = self._contents(files, "false")
         rows = transactions.from_contents(contents, versions, self._settings.landing_timezone, self._contract)
-        self._lake.append(rows, tables.BRONZE_TRANSACTIONS)
+        self._lake.append(rows, tables.BRONZE_TRANSACTIONS, append.transaction, metadata=append.metadata)
 
     def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
         """Read the bytes of files: ``source, modified, content``.
@@ -130,9 +131,11 @@ class Volume(LandingFolder):
 
 
 def _unreadable(file: File) -> str | None:
-    """Return why a file cannot be read, as far as its size shows; otherwise None."""
+    """Return why a file cannot be read, as far as its name and size show; otherwise None."""
     if file.size is None:
         return _GONE
+    if ":" in file.source:  # ".part:0.crc: Relative path in absolute URI", and all files of the read fail (Spark 4.2)
+        return "its name has a colon, which Hadoop takes for a scheme: land it under another name"
     if file.size == 0:
         return "the file is empty (0 bytes)"
     if file.size > _LARGEST_FILE:

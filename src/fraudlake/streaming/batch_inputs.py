@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.settings import DeclaredColumn
@@ -37,7 +37,7 @@ class BatchInputs:
     def recorded(cls, lake: Lake, application: str, batch_id: int) -> BatchInputs | None:
         """Return the inputs that a micro-batch's first commit carries; None where there is no such commit."""
         for commit in lake.history(tables.SILVER_TRANSACTIONS):
-            record = _record(commit.metadata)
+            record = commit.record
             if (record.get("application"), record.get("batch")) == (application, batch_id):
                 bounds = {
                     "timestamp_floor": record["timestamp_floor"],
@@ -64,12 +64,3 @@ class BatchInputs:
                 "quarantine_version": self.quarantine_version,
             }
         )
-
-
-def _record(metadata: str | None) -> dict[str, Any]:
-    """Parse a commit's metadata; empty where another writer wrote it."""
-    try:
-        record = json.loads(metadata or "{}")
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}

@@ -155,6 +155,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
     has_output = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
     checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
+    checkpoint.remove_remains()
 
 
 def _has_work(lake: Lake, stream: Stream) -> bool:
@@ -261,5 +262,6 @@ def _cause(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
     causes = [line for line in messages if "Error: " in line or "Exception: " in line]
-    line = (causes or messages or ["no reason given"])[-1]
-    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500]
+    # Spark's plan of the query follows its own first line.
+    line = causes[-1] if causes else messages[0].rpartition("terminated with exception: ")[2] if messages else ""
+    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500] or "no reason given"

@@ -1,0 +1,60 @@
+"""Chaos: kills the steps of a lake at random and at chosen points, then compares every table with the truth.
+
+Run by hand:
+
+    python -m benchmarks.chaos --seed 7 --kills 200 --work /tmp/chaos
+
+A seed gives the same files and the same schedule. Every 25 kills have a lake of their own. A schedule that fails is cut
+down to its shortest with --shorten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.chaos import harness
+from tests.chaos.schedule import Kill, schedule, shortest
+
+KILLS_OF_A_LAKE = 25
+FILES = 48
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--slowness", type=float, default=1.0, help="multiplies the seconds of kills at any time")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--shorten", action="store_true", help="cut a schedule that fails down to its shortest")
+    options = parser.parse_args()
+
+    outcomes = []
+    for number, begin in enumerate(range(0, options.kills, KILLS_OF_A_LAKE)):
+        seed = options.seed + number
+        kills = schedule(seed, min(KILLS_OF_A_LAKE, options.kills - begin), FILES, options.slowness)
+        print(f"seed {seed}:", flush=True)
+        outcome = attempt(options.work, seed, kills)
+        outcomes.append(outcome)
+        print("\n".join(outcome.differences) or "no difference", flush=True)
+        if outcome.differences and options.shorten:
+            fewest = shortest(kills, lambda fewer, seed=seed: bool(attempt(options.work, seed, fewer).differences))
+            print(json.dumps([asdict(kill) for kill in fewest], indent=1))
+    killed = {step: sum(outcome.killed[step] for outcome in outcomes) for step in outcomes[0].killed}
+    print(f"killed {sum(killed.values())}: {killed}; ended before: {sum(outcome.ended_before for outcome in outcomes)}")
+    print(f"differences: {sum(len(outcome.differences) for outcome in outcomes)}")
+    print(f"the run after the last kill: median {statistics.median(o.seconds_to_recover for o in outcomes):.0f} s")
+
+
+def attempt(work: Path, seed: int, kills: list[Kill]) -> harness.Outcome:
+    """Run a schedule on a new lake in a folder."""
+    shutil.rmtree(work, ignore_errors=True)
+    return harness.run(work, seed, kills, report=lambda line: print(f"  {line}", flush=True))
+
+
+if __name__ == "__main__":
+    main()

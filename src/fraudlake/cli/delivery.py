@@ -1,0 +1,51 @@
+"""The command deliver: alerts leave the lake."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from fraudlake.cli.app import STREAMING, App, cli, options, run_step
+from fraudlake.cli.progress import console
+from fraudlake.delivery.sink import DESTINATIONS, Destination
+
+
+@cli.command()
+@click.option("--to", type=click.Choice(DESTINATIONS), required=True, help="Where alerts go.")
+@click.option(
+    "--from-now", is_flag=True, help="Let a new destination begin with the alerts that are raised from now on."
+)
+@click.option("--retry-dead", is_flag=True, help="Only send again what could not be delivered.")
+@options(
+    "delivery_folder",
+    "bootstrap_servers",
+    "delivery_topic",
+    "kafka_secret",
+    "webhook_url",
+    "webhook_timeout",
+    "webhook_allow_http",
+    "jdbc_table",
+    "delivery_secret",
+    "suppress_within",
+    "max_alerts_per_minute",
+    *STREAMING,
+)
+@click.pass_obj
+def deliver(app: App, /, to: Destination, from_now: bool, retry_dead: bool, **flags: str | None) -> None:
+    """silver_alerts → a log, files, a Kafka topic, a webhook or a database; and silver_deliveries.
+
+    Reads new alerts, by default all from the first one on; sends each at least once, under its alert_id, and writes to
+    silver_deliveries what became of it. What cannot be delivered is a dead letter: --retry-dead sends it again. Needs:
+    detect.
+    """
+    if not retry_dead:
+        run_step(app, "deliver", flags, to=to, from_now=from_now)
+        return
+    from fraudlake.delivery import delivery
+
+    lake = app.open_existing(**flags)
+    with console.status("retry"):
+        retried = delivery.retry_dead(lake, to)
+    text = f"{retried.delivered:,} dead letters delivered to {to}; {retried.dead:,} are left"
+    app.say({"destination": to, **asdict(retried)}, text)

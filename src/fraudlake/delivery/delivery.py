@@ -1,0 +1,246 @@
+"""Delivery: the stream of alerts goes to a destination; ``silver_deliveries`` has what became of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake import secret, tables
+from fraudlake.delivery import event
+from fraudlake.delivery.file import FileSink, VolumeSink
+from fraudlake.delivery.kafka import KafkaSink
+from fraudlake.delivery.log import LogSink
+from fraudlake.delivery.sink import Destination, Outcome, Sink
+from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
+from fraudlake.errors import UsageError
+from fraudlake.lake import json_file
+from fraudlake.sources import kafka
+from fraudlake.streaming import merge
+from fraudlake.streaming.stream import Appender, Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.lake.checkpoint import Checkpoint
+    from fraudlake.settings import Settings
+
+log = logging.getLogger(__name__)
+
+DELIVERED, DEAD = "delivered", "dead"
+
+_MICRO_BATCH = "1m"
+"""Approximate size of a micro-batch: some ten thousand alerts, which are in memory together."""
+_RETRIED = 1000
+"""Dead letters that are in memory together."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Retried:
+    """What became of the dead letters of a destination that were sent again."""
+
+    delivered: int
+    dead: int
+
+
+def stream(lake: Lake, to: Destination, from_now: bool = False) -> Stream:
+    """Return the stream that sends alerts to a destination and appends their outcomes to ``silver_deliveries``.
+
+    Args:
+        lake: the lake.
+        to: the destination; each has a checkpoint of its own.
+        from_now: let a stream that has not begun leave out the alerts that were detected before now.
+
+    Raises:
+        UsageError: a setting of the destination is missing or wrong.
+        FraudlakeError: its secret cannot be read.
+    """
+    step = step_of(to)
+    settings = secret.with_delivery(lake.settings, to)
+    sink_of(to, settings, lake)
+    appender = Appender.of(lake, step)
+    begin = _begin(lake.checkpoint(step), from_now)
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        alerts = sorted(batch.toArrow().to_pylist(), key=lambda alert: (alert["detected_at"], alert["alert_id"]))
+        if alerts:
+            rows = _deliver(lake, to, settings, alerts, f"{appender.application}-{batch_id:010}")
+            appender.append(lake, lake.spark.createDataFrame(rows), tables.SILVER_DELIVERIES, batch_id)
+
+    alerts = lake.read_stream(tables.SILVER_ALERTS, max_bytes=_MICRO_BATCH)
+    return Stream(
+        step,
+        alerts if begin is None else alerts.where(F.col("detected_at") >= F.timestamp_micros(F.lit(begin))),
+        write,
+        reads=(tables.SILVER_ALERTS,),
+        writes={tables.SILVER_DELIVERIES.name: lake.read(tables.SILVER_DELIVERIES).where(F.col("destination") == to)},
+        persist=False,
+    )
+
+
+def step_of(to: Destination) -> str:
+    """Return the name of the step that delivers to a destination."""
+    return f"deliver_{to}"
+
+
+def retry_dead(lake: Lake, to: Destination) -> Retried:
+    """Send the dead letters of a destination again, the oldest first, until the receiver takes none of a thousand.
+
+    The destination's stream may run meanwhile.
+
+    Raises:
+        UsageError: a setting of the destination is missing or wrong.
+        FraudlakeError: its secret cannot be read, or another process sends its dead letters.
+    """
+    settings = secret.with_delivery(lake.settings, to)
+    sink = sink_of(to, settings, lake)
+    delivered = 0
+    with lake.exclusive(f"retry_{to}"):
+        where = f"WHERE destination = '{to}' AND status = '{DEAD}' ORDER BY detected_at, alert_id"
+        dead = lake.query(tables.SILVER_DELIVERIES, "alert_id", where)["alert_id"].to_pylist()
+        for start in range(0, len(dead), _RETRIED):
+            ids = ", ".join(f"'{alert_id}'" for alert_id in dead[start : start + _RETRIED])
+            where = f"WHERE alert_id IN ({ids}) ORDER BY detected_at, alert_id"
+            alerts = lake.query(tables.SILVER_ALERTS, "*", where).to_pylist()
+            outcomes = _send(sink, lake, alerts, f"retry-{hashlib.sha256(ids.encode()).hexdigest()[:32]}")
+            _update(lake, _rows(to, alerts, outcomes))
+            now_delivered = sum(outcome.reason is None for outcome in outcomes)
+            delivered += now_delivered
+            if not now_delivered:
+                break
+    return Retried(delivered, len(dead) - delivered)
+
+
+def sink_of(to: Destination, settings: Settings, lake: Lake) -> Sink:
+    """Return the sink of a destination, in the session of the lake; nothing is connected yet.
+
+    Raises:
+        UsageError: a setting is missing or wrong, or what the destination needs is not installed.
+    """
+    match to:
+        case "log":
+            return LogSink()
+        case "file":
+            folder = _required(settings.delivery_folder, "delivery_folder")
+            return VolumeSink(folder, lake.spark) if settings.catalog else FileSink(Path(folder).absolute())
+        case "kafka":
+            topic = _required(settings.delivery_topic, "delivery_topic")
+            _required(settings.bootstrap_servers, "bootstrap_servers")
+            return KafkaSink(topic, kafka.client_options(settings), lake.spark)
+        case "webhook":
+            from fraudlake.delivery.webhook import WebhookSink
+
+            url, key = _required(settings.webhook_url, "webhook_url"), settings.webhook_secret
+            timeout = settings.webhook_timeout.total_seconds()
+            return WebhookSink(url.get_secret_value(), key.get_secret_value() if key else None, timeout)
+        case "jdbc":
+            try:
+                from fraudlake.delivery.database import DatabaseSink
+            except ModuleNotFoundError as error:
+                raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[jdbc]'") from None
+            return DatabaseSink(_required(settings.jdbc_url, "jdbc_url").get_secret_value(), settings.jdbc_table)
+
+
+T = TypeVar("T")
+
+
+def _required(value: T | None, name: str) -> T:
+    if value is None:
+        raise UsageError(f"{name} is not set: this destination needs it (--{name.replace('_', '-')})")
+    return value
+
+
+def _begin(checkpoint: Checkpoint, from_now: bool) -> int | None:
+    """Return from when on alerts are delivered, in microseconds since 1970; None where all are.
+
+    It is written down: a run that finds no alert leaves no other trace of where the stream begins.
+    """
+    file = checkpoint.folder / "begin.json"
+    if from_now and checkpoint.is_new and not file.exists():
+        json_file.write(file, {"detected_at": time.time_ns() // 1000})
+    return int(json.loads(file.read_text())["detected_at"]) if file.exists() else None
+
+
+def _deliver(lake: Lake, to: Destination, settings: Settings, alerts: Sequence[Row], name: str) -> pa.Table:
+    """Send those alerts that nothing holds back; return the rows of ``silver_deliveries``."""
+    reasons = held_back(
+        alerts, _sent(lake, to, settings, alerts), settings.suppress_within, settings.max_alerts_per_minute
+    )
+    chosen = [alert for alert, reason in zip(alerts, reasons, strict=True) if reason is None]
+    outcomes = iter(_send(sink_of(to, settings, lake), lake, chosen, name))
+    return _rows(to, alerts, [reason or next(outcomes) for reason in reasons])
+
+
+def _sent(lake: Lake, to: Destination, settings: Settings, alerts: Sequence[Row]) -> list[Row]:
+    """Return the alerts that were sent earlier, as far back as they can hold one of these back."""
+    within, most = settings.suppress_within, settings.max_alerts_per_minute
+    if not (within or most):
+        return []
+    times = [alert["timestamp"] for alert in alerts]
+    near = f"timestamp BETWEEN {_literal(min(times) - within)} AND {_literal(max(times) + within)}"
+    counts = f"detected_at >= {_literal(minute_of(alerts[0]))}"
+    where = " OR ".join(condition for condition, is_used in ((near, within), (counts, most)) if is_used)
+    earlier = lake.query(
+        tables.SILVER_DELIVERIES,
+        "alert_id, account_id, timestamp, detected_at",
+        f"WHERE destination = '{to}' AND status IN ('{DELIVERED}', '{DEAD}') AND ({where})",
+    )
+    rows: list[Row] = earlier.to_pylist()
+    return rows
+
+
+def _literal(time: datetime) -> str:
+    return f"TIMESTAMP '{time.astimezone(UTC):%Y-%m-%d %H:%M:%S.%fZ}'"
+
+
+def _send(sink: Sink, lake: Lake, alerts: Sequence[Row], name: str) -> list[Outcome]:
+    outcomes = sink.send([event.of_alert(alert, Path(lake.name).name) for alert in alerts], name) if alerts else []
+    dead = [outcome.reason for outcome in outcomes if outcome.reason is not None]
+    if dead:
+        log.warning("%d of %d alerts are not delivered: %s", len(dead), len(outcomes), dead[0])
+    return outcomes
+
+
+def _rows(to: Destination, alerts: Sequence[Row], outcomes: Sequence[Outcome | HeldBack]) -> pa.Table:
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "destination": to,
+            **{name: alert[name] for name in ("alert_id", "account_id", "timestamp", "detected_at")},
+            **_columns(outcome),
+            "noted_at": now,
+        }
+        for alert, outcome in zip(alerts, outcomes, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, tables.SILVER_DELIVERIES.schema)
+
+
+def _columns(outcome: Outcome | HeldBack) -> Row:
+    if isinstance(outcome, HeldBack):
+        return {"status": outcome.status, "attempts": 0, "reason": outcome.reason}
+    status = DELIVERED if outcome.reason is None else DEAD
+    return {"status": status, "attempts": outcome.attempts, "reason": outcome.reason}
+
+
+def _update(lake: Lake, rows: pa.Table) -> None:
+    """Put what became of dead letters in the place of their rows."""
+    merge.merge(
+        lake,
+        lake.spark.createDataFrame(rows),
+        tables.SILVER_DELIVERIES,
+        f"{merge.same(('destination', 'alert_id'))} AND t.status = '{DEAD}'",
+        "WHEN MATCHED THEN UPDATE SET t.status = s.status, t.attempts = t.attempts + s.attempts, "
+        "t.reason = s.reason, t.noted_at = s.noted_at",
+    )

@@ -1,0 +1,44 @@
+"""Event: an alert becomes a CloudEvent, the JSON object that every receiver gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+Event = dict[str, Any]
+"""A CloudEvent 1.0 in its JSON format; ``id`` is the ``alert_id`` and ``data`` are the columns of ``silver_alerts``."""
+
+TYPE = "fraudlake.alert.v1"
+CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
+BATCH_CONTENT_TYPE = "application/cloudevents-batch+json; charset=UTF-8"
+
+
+def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
+    """Return the event of a row of ``silver_alerts``; the same alert gives the same event each time.
+
+    Args:
+        alert: the row; its times have a time zone.
+        lake: the lake's name, which ``source`` ends with.
+    """
+    data = {name: _time(value) if isinstance(value, datetime) else value for name, value in alert.items()}
+    return {
+        "specversion": "1.0",
+        "id": data["alert_id"],
+        "source": f"/fraudlake/{lake}",
+        "type": TYPE,
+        "subject": data["account_id"],
+        "time": data["detected_at"],
+        "datacontenttype": "application/json",
+        "data": data,
+    }
+
+
+def as_json(event: Event | list[Event]) -> str:
+    """Return an event, or a batch of events, as one line of JSON."""
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def _time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

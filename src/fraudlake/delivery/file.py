@@ -1,0 +1,70 @@
+"""File: events become files of JSON lines, each of them whole from the moment that it has its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from fraudlake.delivery import event
+from fraudlake.delivery.event import Event
+from fraudlake.delivery.sink import Outcome
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_LINES = 10_000
+"""Lines after which a micro-batch goes on in another file."""
+
+
+class FileSink:
+    """Writes ``alerts-NAME-PART.jsonl`` into a folder of this machine; a repetition writes the same files again.
+
+    Args:
+        folder: the folder; it is made if it is not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Write to the folder."""
+        self._folder = folder
+
+    def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
+        """Write files; each gets its name when it is on the disk."""
+        for part, start in enumerate(range(0, len(events), MOST_LINES)):
+            lines = [event.as_json(one) for one in events[start : start + MOST_LINES]]
+            self._write(f"alerts-{name}-{part:04}.jsonl", lines)
+        return [Outcome(1)] * len(events)
+
+    def _write(self, name: str, lines: list[str]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = self._folder / f".{name}.tmp"
+        with draft.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._folder / name)
+
+
+class VolumeSink:
+    """Writes a folder ``alerts-NAME`` of text files into a volume; a repetition writes the same folder again.
+
+    Spark writes it, and gives its files their names when all are written: a micro-batch's own process need not see the
+    volume.
+
+    Args:
+        folder: the folder, ``/Volumes/…``.
+        spark: the session of the micro-batch.
+    """
+
+    def __init__(self, folder: str, spark: SparkSession) -> None:
+        """Write to the folder."""
+        self._folder, self._spark = folder, spark
+
+    def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
+        """Write a folder."""
+        lines = self._spark.createDataFrame(pa.table({"value": [event.as_json(one) for one in events]}))
+        lines.coalesce(1).write.mode("overwrite").text(f"{self._folder}/alerts-{name}")
+        return [Outcome(1)] * len(events)

@@ -1,0 +1,64 @@
+"""Suppression: which alerts stay in the lake, as their account had one just before or as they are too many."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+SUPPRESSED = "suppressed"
+LIMITED = "limited"
+
+Alert = Mapping[str, Any]
+"""At least ``alert_id, account_id, timestamp, detected_at``."""
+
+
+class HeldBack(NamedTuple):
+    """Why an alert is not sent: ``suppressed`` or ``limited``, and a sentence."""
+
+    status: str
+    reason: str
+
+
+def held_back(
+    alerts: Sequence[Alert], sent: Sequence[Alert], within: timedelta, most_a_minute: int
+) -> list[HeldBack | None]:
+    """Return for each alert why it is not sent, or None.
+
+    Only the alerts decide, and no clock: a micro-batch that is repeated is decided as before.
+
+    Args:
+        alerts: new alerts, in the order in which they are to be sent.
+        sent: the alerts that were sent earlier, as far back as they count; those that are new are passed over.
+        within: an alert is suppressed that is nearer than this, in event time, to one that is sent of its account;
+            0 suppresses none.
+        most_a_minute: how many of the alerts that were detected in one minute (UTC) are sent; 0 is no limit.
+    """
+    new = {alert["alert_id"] for alert in alerts}
+    times: dict[str, list[datetime]] = defaultdict(list)
+    minutes: Counter[datetime] = Counter()
+
+    def add(alert: Alert) -> None:
+        times[alert["account_id"]].append(alert["timestamp"])
+        minutes[minute_of(alert)] += 1
+
+    for alert in sent:
+        if alert["alert_id"] not in new:
+            add(alert)
+    reasons: list[HeldBack | None] = []
+    for alert in alerts:
+        near = [time for time in times[alert["account_id"]] if abs(alert["timestamp"] - time) < within]
+        if near:
+            reasons.append(HeldBack(SUPPRESSED, f"the account's alert of {near[-1]:%Y-%m-%d %H:%M:%S} UTC was sent"))
+        elif most_a_minute and minutes[minute_of(alert)] >= most_a_minute:
+            reasons.append(HeldBack(LIMITED, f"{most_a_minute} alerts of {minute_of(alert):%H:%M} UTC were sent"))
+        else:
+            reasons.append(None)
+            add(alert)
+    return reasons
+
+
+def minute_of(alert: Alert) -> datetime:
+    """Return the minute (UTC) in which an alert was detected."""
+    return alert["detected_at"].replace(second=0, microsecond=0)  # type: ignore[no-any-return]

@@ -1,0 +1,30 @@
+"""Durations: texts such as ``10 seconds`` become time spans."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_LONGEST = timedelta(days=36_500)
+_SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
+_SECONDS |= {"h": 3600, "hour": 3600, "d": 86400, "day": 86400}
+
+
+def _duration(value: object) -> object:
+    """Read ``"10 seconds"``, ``"500 ms"`` or a bare number of seconds."""
+    if isinstance(value, timedelta):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value).lower())
+    unit = (match[2] or "s") if match else ""
+    seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
+    if match is None or seconds is None:
+        raise ValueError("must be a duration such as '10 seconds', '500 ms' or '2 hours'")
+    if float(match[1]) * seconds > _LONGEST.total_seconds():
+        raise ValueError(f"must not be longer than {_LONGEST.days} days")
+    return timedelta(seconds=float(match[1]) * seconds)
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]

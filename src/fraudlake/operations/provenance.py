@@ -1,0 +1,181 @@
+"""Provenance: an alert becomes its rule, both transactions, where each landed, and the commits that took them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import tables
+from fraudlake.errors import UsageError
+from fraudlake.lake.commit import row_changes
+from fraudlake.lake.lake import literal
+from fraudlake.silver.transactions import KAFKA, POSITION, SOURCE
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.tables import Table
+
+_SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
+_PLACE = (*_SOURCE_POSITION, "path")
+_VALUES = (*tables.PAYLOAD, "_rescued_data", "_ingested_at")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The commit that brought a row into a table.
+
+    ``is_first`` is false where an earlier version may have had the row and cannot be read any more: VACUUM has removed
+    its files, or Delta its log.
+    """
+
+    version: int
+    at: datetime
+    is_first: bool
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A transaction of silver, and the row of bronze that it was made from; empty where the table lacks it."""
+
+    transaction: dict[str, Any]
+    landed: dict[str, Any]
+    """``file, path, row``, or ``topic, partition, offset``."""
+    values: dict[str, Any]
+    """What stood there, by the names of bronze, and ``_ingested_at``."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where an alert comes from."""
+
+    alert: dict[str, Any]
+    rule: dict[str, Any]
+    """Kind, name and limits of the fraud rule in the present settings; only the name where they lack it."""
+    small: Origin
+    large: Origin
+    taken: dict[str, Taken | None]
+    """The commits of the alert, of both transactions in silver and of both rows in bronze: ``small_bronze`` and so on.
+    None where no version that can be read holds the row."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for ``--json``."""
+        return asdict(self)
+
+
+def explain(lake: Lake, alert_id: str) -> Provenance:
+    """Trace an alert back to where it came from; on a laptop without Spark.
+
+    Raises:
+        UsageError: there is no such alert.
+    """
+    is_alert = f"alert_id = {literal(alert_id)}"
+    alerts = lake.query(tables.SILVER_ALERTS, "*", f"WHERE {is_alert}").to_pylist()
+    if not alerts:
+        raise UsageError(f"{alert_id}: silver_alerts has no such alert_id")
+    ((small, large),) = origins(lake, alerts)
+    taken = {"alert": _taken(lake, tables.SILVER_ALERTS, is_alert)}
+    for name, origin in (("small", small), ("large", large)):
+        row = origin.transaction
+        if row:
+            is_row = f"date = DATE '{row['date']}' AND transaction_id = {literal(row['transaction_id'])}"
+            taken[f"{name}_silver"] = _taken(lake, tables.SILVER_TRANSACTIONS, is_row)
+            is_landed = _at([(row["source"], row["position"])])
+            taken[f"{name}_bronze"] = _taken(lake, tables.BRONZE_TRANSACTIONS, is_landed)
+    return Provenance(alerts[0], _rule(lake, alerts[0]["rule"]), small, large, taken)
+
+
+def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[tuple[Origin, Origin]]:
+    """Return the small and the large transaction of each alert, with the rows that they were made from."""
+    ids = sorted({alert[name] for alert in alerts for name in ("small_transaction_id", "transaction_id")})
+    days = sorted({alert[name].date() for alert in alerts for name in ("small_timestamp", "timestamp")})
+    silver = lake.query(
+        tables.SILVER_TRANSACTIONS,
+        "*",
+        f"WHERE date IN ({', '.join(f'DATE {literal(str(day))}' for day in days)}) "
+        f"AND transaction_id IN ({', '.join(map(literal, ids))})",
+    )
+    transactions = {row["transaction_id"]: row for row in silver.to_pylist()}
+    landed = _landed(lake, [(row["source"], row["position"]) for row in transactions.values()])
+
+    def origin(transaction_id: str) -> Origin:
+        transaction = transactions.get(transaction_id, {})
+        row = landed.get((transaction.get("source"), transaction.get("position")), {})
+        return Origin(
+            transaction,
+            {name.removeprefix("_source_").removeprefix("_"): row[name] for name in row if name in _PLACE},
+            {name: row[name] for name in row if name in (*_VALUES, *lake.settings.columns)},
+        )
+
+    return [(origin(alert["small_transaction_id"]), origin(alert["transaction_id"])) for alert in alerts]
+
+
+def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | None, int | None], dict[str, Any]]:
+    """Return rows of bronze by their source position, with ``path``, the full path of their file; no nulls."""
+    if not positions:
+        return {}
+    rows = lake.query(
+        tables.BRONZE_TRANSACTIONS, f"*, {SOURCE} AS source, {POSITION} AS position", f"WHERE {_at(positions)}"
+    ).to_pylist()
+    files = sorted({row["_source_file"] for row in rows if row["_source_file"] is not None})
+    paths = {}
+    if files:
+        named = f"WHERE _source_file IN ({', '.join(map(literal, files))}) ORDER BY noted_at"
+        entries = lake.query(tables.BRONZE_FILES, "_source_file, path", named).to_pylist()
+        paths = {entry["_source_file"]: entry["path"] for entry in entries}
+    return {
+        (row["source"], row["position"]): {
+            name: value for name, value in (row | {"path": paths.get(row["_source_file"])}).items() if value is not None
+        }
+        for row in rows
+    }
+
+
+def _at(positions: Iterable[tuple[str, int]]) -> str:
+    """Return the condition that a row of bronze has one of the source positions; Delta skips files by it."""
+    by_source = defaultdict(list)
+    for source, position in positions:
+        by_source[source].append(str(position))
+    return " OR ".join(
+        f"({_is_from(source)} AND {POSITION} IN ({', '.join(numbers)}))" for source, numbers in by_source.items()
+    )
+
+
+def _is_from(source: str) -> str:
+    if not source.startswith(KAFKA):
+        return f"_source_file = {literal(source)}"
+    topic, _, partition = source.removeprefix(KAFKA).rpartition("/")
+    return f"_topic = {literal(topic)} AND _partition = {int(partition)}"
+
+
+def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
+    """Search the table's versions for the first one that holds a row; a row that came stays."""
+    commits = sorted(row_changes(lake.history(table), 0), key=lambda commit: commit.version)
+    low, high, is_readable = 0, len(commits), True
+    while low < high:
+        middle = (low + high) // 2
+        held = _holds(lake, table, condition, commits[middle].version)
+        if held:
+            high = middle
+        else:
+            low, is_readable = middle + 1, held is not None
+    if low == len(commits):
+        return None
+    return Taken(commits[low].version, commits[low].at, is_readable)
+
+
+def _holds(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
+    """Return whether a version has a row; None where it cannot be read any more."""
+    try:
+        return bool(lake.query(table, "count(*) AS total", f"WHERE {condition}", version)["total"][0].as_py())
+    except Exception:  # by delta-rs, DataFusion or Spark, each its own
+        return None
+
+
+def _rule(lake: Lake, name: str) -> dict[str, Any]:
+    for rule in lake.settings.active_rules:
+        if rule.name == name:
+            return {**rule.model_dump(exclude={"within"}), "within_seconds": rule.within.total_seconds()}
+    return {"name": name}

@@ -1,0 +1,230 @@
+"""The matcher: runs an automaton over rows sorted by partition and time, with the semantics of Flink's CEP library.
+
+Open matches are kept in a heap by their first row, as Flink's are; which of several matches with the same first row
+comes first, and so makes the others void, is decided by the places that Java's PriorityQueue gives them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.rules.automaton import State
+from fraudlake.rules.values import Binding, Bounds, Scalar
+
+_NEVER = 1 << 62
+"""The first row of what has not begun: it sorts behind all others."""
+
+
+class Skip(NamedTuple):
+    """Where matching goes on after a match: ``past_last``, ``next``, ``first`` or ``last`` (of a variable)."""
+
+    mode: str
+    variable: int = 0
+    name: str = ""
+
+
+class Match(NamedTuple):
+    """A match: the bounds of its variables' rows, and the row with which it came out; -1: after the last."""
+
+    bounds: Bounds
+    emitted_at: int
+
+
+class _Open(NamedTuple):
+    """A match that is not complete, or not yet out; ``first`` is its first row."""
+
+    first: int
+    state: State
+    bounds: Bounds
+
+
+class _Heap(list[_Open]):
+    """Java's PriorityQueue: a binary heap by first row, in whose order ties are visited."""
+
+    def add(self, item: _Open) -> None:
+        """Add an item behind all that are equal on its way up."""
+        number = len(self)
+        self.append(item)
+        while number:
+            parent = (number - 1) >> 1
+            if item.first >= self[parent].first:
+                break
+            self[number] = self[parent]
+            number = parent
+        self[number] = item
+
+    def poll(self) -> _Open:
+        """Remove and return the first item."""
+        first, last = self[0], self.pop()
+        if self:
+            self._down(0, last)
+        return first
+
+    def remove_before(self, row: int) -> None:
+        """Remove what began before a row."""
+        rest = [item for item in self if item.first >= row]
+        if len(rest) < len(self):
+            self[:] = rest
+            for number in reversed(range(len(self) >> 1)):
+                self._down(number, self[number])
+
+    def _down(self, number: int, item: _Open) -> None:
+        half = len(self) >> 1
+        while number < half:
+            child = 2 * number + 1
+            if child + 1 < len(self) and self[child].first > self[child + 1].first:
+                child += 1
+            if item.first <= self[child].first:
+                break
+            self[number] = self[child]
+            number = child
+        self[number] = item
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A pattern ready to run over rows.
+
+    ``conditions`` has one for each variable. ``within`` is in microseconds: a match ends before that time is up; None
+    is no limit. ``may_begin`` are the rows with which a match may begin, in order, where that is known: while none is
+    open, the rows between are passed over.
+    """
+
+    states: Sequence[State]
+    conditions: Sequence[Scalar]
+    skip: Skip
+    within: int | None
+    times: Sequence[int]
+    binding: Binding
+    may_begin: Sequence[int] | None = None
+
+    def matches(self, start: int, stop: int) -> Iterator[Match]:
+        """Find the matches of a partition, from its first row up to the row behind its last.
+
+        Raises:
+            FraudlakeError: AFTER MATCH SKIP names a variable that has no row in a match, or its first row.
+        """
+        run, row, time = _Run(self), start, None
+        while row < stop:
+            if run.is_idle:
+                self.binding.forget()
+                if self.may_begin is not None:
+                    following = bisect_left(self.may_begin, row)
+                    row = self.may_begin[following] if following < len(self.may_begin) else stop
+                    if row >= stop:
+                        break
+            if self.times[row] != time:
+                time = self.times[row]
+                yield from run.advance(time, row)
+            yield from run.process(row)
+            row += 1
+        yield from run.advance(None, -1)
+        self.binding.forget()
+
+
+class _Run:
+    """The open and the complete matches of one partition."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._partial = _Heap([_Open(_NEVER, matcher.states[-1], ())])
+        self._complete = _Heap()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no match is open."""
+        return len(self._partial) == 1 and not self._complete
+
+    def advance(self, time: int | None, row: int) -> Iterator[Match]:
+        """Drop the matches whose time is up; None: the end of time."""
+        times = self._matcher.times
+        within = self._matcher.within
+        if within is not None and len(self._partial) > 1:
+            kept = _Heap()
+            for item in self._partial:
+                if item.first == _NEVER or (time is not None and time - times[item.first] < within):
+                    kept.add(item)
+            self._partial = kept
+        if self._complete:
+            yield from self._emit(self._partial, row)
+
+    def process(self, row: int) -> Iterator[Match]:
+        """Offer a row to every open match, and to a new one."""
+        following, complete = _Heap(), _Heap()
+        for item in self._partial:
+            for taken in self._taken(item, row):
+                (complete if taken.state.variable is None else following).add(taken)
+        for item in complete:
+            self._complete.add(item)
+        if self._complete:
+            yield from self._emit(following, row)
+        self._partial = following
+
+    def _taken(self, item: _Open, row: int) -> Iterable[_Open]:
+        """Return what an open match becomes with the row: one for each variable that takes it, or nothing."""
+        conditions, variables = self._matcher.conditions, len(self._matcher.conditions)
+        begins = item.first == _NEVER
+        bounds = (row,) * (variables + 1) if begins else item.bounds
+        first = row if begins else item.first
+        taken: list[_Open] = []
+        state: State | None = item.state
+        while state is not None and state.variable is not None:
+            if not self._is_held_back(state, row, bounds):
+                variable = state.variable
+                if conditions[variable](row, bounds):
+                    extended = bounds[: variable + 1] + (row + 1,) * (variables - variable)
+                    taken.append(_Open(first, state.next, extended))  # type: ignore[arg-type]
+                    final = self._final_behind(state.next, row, bounds)
+                    if final is not None:
+                        taken.append(_Open(first, final, extended))
+                state = state.proceed
+            else:
+                state = None
+        if begins:
+            taken.append(item)
+        return taken
+
+    def _is_held_back(self, state: State, row: int, bounds: Bounds) -> bool:
+        """Whether a greedy loop before the state could take the row itself."""
+        return any(self._matcher.conditions[variable](row, bounds) for variable in state.not_for)
+
+    def _final_behind(self, state: State | None, row: int, bounds: Bounds) -> State | None:
+        """Return the final state if the state leads there without a further row."""
+        while state is not None and state.variable is not None and not self._is_held_back(state, row, bounds):
+            state = state.proceed
+            if state is not None and state.variable is None:
+                return state
+        return None
+
+    def _emit(self, partial: _Heap, row: int) -> Iterator[Match]:
+        """Put out complete matches, the earliest first, until an earlier one is still open."""
+        while self._complete and (not partial or self._complete[0].first <= partial[0].first):
+            match = self._complete.poll()
+            limit = first_after(self._matcher.skip, match.bounds)
+            for heap in (partial, self._complete):
+                heap.remove_before(limit)
+            yield Match(match.bounds, row)
+
+
+def first_after(skip: Skip, bounds: Bounds) -> int:
+    """Return the first row with which another match may begin.
+
+    Raises:
+        FraudlakeError: AFTER MATCH SKIP names a variable that has no row in the match, or its first row.
+    """
+    if skip.mode == "past_last":
+        return bounds[-1]
+    if skip.mode == "next":
+        return bounds[0] + 1
+    low, high = bounds[skip.variable], bounds[skip.variable + 1]
+    target = low if skip.mode == "first" else high - 1
+    clause = f"AFTER MATCH SKIP TO {skip.mode.upper()} {skip.name}"
+    if low == high:
+        raise FraudlakeError(f"{clause}: a match has no row of {skip.name}; Flink stops there, too")
+    if target == bounds[0]:
+        raise FraudlakeError(f"{clause}: it is the first row of a match, which would be found forever")
+    return target

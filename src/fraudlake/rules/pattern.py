@@ -1,0 +1,118 @@
+"""The kind ``pattern``: rows that follow each other as a MATCH_RECOGNIZE of Flink SQL says raise an alert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fraudlake.durations import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from fraudlake.rules.expressions import Column
+    from fraudlake.rules.kinds import Alert
+    from fraudlake.rules.query import Query
+
+
+class PatternRule(BaseModel):
+    """A row pattern: a Flink query as it is (``sql``), or its clauses as fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    kind: Literal["pattern"] = "pattern"
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    sql: str | None = None
+    pattern: str | None = None
+    """What stands in the parentheses of PATTERN."""
+    define: dict[str, str] = {}
+    """The condition of each variable; one without is always true."""
+    within: Duration | None = Field(default=None, gt=timedelta(0))
+    skip: str | None = None
+    """What follows AFTER MATCH SKIP."""
+    measures: dict[str, str] = {}
+    """An expression by the name of its value; without any, the number of transactions."""
+
+    @model_validator(mode="after")
+    def _is_text_or_fields(self) -> PatternRule:
+        fields = (self.pattern, self.define, self.within, self.skip, self.measures)
+        if self.sql is not None and any(fields):
+            raise ValueError("a pattern is given by sql alone, or by pattern, define, within, skip and measures")
+        if self.sql is None and (self.pattern is None or not self.define):
+            raise ValueError("a pattern needs sql, or pattern and define")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The rule as a query."""
+        if self.sql is not None:
+            return self.sql
+        measures = self.measures or {"transactions": "COUNT(*)"}
+        clauses = [
+            "PARTITION BY accountId ORDER BY dt",
+            "MEASURES " + ", ".join(f"{expression} AS {name}" for name, expression in measures.items()),
+            f"AFTER MATCH SKIP {self.skip}" if self.skip else "",
+            f"PATTERN ({self.pattern})",
+            f"WITHIN INTERVAL '{self.within.total_seconds():.3f}' SECOND" if self.within else "",
+            "DEFINE " + ", ".join(f"{name} AS {condition}" for name, condition in self.define.items()),
+        ]
+        lines = "\n  ".join(clause for clause in clauses if clause)
+        return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"  # noqa: S608 (our own parser reads it)
+
+    def check(self, columns: Mapping[str, Column]) -> PatternCheck:
+        """Hold the rule against the columns, which are given by the names that a query may use.
+
+        Raises:
+            UsageError: the query is not valid; with its position.
+        """
+        from fraudlake.rules import query
+
+        return PatternCheck(query.parse(self.text, columns, self.name))
+
+
+@dataclass(frozen=True)
+class PatternCheck:
+    """A pattern that can evaluate rows."""
+
+    query: Query
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns of PARTITION BY."""
+        return tuple(column.name for column in self.query.partition_by)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the query names, and the time."""
+        return self.query.columns
+
+    def alerts(self, rows: pa.Table) -> list[Alert]:
+        """Return the matches that the query selects."""
+        from fraudlake.rules import evaluation
+        from fraudlake.rules.expressions import json_value
+        from fraudlake.rules.kinds import Alert
+        from fraudlake.rules.rows import sort
+
+        query = self.query
+        ordered = sort(rows, query.partition_by, query.order_by, query.columns)
+        found = evaluation.matches(query, ordered)
+        types = {output.name: output.expression.type for output in query.select}
+        alerts = []
+        for match, result in zip(found, evaluation.results(query, ordered, found), strict=True):
+            if result is None:
+                continue
+            bounds = match.bounds
+            roles = [
+                variable.name
+                for variable, low, high in zip(query.variables, bounds, bounds[1:], strict=False)
+                for _ in range(low, high)
+            ]
+            numbers = ordered.order[bounds[0] : bounds[-1]].tolist()
+            measures = {name: json_value(value, types[name]) for name, value in result.items()}
+            alerts.append(Alert(numbers, roles, measures))
+        return alerts

@@ -1,0 +1,117 @@
+"""Rows: an Arrow table becomes columns sorted by partition, time and arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fraudlake.rules.expressions import Column
+from fraudlake.rules.values import Binding, Vector
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Columns of rows, a partition behind the other, each in event-time order.
+
+    ``starts`` are the partitions' first rows, and at its end the number of all rows.
+    """
+
+    columns: dict[str, Vector]
+    starts: NDArray[np.int64]
+    order: NDArray[np.int64]
+    """The rows' numbers in the table that they came from."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.order)
+
+    def where(self, chosen: NDArray[np.bool_]) -> SortedRows:
+        """Return the rows that are chosen; a partition may have none left."""
+        numbers = np.flatnonzero(chosen)
+        before = np.concatenate([[0], np.cumsum(chosen)])
+        columns = {name: _taken(column, numbers) for name, column in self.columns.items()}
+        return SortedRows(columns, before[self.starts], self.order[numbers])
+
+    @cached_property
+    def lists(self) -> dict[str, list[Any]]:
+        """The columns as Python values, None for NULL."""
+        return {name: column.to_list() for name, column in self.columns.items()}
+
+    @property
+    def binding(self) -> Binding:
+        """The columns for expressions over single rows."""
+        return Binding(self.lists)
+
+
+def sort(
+    table: pa.Table, partition_by: Sequence[Column], further: Sequence[tuple[Column, bool]], names: Sequence[str]
+) -> SortedRows:
+    """Sort rows.
+
+    Args:
+        table: the columns of ``names`` and of the order, ``timestamp`` (microseconds, UTC) among them. Rows of the same
+            time are ordered by ``source`` and ``position``, where it has these, and else stay as they stand there.
+        partition_by: the columns whose values a partition's rows share; NULL is a value of its own.
+        further: columns that order rows of the same time, and whether each is descending.
+        names: the columns to keep.
+    """
+    # numpy's lexsort takes the most important key last.
+    arrival = [name for name in ("position", "source") if name in table.schema.names]
+    keys = [_rank(table[name], descending=False) for name in arrival]
+    keys += [_rank(table[column.name], descending) for column, descending in reversed(further)]
+    keys.append(_vector(table["timestamp"]).values)
+    partition = _codes(table, partition_by)
+    order = np.lexsort((*keys, partition))
+    sorted_partition = partition[order]
+    changes = np.flatnonzero(sorted_partition[1:] != sorted_partition[:-1]) + 1
+    starts = np.concatenate([[0], changes, [len(order)]]) if len(order) else np.zeros(1, np.int64)
+    columns = {name: _taken(_vector(table[name]), order) for name in names}
+    return SortedRows(columns, starts, order)
+
+
+def _taken(column: Vector, order: NDArray[np.int64]) -> Vector:
+    return Vector(column.values[order], None if column.null is None else column.null[order])
+
+
+def _vector(column: pa.ChunkedArray) -> Vector:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us")).cast(pa.int64())
+    if null is not None:
+        zero: Any = "" if pa.types.is_string(array.type) or pa.types.is_large_string(array.type) else 0
+        array = array.fill_null(False if pa.types.is_boolean(array.type) else zero)
+    return Vector(array.to_numpy(zero_copy_only=False), null)
+
+
+def _codes(table: pa.Table, columns: Sequence[Column]) -> NDArray[np.int64]:
+    """Return a number for each combination of values."""
+    codes = np.zeros(len(table), np.int64)
+    for column in columns:
+        encoded = table[column.name].combine_chunks().dictionary_encode()
+        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+        codes = (
+            np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1]
+            if codes.any()
+            else (indices)
+        )
+    return codes
+
+
+def _rank(column: pa.ChunkedArray, descending: bool) -> NDArray[np.int64]:
+    """Return numbers that sort as the values do; NULL is the least, as in Flink."""
+    encoded = column.combine_chunks().dictionary_encode()
+    rank_of_code = np.empty(len(encoded.dictionary) + 1, np.int64)
+    rank_of_code[0] = 0
+    rank_of_code[1:][pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(1, len(encoded.dictionary) + 1)
+    ranks: NDArray[np.int64] = rank_of_code[
+        encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    ]
+    return -ranks if descending else ranks

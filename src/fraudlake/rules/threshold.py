@@ -1,0 +1,129 @@
+"""The kind ``threshold``: an aggregate over an account's last transactions that crosses a limit raises an alert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fraudlake.durations import Duration
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from fraudlake.rules.expressions import Column
+    from fraudlake.rules.kinds import Alert
+    from fraudlake.rules.values import Expression
+
+_EVIDENCE = 20
+"""Rows, the latest ones, that an alert names of a window."""
+
+
+class ThresholdRule(BaseModel):
+    """An aggregate of a column over the account's last duration, or its last transactions, at each transaction.
+
+    As in an OVER window of Flink SQL, a window holds its last transaction, and a duration's holds those exactly that
+    far back and all of the same time.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    kind: Literal["threshold"] = "threshold"
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    aggregate: Literal["count", "sum", "average", "minimum", "maximum", "distinct"]
+    column: str = "amount"
+    last: Duration | None = Field(default=None, gt=timedelta(0))
+    """The duration of the window."""
+    transactions: int | None = Field(default=None, ge=1)
+    """The number of transactions in the window, this one included; an account's first windows have fewer."""
+    where: str | None = None
+    """A condition, in SQL; transactions for which it does not hold neither count nor alert."""
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _has_one_window_and_limit(self) -> ThresholdRule:
+        if (self.last is None) == (self.transactions is None):
+            raise ValueError("a threshold needs either last (a duration) or transactions (a number)")
+        if (self.above is None) == (self.below is None):
+            raise ValueError("a threshold needs either above or below")
+        return self
+
+    def check(self, columns: Mapping[str, Column]) -> ThresholdCheck:
+        """Hold the rule against the columns, which are given by the names that a rule may use.
+
+        Raises:
+            UsageError: there is no such column, its type does not suit, or the condition is not valid.
+        """
+        from fraudlake.rules import expressions, sql
+
+        column = columns.get(self.column)
+        if column is None:
+            raise UsageError(f"{self.name}: there is no column '{self.column}'; there are {', '.join(columns)}")
+        if self.aggregate not in ("count", "distinct") and not column.type.is_numeric:
+            raise UsageError(f"{self.name}: {self.aggregate} takes a number, and {self.column} is {column.type}")
+        condition = None
+        if self.where is not None:
+            text = sql.Text(self.where, f"{self.name}: where")
+            context = expressions.Context(text, columns, is_outer=True)
+            condition = expressions.condition(text.parse(0, len(self.where)), context)
+        return ThresholdCheck(self, column, condition)
+
+
+@dataclass(frozen=True)
+class ThresholdCheck:
+    """A threshold that can evaluate rows."""
+
+    rule: ThresholdRule
+    column: Column
+    condition: Expression | None
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The account."""
+        return ("account_id",)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The account, the time, and the columns of the aggregate and the condition."""
+        named = frozenset() if self.condition is None else self.condition.columns
+        return tuple(sorted({"account_id", "timestamp", self.column.name} | named))
+
+    def alerts(self, rows: pa.Table) -> list[Alert]:
+        """Return an alert for each row at which the aggregate is beyond the limit."""
+        import numpy as np
+
+        from fraudlake.rules import expressions, windows
+        from fraudlake.rules.kinds import Alert
+        from fraudlake.rules.rows import sort
+        from fraudlake.rules.values import STRING, Scope
+
+        rule = self.rule
+        ordered = sort(rows, [expressions.Column("account_id", STRING)], [], self.columns)
+        if self.condition is not None and len(ordered):
+            holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
+            ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
+        if rule.last is not None:
+            microseconds = rule.last // timedelta(microseconds=1)
+            spans = windows.of_duration(ordered.columns["timestamp"].values, ordered.starts, microseconds)
+        else:
+            spans = windows.of_rows(ordered.starts, rule.transactions or 1)
+        totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
+        if rule.above is not None:
+            beyond = np.nan_to_num(totals, nan=-np.inf) > rule.above
+        else:
+            beyond = np.nan_to_num(totals, nan=np.inf) < (rule.below or 0.0)
+        alerts = []
+        for row in np.flatnonzero(beyond).tolist():
+            low, high = int(spans.low[row]), int(spans.high[row])
+            earlier = [number for number in range(max(low, high - _EVIDENCE), high) if number != row]
+            numbers = ordered.order[[*earlier, row]].tolist()
+            total = float(totals[row])
+            measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
+            alerts.append(Alert(numbers, ["counted"] * len(numbers), measures))
+        return alerts

@@ -1,0 +1,111 @@
+"""Windows: each row's last rows of its partition, by time or by number, and aggregates over them as arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fraudlake.rules.values import Vector
+
+
+class Spans(NamedTuple):
+    """Of each row, its window's first row and the row behind its last."""
+
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+
+def of_rows(starts: NDArray[np.int64], count: int) -> Spans:
+    """Return windows of a row and those before it in its partition, ``count`` in all."""
+    rows = np.arange(starts[-1])
+    first = np.repeat(starts[:-1], np.diff(starts))
+    return Spans(np.maximum(rows - count + 1, first), rows + 1)
+
+
+def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: int) -> Spans:
+    """Return windows of all rows of a partition that are not after a row, nor before it by more than ``duration``.
+
+    Rows of the same time are in each other's windows, as in Flink's RANGE.
+    """
+    count = len(times)
+    partition = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    # Beginnings are sorted in among the rows: what stands before one is before its window.
+    asked = np.concatenate([times - duration, times])
+    is_row = np.repeat([False, True], count)
+    order = np.lexsort((is_row, asked, np.tile(partition, 2)))
+    before = np.cumsum(is_row[order]) - is_row[order]
+    low = np.empty(count, np.int64)
+    begins = ~is_row[order]
+    low[order[begins]] = before[begins]
+    last_of_time = np.append(
+        (times[1:] != times[:-1]) | (partition[1:] != partition[:-1]), np.ones(min(count, 1), bool)
+    )
+    ends = np.flatnonzero(last_of_time) + 1
+    return Spans(low, ends[np.searchsorted(ends, np.arange(count), side="right")])
+
+
+def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64]:
+    """Return an aggregate of each window: of the values that are not NULL; NaN where there are none.
+
+    ``count`` and ``distinct`` are 0 then.
+    """
+    valid = np.ones(len(column.values), bool) if column.null is None else ~column.null
+    counts = _difference(np.cumsum(valid), spans)
+    if function == "count":
+        return counts.astype(np.float64)
+    if function == "distinct":
+        return _distinct(column.values, valid, spans)
+    values = np.where(valid, column.values, 0).astype(np.float64)
+    if function in ("sum", "average"):
+        # Sums of all rows so far are subtracted: with the digits of a long double, what is left is right to a double.
+        totals = _difference(np.cumsum(values, dtype=np.longdouble), spans).astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(counts > 0, totals if function == "sum" else totals / counts, np.nan)
+    worst, better = (np.inf, np.minimum) if function == "minimum" else (-np.inf, np.maximum)
+    extremes = _extreme(np.where(valid, values, worst), spans, better)
+    return np.where(counts > 0, extremes, np.nan)
+
+
+def _difference(running: NDArray[Any], spans: Spans) -> NDArray[Any]:
+    padded = np.concatenate([np.zeros(1, running.dtype), running])
+    difference: NDArray[Any] = padded[spans.high] - padded[spans.low]
+    return difference
+
+
+def _extreme(
+    values: NDArray[np.float64], spans: Spans, better: Callable[..., NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return the extreme of each window, which two runs of a power of two of rows cover."""
+    length = spans.high - spans.low
+    level = np.frexp(length)[1] - 1
+    result, runs = np.empty(len(values)), values
+    for power in range(int(level.max(initial=-1)) + 1):
+        chosen = np.flatnonzero(level == power)
+        result[chosen] = better(runs[spans.low[chosen]], runs[spans.high[chosen] - (1 << power)])
+        step = 1 << power
+        runs = np.append(better(runs[:-step], runs[step:]), runs[-step:]) if step < len(runs) else runs
+    return result
+
+
+def _distinct(values: NDArray[Any], valid: NDArray[np.bool_], spans: Spans) -> NDArray[np.float64]:
+    """Count the different values of windows, which begin and end ever later."""
+    codes = np.unique(values, return_inverse=True)[1].tolist()
+    known, inside = valid.tolist(), Counter[int]()
+    result, begin, end = [], 0, 0
+    for low, high in zip(spans.low.tolist(), spans.high.tolist(), strict=True):
+        for row in range(end, high):
+            if known[row]:
+                inside[codes[row]] += 1
+        end = max(end, high)
+        for row in range(begin, low):
+            if known[row]:
+                inside[codes[row]] -= 1
+                if not inside[codes[row]]:
+                    del inside[codes[row]]
+        begin = low
+        result.append(len(inside))
+    return np.array(result, np.float64)

@@ -1,0 +1,99 @@
+"""Links: symbolic and hard links of a landing folder become names that are not read, since their file has a name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fraudlake.sources.landing import File
+
+Identity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk a folder as ``os.walk`` does; links are followed, except to a folder above them."""
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _is_cycle(Path(parent, name))]
+        yield parent, folders, names
+
+
+def cycles(folder: str) -> list[Path]:
+    """List the links to a folder above them."""
+    found: list[Path] = []
+    for parent, folders, _ in os.walk(folder, followlinks=True):
+        cut = [name for name in folders if _is_cycle(Path(parent, name))]
+        found += [Path(parent, name) for name in cut]
+        folders[:] = [name for name in folders if name not in cut]
+    return found
+
+
+def other_names(files: list[File], names: Iterator[File], folder: str, known: Container[str]) -> dict[str, str]:
+    """Return which files are only another name of a file of the folder.
+
+    Of the names of a file, one that is known already comes before the others, then one without a symbolic link, then
+    the first by alphabet.
+
+    Args:
+        files: the files.
+        names: lists the files of the folder.
+        folder: the folder.
+        known: names of files that were read before, relative to the folder.
+
+    Returns:
+        The name that comes first, by the other name; both relative to the folder.
+    """
+    # To see that a file is no link takes a call of the operating system; only links need a listing.
+    linked_folders = {parent for parent in {_parent(file) for file in files} if _passes_link(parent, folder)}
+    linked = [file for file in files if _parent(file) in linked_folders or _is_link(file)]
+    identities = {file.source: _identity(file) for file in linked}
+    alike: dict[Identity, list[File]] = {identity: [] for identity in identities.values() if identity}
+    for file in names if alike else ():
+        identity = _identity(file)
+        if identity in alike:
+            alike[identity].append(file)
+    first = {
+        identity: min(
+            present, key=lambda file: (file.source not in known, _passes_link(file.path, folder), file.source)
+        )
+        for identity, present in alike.items()
+        if present
+    }
+    return {
+        source: first[identity].source
+        for source, identity in identities.items()
+        if identity in first and first[identity].source != source
+    }
+
+
+def _is_cycle(path: Path) -> bool:
+    return path.is_symlink() and path.resolve() in {above.resolve() for above in path.parents}
+
+
+def _is_link(file: File) -> bool:
+    try:
+        status = os.lstat(file.path)
+    except OSError:
+        return False
+    return stat.S_ISLNK(status.st_mode) or status.st_nlink > 1
+
+
+def _passes_link(path: str, folder: str) -> bool:
+    """Tell whether a path has a symbolic link below the folder."""
+    return os.path.realpath(path) != os.path.realpath(folder) + path.removeprefix(folder.rstrip("/"))
+
+
+def _parent(file: File) -> str:
+    return file.path.rpartition("/")[0]
+
+
+def _identity(file: File) -> Identity | None:
+    try:
+        status = os.stat(file.path)  # noqa: PTH116 - 20 times as fast as Path
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

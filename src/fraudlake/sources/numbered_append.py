@@ -1,0 +1,60 @@
+"""Numbered append: files' rows go into bronze under a number, so that of two processes with one number one appends."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fraudlake import tables
+from fraudlake.errors import FraudlakeError
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.lake.lake import Transaction
+
+_LATEST = 100
+"""Commits that are searched for a number: there are others between, of Kafka's rows and of maintenance."""
+
+
+@dataclass(frozen=True)
+class NumberedAppend:
+    """An append of files' rows to ``bronze_transactions``, which may be repeated.
+
+    Delta skips an append whose number, or a larger one, is in the table's log (``txnVersion``), and does not tell. So
+    each append leaves a name of its own in its commit, and who appends looks for it.
+    """
+
+    application: str
+    """The ledger's identity: a new ledger counts from the start again."""
+    number: int
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def transaction(self) -> Transaction:
+        """Delta's ``txnAppId`` and ``txnVersion``."""
+        return self.application, self.number
+
+    @property
+    def metadata(self) -> str:
+        """The text that the commit carries."""
+        return json.dumps({"files_of": self.application, "number": self.number, "name": self.name})
+
+    def require_commit(self, lake: Lake) -> None:
+        """Check that the rows are in bronze.
+
+        Raises:
+            FraudlakeError: they are not: another append had the number.
+        """
+        if all(commit.metadata != self.metadata for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST)):
+            raise FraudlakeError("another process ingests files into this lake: let it finish, or stop it first")
+
+
+def last_number(lake: Lake, application: str) -> int | None:
+    """Return the number of the last append to bronze; None where the latest commits name none."""
+    for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST):
+        record = commit.record
+        if record.get("files_of") == application:
+            return int(record["number"])
+    return None

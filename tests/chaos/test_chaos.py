@@ -1,0 +1,24 @@
+"""A few kills of real processes, the same ones each time; `python -m benchmarks.chaos` makes hundreds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import harness
+from tests.chaos.schedule import Kill
+from tests.conftest import SHORT_LIVED
+
+pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
+
+KILLS = [
+    Kill(12, "ingest", "tables/bronze_transactions", 0.0, 0),
+    Kill(10, "refine", "tables/silver_transactions/_delta_log", 0.0, 0),
+]
+
+
+def test_killed_between_data_and_commit_and_between_two_commits_every_table_is_right(tmp_path: Path) -> None:
+    outcome = harness.run(tmp_path / "lake", 1, KILLS, environment=SHORT_LIVED)
+    assert outcome.killed["ingest"] == 1
+    assert outcome.differences == []

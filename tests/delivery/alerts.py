@@ -1,0 +1,38 @@
+"""Alerts as the detector writes them, made by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+
+
+def alert(
+    number: int, account: str = "1", seconds: float | None = None, detected: float | None = None
+) -> dict[str, Any]:
+    """An alert; its event time and its detection are ``seconds`` after noon, by default ``number`` seconds."""
+    time = NOON + timedelta(seconds=number if seconds is None else seconds)
+    return {
+        "alert_id": f"{number:032x}",
+        "rule": "small_then_large",
+        "account_id": account,
+        "transaction_id": f"large-{number}",
+        "timestamp": time,
+        "amount": 900.5,
+        "small_transaction_id": f"small-{number}",
+        "small_timestamp": time - timedelta(seconds=1.25),
+        "small_amount": 0.1,
+        "seconds_between": 1.25,
+        "explanation": f"Konto {account} „zahlte“ 'klein', dann groß\n{number}",
+        "detected_at": time if detected is None else NOON + timedelta(seconds=detected),
+    }
+
+
+def raise_(lake: Any, *alerts: dict[str, Any]) -> None:
+    """Append alerts to ``silver_alerts``, in one commit."""
+    lake.write(pa.Table.from_pylist(list(alerts), tables.SILVER_ALERTS.schema), tables.SILVER_ALERTS, "append")

@@ -1,0 +1,59 @@
+"""Figures of a backtest, which can be counted by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from fraudlake.detection import backtest
+from fraudlake.rules.threshold import ThresholdRule
+
+RULE = ThresholdRule(name="many", aggregate="count", transactions=2, above=1)
+
+
+def alert(day: int, *names: str, labels: list[bool | None] | None = None) -> dict[str, object]:
+    return {
+        "time": datetime(2026, 1, day, 12, tzinfo=UTC),
+        "account_id": "7",
+        "transaction_id": names[-1],
+        "amount": 10.0,
+        "roles": ["counted"] * len(names),
+        "transaction_ids": list(names),
+        "times": [0] * len(names),
+        "amounts": [10.0] * len(names),
+        "labels": labels or [False] * len(names),
+        "measures": json.dumps({"count": len(names)}),
+    }
+
+
+def test_figures_count_alerts_by_day_and_what_they_found() -> None:
+    found = pa.Table.from_pylist(
+        [alert(1, "a", "b", labels=[False, True]), alert(1, "b", "c", labels=[True, None]), alert(2, "d", "e")]
+    )
+    history = backtest.Range(100, None, None, fraud=4)
+
+    report = backtest.report(RULE, found, history, {"a": False, "c": True, "x": True})
+
+    assert report.alerts_per_day == {"2026-01-01": 2, "2026-01-02": 1}
+    assert report.amount_at_risk == 30.0
+    label = report.by_label
+    assert (label.judged_alerts, label.right_alerts, label.fraud, label.found_fraud) == (3, 2, 4, 1)
+    verdict = report.by_verdict
+    assert (verdict.precision, verdict.recall) == (1 / 2, 1 / 2)
+    assert "count 2" in report.samples[0]
+
+
+def test_without_anything_to_find_the_shares_are_unknown() -> None:
+    empty = pa.Table.from_pylist([], schema=pa.Table.from_pylist([alert(1, "a")]).schema)
+    report = backtest.report(RULE, empty, backtest.Range(0, None, None, fraud=0), {})
+    assert (report.by_label.precision, report.by_label.recall, report.samples) == (None, None, [])
+
+
+@pytest.mark.parametrize("count", [3, 9])
+def test_a_story_names_the_first_and_the_last_transactions(count: int) -> None:
+    story = backtest.story(alert(1, *map(str, range(count))))
+    assert story.startswith("Account 7: counted 10.00 at 1970-01-01 00:00:00")
+    assert ("3 more" in story) == (count == 9)

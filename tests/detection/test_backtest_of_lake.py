@@ -1,0 +1,47 @@
+"""A backtest over a lake gives the rows that Flink SQL gives, whichever tasks share the accounts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+
+import pyarrow as pa
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.lake import Lake
+from fraudlake.rules.pattern import PatternRule
+from tests.rules.test_match_recognize import ANSWERS, QUERIES, table
+
+pytestmark = pytest.mark.stream
+
+QUERY = "within_loop_gaps"
+
+
+def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..., Lake]) -> None:
+    there = lake()
+    rows = table("gaps")
+    time = rows["timestamp"].cast(pa.timestamp("us", "UTC"))
+    silver = tables.SILVER_TRANSACTIONS.schema
+    given = {name: rows[name] for name in ("transaction_id", "account_id", "amount", "label")}
+    given |= {"timestamp": time, "date": time.cast(pa.date32()), "position": pa.array(range(len(rows)), pa.int64())}
+    given |= {
+        "source": pa.array(["part-0"] * len(rows)),
+        "warnings": pa.nulls(len(rows), silver.field("warnings").type),
+    }
+    there.write(pa.table([given[field.name] for field in silver], silver), tables.SILVER_TRANSACTIONS, "append")
+    version = there.version(tables.SILVER_TRANSACTIONS)
+
+    rule = PatternRule(name="loop", sql=QUERIES[QUERY][1])
+    report, found = steps.backtest(there, rule, date(2026, 1, 1), None)
+
+    flinks = [json.loads(row) for row in ANSWERS[QUERY]]
+    ours = [json.loads(measures) for measures in found["measures"].to_pylist()]
+    assert sorted((row["accountId"], row["f"], row["l"], str(row["n"])) for row in ours) == sorted(
+        tuple(row[:4]) for row in flinks
+    )
+    assert (report.alerts, report.transactions) == (len(flinks), len(rows))
+    assert report.alerts > 0
+    assert steps.backtest(there, rule, date(2026, 1, 2), None)[0].transactions == 0
+    assert there.version(tables.SILVER_TRANSACTIONS) == version

@@ -1,0 +1,143 @@
+"""Provenance: what an alert is traced back to is what the landed files say, read here without the package."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from fraudlake import simulator, steps, tables
+from fraudlake.errors import UsageError
+from fraudlake.lake.lake import literal
+from fraudlake.operations import maintenance, provenance
+from fraudlake.streaming import stream
+from tests.conftest import run
+from tests.test_cli import without_java
+
+pytestmark = pytest.mark.stream
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+
+
+def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(twice: dict[str, Any]) -> None:
+    alerts = twice["lake"].query(tables.SILVER_ALERTS, "*").to_pylist()
+    named = defaultdict(list)
+    for alert, (small, large) in zip(alerts, provenance.origins(twice["lake"], alerts), strict=True):
+        for origin, prefix in ((small, "small_"), (large, "")):
+            expected = (alert["account_id"], alert[f"{prefix}timestamp"].timestamp(), alert[f"{prefix}amount"])
+            named[origin.landed["path"]].append((origin.landed["row"], expected))
+    landed = []
+    for path, rows in named.items():
+        file = pq.read_table(path, coerce_int96_timestamp_unit="us").to_pylist()
+        landed += [
+            ((row["accountId"], row["dt"].replace(tzinfo=UTC).timestamp(), row["amount"]), expected)
+            for row, expected in ((file[number], expected) for number, expected in rows)
+        ]
+    assert len(landed) == 2 * 2776
+    assert not [pair for pair in landed if pair[0] != pair[1]]
+
+
+def test_an_alert_is_explained_without_java(twice: dict[str, Any]) -> None:
+    (alert,) = (
+        twice["lake"]
+        .query(tables.SILVER_ALERTS, "*", "WHERE account_id = '2' AND timestamp < TIMESTAMP '2000-01-01'")
+        .to_pylist()
+    )
+
+    shown = without_java(twice["root"], "explain", alert["alert_id"])
+
+    assert shown["rule"] == {
+        "kind": "small_then_large",
+        "name": "small_then_large",
+        "small_below": 1.0,
+        "large_above": 500.0,
+        "within_seconds": 60.0,
+    }
+    assert shown["alert"]["explanation"] == alert["explanation"]
+    # Rows 1 and 2 of Flink's ten transactions, of which the second is its alert: fixtures/README.md.
+    assert [shown[name]["transaction"]["label"] for name in ("small", "large")] == [False, True]
+    path = Path(shown["large"]["landed"]["path"])
+    assert pq.read_table(path)["amount"][shown["large"]["landed"]["row"]].as_py() == 600.0
+    assert path == twice["root"] / "landing" / shown["large"]["landed"]["file"]
+
+
+def test_a_person_reads_where_an_alert_comes_from(twice: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    (alert,) = twice["lake"].query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp LIMIT 1").to_pylist()
+    run(twice["root"], "explain", alert["alert_id"])
+    shown = capfd.readouterr().out
+    assert "Account 2 paid 0.50" in shown
+    assert "small_then_large: below 1, then above 500, within 60 s" in shown
+    assert shown.count("file tutorial_int96/part-") == shown.count(" row ") == 2
+
+
+def test_an_unknown_alert_is_wrong_use(twice: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="it's: silver_alerts has no such alert_id"):
+        run(twice["root"], "explain", "it's")
+
+
+def first_version_with(table: Path, condition: ds.Expression) -> int:
+    """The first commit that added a file with such a row, by the table's log and files."""
+    for log in sorted((table / "_delta_log").glob("*.json")):
+        added = [json.loads(line).get("add") for line in log.read_text().splitlines()]
+        files = [str(table / add["path"]) for add in added if add]
+        if files and ds.dataset(files, partitioning=None).count_rows(filter=condition):
+            return int(log.stem)
+    raise AssertionError("no version has it")
+
+
+def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callable[..., Any], landing: Path) -> None:
+    simulator.simulate(landing, simulator.Traffic(accounts=5, fraud=0.1, seed=4), rows=300, file_rows=60)
+    opened = lake(max_files_per_trigger=1)
+    for step in (steps.ingest, steps.refine, steps.detect):
+        stream.run(opened, step(opened), "available-now")
+    alert = opened.query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp DESC LIMIT 1").to_pylist()[0]
+    assert "bronze_transactions" in maintenance.optimize(opened)
+
+    shown = provenance.explain(opened, alert["alert_id"])
+
+    file, row = shown.large.landed["file"], shown.large.landed["row"]
+    bronze = first_version_with(
+        opened.root / "tables" / "bronze_transactions",
+        (ds.field("_source_file") == file) & (ds.field("_source_row") == row),
+    )
+    silver = first_version_with(
+        opened.root / "tables" / "silver_transactions", ds.field("transaction_id") == alert["transaction_id"]
+    )
+    taken = shown.taken
+    assert bronze > 1
+    assert (taken["large_bronze"].version, taken["large_bronze"].is_first) == (bronze, True)
+    assert (taken["large_silver"].version, taken["large_silver"].is_first) == (silver, True)
+
+
+def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., Any]) -> None:
+    opened = lake()
+    rows = [
+        (NOON, "7", amount, False, None, None, None, None, None, None, None, "it's", 3, offset, NOON, NOON.date())
+        for offset, amount in ((41, 0.5), (44, 600.0))
+    ]
+    frame = opened.spark.createDataFrame(rows, tables.BRONZE_TRANSACTIONS.columns)
+    frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+    for step in (steps.refine, steps.detect):
+        stream.run(opened, step(opened), "available-now")
+    (alert,) = opened.query(tables.SILVER_ALERTS, "alert_id").to_pylist()
+
+    shown = provenance.explain(opened, alert["alert_id"])
+
+    assert shown.small.landed == {"topic": "it's", "partition": 3, "offset": 41}
+    assert shown.large.landed == {"topic": "it's", "partition": 3, "offset": 44}
+    assert shown.large.values["amount"] == 600.0
+
+
+@pytest.mark.parametrize("text", ["", "plain", "it's", "a\\b", "\\'", "x' OR '1'='1", 'ü\n\t"`;--'])
+def test_a_text_is_the_same_to_both_engines(lake: Callable[..., Any], text: str) -> None:
+    opened = lake()
+    opened.spark.sql("INSERT INTO bronze_files (path) VALUES ('x')")
+    for answer in (opened.query, super(type(opened), opened).query):
+        assert answer(tables.BRONZE_FILES, f"{literal(text)} AS text")["text"].to_pylist() == [text]

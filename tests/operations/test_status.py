@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.operations.status import Status, status
+from fraudlake.streaming import stream
+from tests.oracle import Row
+from tests.transactions import MARCH_7, SECOND, detect, land
+
+pytestmark = pytest.mark.stream
+
+
+def behind(lake: Any) -> list[str]:
+    return [gap for gap in status(lake).gaps if "behind" in gap]
+
+
+def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(lake: Any) -> None:
+    opened = lake()
+    land(opened, [Row("1", MARCH_7, 0.5)])
+    assert behind(opened) == []  # no step has begun
+    detect(opened, [Row("1", MARCH_7 + SECOND, 600.0, position=1)])
+    stream.run(opened, steps.aggregate(opened)[:1], "available-now")
+    assert behind(opened) == []
+
+    pair = [Row("2", MARCH_7, 0.5, position=2), Row("2", MARCH_7 + SECOND, 600.0, position=3)]
+    detect(opened, pair)
+    assert status(opened).lag == {"account_daily": {"silver_transactions": 1, "silver_alerts": 1}}
+    assert behind(opened) == [
+        "account_daily is 1 commit behind silver_transactions: run 'fraudlake aggregate'",
+        "account_daily is 1 commit behind silver_alerts: run 'fraudlake aggregate'",
+    ]
+    opened.spark.sql("OPTIMIZE silver_transactions")
+    stream.run(opened, steps.aggregate(opened)[:1], "available-now")
+    opened.spark.sql("DELETE FROM silver_transactions WHERE position = 3")
+    assert behind(opened) == []
+
+
+def test_late_rows_of_a_detector_that_starts_over_are_neither_doubled_nor_left_behind(lake: Any) -> None:
+    values = {"ordering": "event_time", "max_out_of_orderness": "10 seconds", "buckets": 2}
+    opened = lake(**values)
+    detect(opened, [Row("9", MARCH_7 + 100 * SECOND, 20.0)], [Row("1", MARCH_7, 20.0, position=1)])
+    assert late(opened) == [1]
+
+    shutil.rmtree(opened.checkpoint("detect").folder)
+    opened.spark.sql("DROP TABLE silver_alerts")
+    shutil.rmtree(opened.root / "tables" / "silver_alerts")
+    again = lake(**values)
+    # The rows that are there come in the order of their times, so that none is late.
+    detect(again, [Row("9", MARCH_7 + 101 * SECOND, 20.0, position=2)], [Row("1", MARCH_7, 20.0, position=3)])
+    assert late(again) == [3]
+
+
+def late(lake: Any) -> list[int]:
+    rows = lake.read(tables.SILVER_QUARANTINE).where("array_contains(reasons, 'late')").collect()
+    return sorted(row["_source_row"] for row in rows)
+
+
+def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destination_of_alerts() -> None:
+    lags = {"deliver_webhook": {"silver_alerts": 2}, "prediction_quality": {"gold_fraud_predictions": 1}}
+    counts = dict.fromkeys(("landed_files", "rejected_files", "landed", "bronze", "silver", "quarantine"), 0)
+    one = Status("lake", "landing", **counts, alerts=0, predictions=0, agreement={}, quality={}, lag=lags)
+    assert one.gaps == [
+        "prediction_quality is 1 commit behind gold_fraud_predictions: run 'fraudlake score'",
+    ]

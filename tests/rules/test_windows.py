@@ -1,0 +1,111 @@
+"""Thresholds against windows that are computed one row at a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from fraudlake.errors import UsageError
+from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.values import Vector
+from fraudlake.rules.windows import aggregate, of_duration, of_rows
+from tests.rules import flink
+from tests.rules.test_match_recognize import table
+
+STARTS = np.array([0, 1, 40, 40, 100])
+FUNCTIONS = ("count", "sum", "average", "minimum", "maximum", "distinct")
+
+
+def drawn() -> tuple[np.ndarray, Vector]:
+    draw = np.random.default_rng(3)
+    times = np.concatenate([np.sort(draw.integers(0, 60, size)) for size in np.diff(STARTS)])
+    return times, Vector(draw.integers(-5, 6, 100).astype(float), draw.random(100) < 0.2)
+
+
+def expected(function: str, values: list[float]) -> float:
+    if function in ("count", "distinct"):
+        return len(set(values) if function == "distinct" else values)
+    of_values = {"sum": sum, "average": lambda them: sum(them) / len(them), "minimum": min, "maximum": max}
+    return of_values[function](values) if values else float("nan")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_windows_of_a_duration_hold_its_edge_and_rows_of_the_same_time(function: str) -> None:
+    times, column = drawn()
+    totals = aggregate(function, column, of_duration(times, STARTS, 10))
+    for start, stop in pairwise(STARTS):
+        for row in range(start, stop):
+            window = [other for other in range(start, stop) if times[row] - 10 <= times[other] <= times[row]]
+            values = [column.values[other] for other in window if not column.null[other]]
+            np.testing.assert_equal(totals[row], expected(function, values))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_windows_of_rows_end_with_the_row(function: str, count: int) -> None:
+    _, column = drawn()
+    totals = aggregate(function, column, of_rows(STARTS, count))
+    for start, stop in pairwise(STARTS):
+        for row in range(start, stop):
+            window = range(max(start, row - count + 1), row + 1)
+            values = [column.values[other] for other in window if not column.null[other]]
+            np.testing.assert_equal(totals[row], expected(function, values))
+
+
+def test_a_sum_of_cents_is_that_of_its_window_alone() -> None:
+    column = Vector(np.array([1e9, 0.1, 0.2, 0.3]))
+    assert aggregate("sum", column, of_rows(np.array([0, 4]), 2))[-1] == 0.5
+
+
+def alerts(**parameters: object) -> list[tuple[str, float]]:
+    rule = ThresholdRule.model_validate({"name": "many", **parameters})
+    rows = table("mixed")
+    names = rows["transaction_id"].to_pylist()
+    found = rule.check(flink.COLUMNS).alerts(rows)
+    return sorted((names[alert.rows[-1]], alert.measures[rule.aggregate]) for alert in found)
+
+
+def test_an_alert_is_raised_at_each_row_beyond_the_limit() -> None:
+    # SELECT transaction_id, c FROM (SELECT *, COUNT(*) OVER (PARTITION BY accountId ORDER BY dt RANGE BETWEEN
+    # INTERVAL '60' SECOND PRECEDING AND CURRENT ROW) AS c FROM transactions) WHERE c > 5, in Flink SQL 2.3
+    assert alerts(aggregate="count", last="60 s", above=5) == [("220", 6), ("315", 6), ("333", 6)]
+
+
+def test_rows_that_the_condition_leaves_out_neither_count_nor_alert() -> None:
+    counted = alerts(aggregate="count", last="60 s", where="kind = 'pos' AND amount > 1", above=1)
+    rows = table("mixed").to_pylist()
+    passing = [row for row in rows if row["kind"] == "pos" and row["amount"] > 1]
+    wanted = []
+    for row in passing:
+        before = row["timestamp"] - timedelta(seconds=60)
+        window = [
+            other
+            for other in passing
+            if other["account_id"] == row["account_id"] and before <= other["timestamp"] <= row["timestamp"]
+        ]
+        wanted += [(row["transaction_id"], len(window))] if len(window) > 1 else []
+    assert counted == sorted(wanted)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"aggregate": "sum", "column": "kind", "last": "1 h", "above": 1}, "sum takes a number, and kind is STRING"),
+        ({"aggregate": "sum", "column": "amont", "last": "1 h", "above": 1}, "there is no column 'amont'"),
+        ({"aggregate": "count", "last": "1 h", "above": 1, "where": "kind"}, "line 1, column 1: a condition must be"),
+        ({"aggregate": "count", "last": "1 h", "above": 1, "where": "LAST(kind) = 'a'"}, "LAST cannot stand here"),
+    ],
+)
+def test_a_threshold_that_does_not_suit_the_columns_is_refused(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        ThresholdRule.model_validate({"name": "many", **parameters}).check(flink.COLUMNS)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("further", [{"above": 1}, {"last": "1 h"}, {"last": "1 h", "transactions": 3, "above": 1}])
+def test_a_threshold_has_one_window_and_one_limit(further: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="a threshold needs either"):
+        ThresholdRule.model_validate({"name": "many", "aggregate": "count", **further})
