@@ -26,8 +26,8 @@ QUERIES = {
 ANSWERS = json.loads((FIXTURES / "answers.json").read_text())
 ANSWERED = sorted(name for name, answer in ANSWERS.items() if isinstance(answer, list))
 REFUSED_BY_FLINK = sorted(set(ANSWERS) - set(ANSWERED))
-SIGNS = "( ) , . ; * ? + | ` -- /* '' 'x' '1' 1 {2,} A B.amount NULL é"
-NAMES = "SELECT FROM AS AND NOT CASE WHEN END CAST( LAST( SUM( COUNT(*) DISTINCT LIKE INTERVAL SECOND WITHIN DEFINE PATTERN"
+SIGNS = "( ) , . ; * ? + | ` -- /* '' 'x' '1' 1 {2,} A B.amount NULL PATTERN é"
+NAMES = "SELECT FROM AS AND NOT CASE WHEN END CAST( LAST( SUM( COUNT(*) DISTINCT LIKE INTERVAL SECOND WITHIN DEFINE"
 WORDS = [*SIGNS.split(), *NAMES.split()]
 """What a changed query may hold at a wrong place."""
 
