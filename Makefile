@@ -15,7 +15,7 @@ IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
-.PHONY: help setup demo test quick check tables phrasebook databricks python312 wheel lock clean
+.PHONY: help setup demo test quick check audit tables phrasebook databricks python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ check: $(READY) ## lint, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+audit: $(READY) ## compare what is installed with the lock file, and check the licences
+	@$(BIN)/python -m pytest -q -n 0 tests/test_dependencies.py
 
 tables: $(READY) ## write docs/tables.md from what src/fraudlake/tables.py declares
 	@$(BIN)/python -m tests.tables_page

@@ -532,8 +532,13 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
     Raises:
         UsageError: a value is out of range, a name is unknown, or the file cannot be read.
     """
-    if file is not None and not file.is_file():
-        raise UsageError(f"--config {file}: no such file")
+    if file is not None:
+        try:
+            is_there = file.is_file()
+        except OSError as error:
+            raise UsageError(f"--config {file}: {error.strerror}") from None
+        if not is_there:
+            raise UsageError(f"--config {file}: no such file")
     _reject_unknown_environment()
     path = file or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
 
@@ -561,11 +566,22 @@ def _public_name(name: str) -> str:
     return "schema" if name in ("schema_name", "fraudlake_schema") else name
 
 
+def is_utf8(text: str) -> bool:
+    """Tell whether a text that the system handed over is UTF-8; Python keeps other bytes as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _reject_unknown_environment() -> None:
     known = {f"{ENV_PREFIX}{_public_name(name)}".upper() for name in Settings.model_fields}
-    for name in os.environ:
+    for name, value in os.environ.items():
         if name.startswith(ENV_PREFIX) and name not in known:
             raise UsageError(f"environment variable {name}: there is no such setting")
+        if name.startswith(ENV_PREFIX) and not is_utf8(value):
+            raise UsageError(f"{name}: must be UTF-8")
 
 
 def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str:

@@ -66,13 +66,16 @@ def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], br
     assert rows(away) == [("kafka", "delivered")] * 2
 
 
-def test_a_process_that_is_killed_while_it_delivers_loses_nothing(lake: Callable[..., Lake]) -> None:
+def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
+    lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = lake().settings.lake
     raise_(lake(), *(alert(number) for number in range(ALERTS)))
     with listening() as receiver:
         receiver.always = 0.3
         receiver.plan.append(answer(503))
-        process = start(*(FRAUDLAKE, "--lake", str(root), "deliver", "--to", "webhook", "--webhook-url", receiver.url))
+        monkeypatch.setenv("FRAUDLAKE_WEBHOOK_URL", receiver.url)
+        process = start(FRAUDLAKE, "--lake", str(root), "deliver", "--to", "webhook")
         try:
             wait_for(lambda: len(receiver.taken) >= 2, process)
         finally:
@@ -80,7 +83,7 @@ def test_a_process_that_is_killed_while_it_delivers_loses_nothing(lake: Callable
         assert rows(lake()) == []
         before = len(receiver.taken)
         receiver.always = 0.0
-        run(root, "deliver", "--to", "webhook", "--webhook-url", receiver.url)
+        run(root, "deliver", "--to", "webhook")
 
         events: dict[str, list[Any]] = {}
         for event in receiver.events:

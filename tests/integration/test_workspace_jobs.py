@@ -86,18 +86,17 @@ class Both:
             ended = self.workspace.task(*parameters)
             assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"
         folders = {str(folder): str(self.lake / folder.name) for folder in (self.workspace.landing, self.delivered)}
-        fraudlake(self.lake, *_here(parameters, folders, self.receiver.url))
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("FRAUDLAKE_WEBHOOK_URL", self.receiver.url)
+            fraudlake(self.lake, *_here(parameters, folders))
         counts = {table.name: self.workspace.rows(table.name).num_rows for table in contents.TABLES}
         self.rows.append((f"{job}.{task}", counts))
 
 
-def _here(parameters: list[str], folders: dict[str, str], webhook: str) -> list[str]:
+def _here(parameters: list[str], folders: dict[str, str]) -> list[str]:
     """Return what a task's command is called with on a laptop."""
     given = list(parameters)
-    if "--delivery-secret" in given:
-        at = given.index("--delivery-secret")
-        given[at : at + 2] = ["--webhook-url", webhook]
-    for flag in ("--catalog", "--schema", "--model-name", "--kafka-secret"):
+    for flag in ("--catalog", "--schema", "--model-name", "--kafka-secret", "--delivery-secret"):
         if flag in given:
             del given[given.index(flag) : given.index(flag) + 2]
     return [folders.get(one, one) for one in given]

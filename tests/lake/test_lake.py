@@ -75,7 +75,9 @@ def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_p
     assert spark.sql("SHOW TABLES IN without_tables").count() == 0
 
 
-@pytest.mark.parametrize("name", ["a b", "e#f", "{y}", "hü?*", "k:l", "~m", "s3:x", "it's", '$n; `o` "p"'])
+@pytest.mark.parametrize(
+    "name", ["a b", "e#f", "{y}", "hü?*", "k:l", "~m", "s3:x", "it's", '$n; `o` "p"', "${user.dir}"]
+)
 def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: str) -> None:
     land_flink(tmp_path / name / "landing", "tutorial/int96")
     opened = lake(name)

@@ -135,7 +135,7 @@ def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., An
     assert shown.large.values["amount"] == 600.0
 
 
-@pytest.mark.parametrize("text", ["", "plain", "it's", "a\\b", "\\'", "x' OR '1'='1", 'ü\n\t"`;--'])
+@pytest.mark.parametrize("text", ["", "plain", "it's", "a\\b", "\\'", "x' OR '1'='1", 'ü\n\t"`;--', "${user.dir}"])
 def test_a_text_is_the_same_to_both_engines(lake: Callable[..., Any], text: str) -> None:
     opened = lake()
     opened.spark.sql("INSERT INTO bronze_files (path) VALUES ('x')")

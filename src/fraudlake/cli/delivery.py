@@ -22,7 +22,6 @@ from fraudlake.delivery.sink import DESTINATIONS, Destination
     "bootstrap_servers",
     "delivery_topic",
     "kafka_secret",
-    "webhook_url",
     "webhook_timeout",
     "webhook_allow_http",
     "jdbc_table",

@@ -12,7 +12,8 @@ import click
 
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
-from fraudlake.errors import FraudlakeError, first_line
+from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.settings import is_utf8
 
 
 def main() -> None:
@@ -24,6 +25,9 @@ def main() -> None:
     for handler in logging.getLogger().handlers:
         handler.addFilter(lambda record: "py4j" not in record.pathname)
     try:
+        foreign = next((argument for argument in sys.argv if not is_utf8(argument)), None)
+        if foreign is not None:  # neither Delta nor Spark takes it for a path or a value
+            raise UsageError(f"the argument {foreign!r} is not UTF-8: rename what it names")
         code = cli.main(standalone_mode=False)
     except click.ClickException as error:
         _fail(error.format_message(), error.exit_code)
@@ -44,9 +48,11 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    console.print(f"fraudlake: {message}", markup=False, soft_wrap=True)
+    # A name that a user gave may hold line breaks, and click writes choices on lines of their own.
+    line = f"fraudlake: {' '.join(part.strip() for part in message.splitlines())}"
+    console.print(line, markup=False, soft_wrap=True)
     # A Databricks job shows the text of the exception that ended it, not what stood on standard error.
-    end = SystemExit(f"fraudlake: {message}")
+    end = SystemExit(line)
     end.code = code
     raise end
 

@@ -24,6 +24,7 @@ from fraudlake.delivery.sink import Destination, Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
 from fraudlake.errors import UsageError
 from fraudlake.lake import json_file
+from fraudlake.lake.lake import literal
 from fraudlake.sources import kafka
 from fraudlake.streaming import merge
 from fraudlake.streaming.stream import Appender, Stream
@@ -111,7 +112,7 @@ def retry_dead(lake: Lake, to: Destination) -> Retried:
         where = f"WHERE destination = '{to}' AND status = '{DEAD}' ORDER BY detected_at, alert_id"
         dead = lake.query(tables.SILVER_DELIVERIES, "alert_id", where)["alert_id"].to_pylist()
         for start in range(0, len(dead), _RETRIED):
-            ids = ", ".join(f"'{alert_id}'" for alert_id in dead[start : start + _RETRIED])
+            ids = ", ".join(map(literal, dead[start : start + _RETRIED]))
             where = f"WHERE alert_id IN ({ids}) ORDER BY detected_at, alert_id"
             alerts = lake.query(tables.SILVER_ALERTS, "*", where).to_pylist()
             outcomes = _send(sink, lake, alerts, f"retry-{hashlib.sha256(ids.encode()).hexdigest()[:32]}")
@@ -158,7 +159,7 @@ T = TypeVar("T")
 
 def _required(value: T | None, name: str) -> T:
     if value is None:
-        raise UsageError(f"{name} is not set: this destination needs it (--{name.replace('_', '-')})")
+        raise UsageError(f"{name} is not set: this destination needs it (FRAUDLAKE_{name.upper()})")
     return value
 
 

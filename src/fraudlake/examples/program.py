@@ -103,5 +103,5 @@ def _failures_explained(servers: str | None, jdbc_url: str | None) -> Iterator[N
             raise FraudlakeError(f"Kafka at {servers} lacks the topic that this example names: {how}") from None
         if jdbc_url is not None and ("SQLException" in text or "No suitable driver" in text):
             how = "start the database, and put its driver's jar into SPARK_HOME/jars"
-            raise FraudlakeError(f"cannot use the database {jdbc_url}: {how}") from None
+            raise FraudlakeError(f"cannot use the database of --jdbc-url: {how}") from None
         raise

@@ -249,9 +249,18 @@ def select(columns: str, table: str, clauses: str) -> str:
 
 
 def literal(text: str) -> str:
-    r"""Return a text as a value in SQL. Of quote and backslash Spark and DataFusion read each in a way of its own."""
-    parts = [f"chr({ord(part)})" if part in "'\\" else f"'{part}'" for part in re.split(r"(['\\])", text) if part]
+    r"""Return a text as a value in SQL.
+
+    Spark and DataFusion each read quote and backslash in a way of their own; Spark replaces ``${name}`` by a setting.
+    """
+    parts = [f"chr({ord(part)})" if part in "'\\$" else f"'{part}'" for part in re.split(r"(['\\$])", text) if part]
     return f"concat({', '.join(parts)})" if len(parts) > 1 else next(iter(parts), "''")
+
+
+def spark_literal(text: str) -> str:
+    """Return a text as a value in Spark's SQL, for places that take no expression, such as :func:`literal` gives."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    return f"'{escaped}'"
 
 
 def add_columns(spark: SparkSession, name: str, table: tables.Table, present: StructType) -> None:

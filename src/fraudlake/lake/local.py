@@ -24,7 +24,7 @@ from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents, json_file, nearby, session
 from fraudlake.lake.commit import Commit, Detail
-from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select
+from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select, spark_literal
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings
 
@@ -131,7 +131,7 @@ class LocalLake(Lake):
             ) from None
 
     def _register(self, spark: SparkSession) -> None:
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {_text(self.root / 'tables')}")
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {spark_literal(str(self.root / 'tables'))}")
         spark.sql(f"USE {self._database}")
         with FileLock(self.root / ".lock"):
             for table in contents.TABLES:
@@ -144,7 +144,7 @@ class LocalLake(Lake):
             # A process that is killed in the next line leaves a folder without a commit, which Spark refuses.
             shutil.rmtree(folder, ignore_errors=True)
         how = "USING DELTA" if made else layout(table, self.settings.clustering)
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION {_text(folder)}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION {spark_literal(str(folder))}")
         if made:
             # Delta writes a schema as Spark does; asking Spark for it takes longer.
             present = StructType.fromJson(json.loads(self._open(table).schema().to_json()))
@@ -284,12 +284,6 @@ class LocalLake(Lake):
             yield
         finally:
             lock.release()
-
-
-def _text(path: Path) -> str:
-    """Return a path as a text in SQL. It holds no backslash (:data:`_UNOPENABLE`)."""
-    escaped = str(path).replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _is_readable(delta: DeltaTable) -> bool:

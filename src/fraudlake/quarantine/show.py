@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake.lake import literal
 from fraudlake.silver import rules
 from fraudlake.silver.transactions import POSITION, SOURCE
 
@@ -72,7 +73,7 @@ def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
     latest = lake.query(
         tables.SILVER_QUARANTINE,
         f"*, {SOURCE} AS source, {POSITION} AS position",
-        f"WHERE array_contains(reasons, '{rule}') ORDER BY quarantined_at DESC, source, position LIMIT {limit}",
+        f"WHERE array_contains(reasons, {literal(rule)}) ORDER BY quarantined_at DESC, source, position LIMIT {limit}",
     )
     return [
         {

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze import transactions
+from fraudlake.lake.lake import spark_literal
 from fraudlake.sources import auto_loader, landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder
@@ -89,8 +90,9 @@ class Volume(LandingFolder):
         checkpoint = self._lake.checkpoint(step)
         if checkpoint.is_new:
             return
-        # cloud_files_state takes only a literal, no parameter; the path comes from the operator's settings.
-        listed_files = self._lake.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint.folder}')")  # noqa: S608
+        # cloud_files_state takes only a literal, no parameter.
+        state = f"cloud_files_state({spark_literal(str(checkpoint.folder))})"
+        listed_files = self._lake.spark.sql(f"SELECT path FROM {state}")  # noqa: S608
         for row in listed_files.collect():
             path = auto_loader.posix_path(self.path, row["path"])
             # It is not documented whether the path has a blank or %20.

@@ -14,6 +14,7 @@ from fraudlake import __version__
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
+from fraudlake.lake.lake import spark_literal
 from fraudlake.sources import auto_loader, landing
 from fraudlake.workspace import worker
 
@@ -442,8 +443,9 @@ def _cloud_files_state(probe: Probe) -> str:
     checkpoint = probe.scratch.checkpoint("auto_loader")
     if Checkpoint("probe", checkpoint).is_new:
         raise FraudlakeError("unknown: Auto Loader did not run")
-    # cloud_files_state takes a literal only, no parameter; the path is the probe's own.
-    paths = probe.scratch.spark.sql(f"SELECT path FROM cloud_files_state('{checkpoint}')").collect()  # noqa: S608
+    # cloud_files_state takes a literal only, no parameter.
+    state = f"cloud_files_state({spark_literal(str(checkpoint))})"
+    paths = probe.scratch.spark.sql(f"SELECT path FROM {state}").collect()  # noqa: S608
     if len(paths) != 1:
         raise FraudlakeError(f"{len(paths)} files, not 1")
     return str(paths[0]["path"])
