@@ -29,9 +29,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from fraudlake.lake import jars, java
 
+from .certificates import Authority
+
 HOST = "127.0.0.1"
 LOGGING = ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
 ANY_PARTITION = -1
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PATIENCE = 60  # seconds: for a start, a stop and every request
 
 # key, value (None is a tombstone), partition (None leaves the choice to the key)
@@ -46,14 +49,21 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{plain},SASL_PLAINTEXT://{host}:{sasl},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{plain},SASL_PLAINTEXT://{host}:{sasl}
+listeners=PLAINTEXT://{host}:{plain},SASL_PLAINTEXT://{host}:{sasl},SASL_SSL://{host}:{tls},EXPIRED://{host}:{expired},\
+CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{plain},SASL_PLAINTEXT://{host}:{sasl},SASL_SSL://{host}:{tls},\
+EXPIRED://{host}:{expired}
 inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,\
+SASL_SSL:SASL_SSL,EXPIRED:SASL_SSL
 sasl.enabled.mechanisms=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config=\
-org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+listener.name.sasl_plaintext.plain.sasl.jaas.config={login}
+listener.name.sasl_ssl.plain.sasl.jaas.config={login}
+listener.name.expired.plain.sasl.jaas.config={login}
+ssl.keystore.type=PEM
+listener.name.sasl_ssl.ssl.keystore.location={folder}/broker.pem
+listener.name.expired.ssl.keystore.location={folder}/expired.pem
 log.dirs={data}
 log.retention.ms=-1
 log.cleaner.dedupe.buffer.size=8388608
@@ -80,7 +90,7 @@ class Broker:
 
     Args:
         folder: made if it is not there.
-        password: of ``user`` on the SASL/PLAIN listener; the other listener asks for none.
+        password: of ``user`` on the listeners with SASL/PLAIN; the other listener asks for none.
     """
 
     user = "fraudlake"
@@ -89,7 +99,7 @@ class Broker:
         self.folder = folder.absolute()
         self.password = password
         self.log = self.folder / "broker.log"
-        self._plain_port, self._sasl_port, self._controller_port = _free_ports(3)
+        self._plain_port, self._sasl_port, self._tls_port, self._expired_port, self._controller_port = _free_ports(5)
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
@@ -104,6 +114,21 @@ class Broker:
     def sasl_bootstrap_servers(self) -> str:
         """``host:port`` of the SASL_PLAINTEXT listener (mechanism PLAIN)."""
         return f"{HOST}:{self._sasl_port}"
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """``host:port`` of the SASL_SSL listener (mechanism PLAIN)."""
+        return f"{HOST}:{self._tls_port}"
+
+    @property
+    def expired_bootstrap_servers(self) -> str:
+        """``host:port`` of a SASL_SSL listener whose certificate has expired."""
+        return f"{HOST}:{self._expired_port}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate, in PEM, by which clients know those of the listeners with TLS."""
+        return self.folder / "authority.pem"
 
     @property
     def pid(self) -> int | None:
@@ -127,6 +152,11 @@ class Broker:
         properties, data = self.folder / "server.properties", self.folder / "data"
         self.folder.mkdir(parents=True, exist_ok=True)
         properties.write_text(self._properties(data))
+        if not self.authority.exists():
+            signer = Authority.new("tests")
+            signer.write_signed(self.folder / "broker.pem", days=30)
+            signer.write_signed(self.folder / "expired.pem", days=-30)
+            signer.write(self.authority)
         if not (data / "meta.properties").exists():
             cluster = uuid.uuid4().hex
             told = self._java("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties))
@@ -273,9 +303,11 @@ class Broker:
             host=HOST,
             plain=self._plain_port,
             sasl=self._sasl_port,
+            tls=self._tls_port,
+            expired=self._expired_port,
             controller=self._controller_port,
-            user=self.user,
-            password=self.password,
+            login=f'{LOGIN} required user_{self.user}="{self.password}";',
+            folder=self.folder,
             data=data,
         )
 

@@ -18,6 +18,7 @@ from tests.delivery.receiver import status as answer
 
 from .broker import Broker
 from .test_crash import FRAUDLAKE, kill_all, start, wait_for
+from .test_kafka import tls
 
 pytestmark = pytest.mark.stream
 
@@ -55,7 +56,7 @@ def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], br
     stream.run(away, steps.deliver(away, "kafka"), "available-now")
     assert rows(away) == [("kafka", "dead")] * 2
     reasons = set(away.rows(tables.SILVER_DELIVERIES)["reason"].to_pylist())
-    assert reasons == {"Kafka: TimeoutException"}
+    assert reasons == {"Kafka does not answer: check --bootstrap-servers, and security.protocol"}
 
     run(
         away.settings.lake,
@@ -64,6 +65,30 @@ def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], br
     )
     assert len(broker.messages("alerts-later")) == 2
     assert rows(away) == [("kafka", "delivered")] * 2
+
+
+def test_alerts_go_over_tls_and_an_expired_certificate_is_named(
+    lake: Callable[..., Lake], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("alerts-tls", partitions=1)
+    options = tls(broker, broker.authority, broker.password)
+    expired = lake(
+        bootstrap_servers=broker.expired_bootstrap_servers,
+        delivery_topic="alerts-tls",
+        kafka_options=json.loads(options),
+    )
+    raise_(expired, alert(1))
+    stream.run(expired, steps.deliver(expired, "kafka"), "available-now")
+    (row,) = expired.rows(tables.SILVER_DELIVERIES).to_pylist()
+    assert (row["status"], row["reason"]) == (
+        "dead",
+        "Kafka shows a certificate that has expired: renew it on the brokers",
+    )
+
+    monkeypatch.setenv("FRAUDLAKE_KAFKA_OPTIONS", options)
+    servers = ("--bootstrap-servers", broker.tls_bootstrap_servers, "--delivery-topic", "alerts-tls")
+    run(expired.settings.lake, "deliver", "--to", "kafka", "--retry-dead", *servers)
+    assert [message.key() for message in broker.messages("alerts-tls")] == [alert(1)["alert_id"].encode()]
 
 
 def test_a_process_that_is_killed_while_it_delivers_loses_nothing(

@@ -23,6 +23,7 @@ from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
 from tests.test_cli import refused
 
 from .broker import Broker
+from .certificates import Authority
 
 pytestmark = pytest.mark.stream
 
@@ -309,6 +310,58 @@ def test_credentials_reach_the_broker_and_are_never_shown(
     shown = kept + (taken.stdout + taken.stderr + line).encode()
     assert broker.password.encode() not in shown
     assert b"wrong-password" not in shown
+
+
+def tls(broker: Broker, authority: Path, password: str) -> str:
+    """The environment's options for a listener with TLS and a password."""
+    authority_options = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority)}
+    return json.dumps({**sasl(broker, password), **authority_options, "security.protocol": "SASL_SSL"})
+
+
+def shown_in_processes(secret: str) -> list[str]:
+    """The processes whose arguments hold a text."""
+    return [str(line) for line in Path("/proc").glob("[0-9]*/cmdline") if secret.encode() in line.read_bytes()]
+
+
+def test_a_topic_is_read_over_tls_with_a_password(
+    broker: Broker, lake: Any, spark_log: Path, fraudlake_here: FraudlakeHere
+) -> None:
+    broker.create_topic("tls", partitions=1)
+    produce(broker, "tls", range(5))
+    root = lake().root
+    source = ["--source", "kafka", "--topic", "tls", "--bootstrap-servers", broker.tls_bootstrap_servers]
+    given = tls(broker, broker.authority, broker.password)
+
+    taken = fraudlake_here("--lake", str(root), "--json", "ingest", *source, FRAUDLAKE_KAFKA_OPTIONS=given)
+    seen = fraudlake_here("--lake", str(root), "--json", "status", *source, FRAUDLAKE_KAFKA_OPTIONS=given)
+
+    assert taken.returncode == 0, taken.stderr
+    assert json.loads(taken.stdout)["streams"] == [{"step": "ingest_kafka", "rows": 5, "batches": 1}]
+    assert json.loads(seen.stdout)["kafka_lag"] == 0
+    written = b"".join(file.read_bytes() for file in [*root.rglob("*"), spark_log] if file.is_file())
+    assert broker.password.encode() not in written + (taken.stdout + taken.stderr + seen.stdout + seen.stderr).encode()
+    assert shown_in_processes(broker.password) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        ("password", "refuses the credentials: check kafka_options"),
+        ("authority", "shows a certificate of an unknown authority: name the right one in kafka_options"),
+        ("expired", "shows a certificate that has expired: renew it on the brokers"),
+    ],
+)
+def test_what_is_wrong_with_tls_is_one_line(
+    broker: Broker, lake: Any, tmp_path: Path, fraudlake_here: FraudlakeHere, fault: str, problem: str
+) -> None:
+    authority = Authority.new("another").write(tmp_path / "ca.pem") if fault == "authority" else broker.authority
+    servers = broker.expired_bootstrap_servers if fault == "expired" else broker.tls_bootstrap_servers
+    given = tls(broker, authority, "wrong-password" if fault == "password" else broker.password)
+    source = ["--source", "kafka", "--topic", "tls", "--bootstrap-servers", servers]
+
+    line = refused(fraudlake_here("--lake", str(lake().root), "ingest", *source, FRAUDLAKE_KAFKA_OPTIONS=given), 1)
+
+    assert f"Kafka at {servers} {problem}" in line
 
 
 def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake.delivery import event
 from fraudlake.delivery.event import Event
 from fraudlake.delivery.sink import Outcome
+from fraudlake.sources import kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +47,13 @@ class KafkaSink:
             outcome = Outcome(1)
         except Exception as error:  # of PySpark over Spark Connect, of py4j here
             # The messages of Kafka's client may contain secrets, the names of its exceptions do not.
-            names = dict.fromkeys(_CLIENTS_EXCEPTION.findall(str(error)))
+            failure = kafka.with_causes(error)
+            names = dict.fromkeys(_CLIENTS_EXCEPTION.findall(failure))
             if not names:
                 raise
-            outcome = Outcome(1, f"Kafka: {', '.join(names)}")
+            problem = kafka.problem(failure)
+            reason = (
+                problem.format(topic=self._topic, flag="--delivery-topic") if problem else "fails: " + ", ".join(names)
+            )
+            outcome = Outcome(1, f"Kafka {reason}")
         return [outcome] * len(events)

@@ -39,6 +39,42 @@ def client_options(settings: Settings) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in {**defaults, **given}.items()}
 
 
+_PROBLEMS = (
+    (("SaslAuthenticationException", "Authentication failed"), "refuses the credentials: check kafka_options"),
+    (("AuthorizationException",), "does not allow to use topic '{topic}': ask for the right to it"),
+    (("UnknownTopicOrPartition",), "has no topic '{topic}': create it, or name another with {flag}"),
+    (("CertificateExpiredException",), "shows a certificate that has expired: renew it on the brokers"),
+    (
+        ("CertPathBuilderException", "unable to find valid certification path"),
+        "shows a certificate of an unknown authority: name the right one in kafka_options (ssl.truststore.location)",
+    ),
+    (
+        ("No subject alternative", "No name matching"),
+        "shows a certificate for another host: name the brokers as their certificate does",
+    ),
+    (("SslAuthenticationException", "SSLHandshake"), "refuses TLS: check the ssl.* options in kafka_options"),
+    (("TimeoutException",), "does not answer: check --bootstrap-servers, and security.protocol"),
+)
+"""What a failure's text holds, and what is wrong then; the first that fits counts."""
+
+
+def problem(failure: str) -> str | None:
+    """Say what is wrong with the brokers or the access to them; None where a failure's text does not tell.
+
+    The sentence lacks its subject and has places for ``topic`` and ``flag``, the topic's name and setting.
+    """
+    return next((reason for words, reason in _PROBLEMS if any(word in failure for word in words)), None)
+
+
+def with_causes(error: Exception) -> str:
+    """Return an exception's text and those of its causes in Java, which Spark Connect leaves out."""
+    texts, cause = [str(error)], getattr(error, "_origin", None)
+    while cause is not None:
+        texts.append(str(cause.toString()))
+        cause = cause.getCause()
+    return "\n".join(texts)
+
+
 class Topic:
     """The Kafka topic that the lake's settings name: its stream, offsets, lag and errors.
 
@@ -154,15 +190,9 @@ class Topic:
                 f"messages of Kafka topic '{self.name}' were removed before they were read{_range(failure)}: to go on "
                 "with those that are left, set fail_on_data_loss to false (--fail-on-data-loss false)"
             )
-        for words, problem in (
-            (("SaslAuthenticationException", "Authentication failed"), "refuses the credentials: check kafka_options"),
-            (("AuthorizationException",), f"does not allow to read topic '{self.name}': ask for the right to it"),
-            (("UnknownTopicOrPartition",), f"has no topic '{self.name}': create it, or name another with --topic"),
-            (("SslAuthenticationException", "SSLHandshake"), "refuses TLS: check the ssl.* options in kafka_options"),
-            (("TimeoutException",), "does not answer: check --bootstrap-servers, and security.protocol"),
-        ):
-            if any(word in failure for word in words):
-                return f"Kafka at {self._settings.bootstrap_servers} {problem}"
+        reason = problem(failure)
+        if reason is not None:
+            return f"Kafka at {self._settings.bootstrap_servers} {reason.format(topic=self.name, flag='--topic')}"
         if "Failed to create new KafkaAdminClient" in failure or "ConfigException" in failure:
             # A stream's error does not have the cause, and Kafka's own message may contain secrets.
             return (
@@ -177,7 +207,7 @@ class Topic:
         try:
             yield
         except PySparkException as error:
-            message = self.explain(str(error)) or f"cannot read Kafka topic '{self.name}'"
+            message = self.explain(with_causes(error)) or f"cannot read Kafka topic '{self.name}'"
             raise FraudlakeError(message) from None
 
     def _start(self, number: int, end: int, last_offsets: dict[int, int]) -> int:
