@@ -45,7 +45,7 @@ def results(sql: str, given: pa.Table) -> list[list[str | None]]:
     """Return what our engine says of a query, in Flink's texts and in no order."""
     parsed = query.parse(sql, COLUMNS)
     sorted_rows = rows.sort(given, parsed.partition_by, parsed.order_by, _SCHEMA.names)
-    found = evaluation.results(parsed, sorted_rows, evaluation.matches(parsed, sorted_rows))
+    found = evaluation.results(parsed, sorted_rows, evaluation.matches(parsed, sorted_rows).matches)
     types = [output.expression.type for output in parsed.select]
     return [[_text(value, type_) for value, type_ in zip(row.values(), types, strict=True)] for row in found if row]
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +18,8 @@ from hypothesis import strategies as st
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules import automaton, evaluation, query, rows
+from fraudlake.rules.check import Check
+from fraudlake.rules.pattern import PatternCheck
 from tests.rules import flink
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "match_recognize"
@@ -58,8 +64,33 @@ def test_a_pattern_of_fixed_length_gives_the_same_matches_row_by_row(name: str) 
     over, sql = QUERIES[name]
     parsed = query.parse(sql, flink.COLUMNS)
     ordered = rows.sort(table(over), parsed.partition_by, parsed.order_by, parsed.columns)
-    at_once = list(evaluation.of_fixed_length(parsed, ordered))
-    assert at_once == list(evaluation.of_any_length(parsed, ordered))
+    at_once = evaluation.of_fixed_length(parsed, ordered).matches
+    assert at_once == evaluation.of_any_length(parsed, ordered).matches
+
+
+def in_parts(check: Check, history: pa.Table, cuts: list[int]) -> list[tuple[list[str], dict[str, Any]]]:
+    """Evaluate rows in parts, each up to a time, and return each alert's transactions and measures."""
+    time = history["timestamp"].cast(pa.int64()).to_numpy()
+    needed, open_matches, alerts = history.slice(0, 0), [], []
+    for begin, end in pairwise([-sys.maxsize, *cuts, None]):
+        is_in = (time >= begin) & (time < (sys.maxsize if end is None else end))
+        part = pa.concat_tables([needed, history.filter(pa.array(is_in))])
+        evaluated = check.evaluate(part, len(needed), json.loads(json.dumps(open_matches)), end)
+        names = part["transaction_id"].to_pylist()
+        alerts += [([names[row] for row in alert.rows], dict(alert.measures)) for alert in evaluated.alerts]
+        needed, open_matches = part.take(pa.array(evaluated.needed)), evaluated.open_matches
+    return sorted(alerts, key=str)
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_rows_in_parts_give_the_alerts_that_they_give_at_once(name: str) -> None:
+    over, sql = QUERIES[name]
+    check, history = PatternCheck(query.parse(sql, flink.COLUMNS)), table(over)
+    times = sorted(set(history["timestamp"].cast(pa.int64()).to_pylist()))
+    draw = random.Random(name)
+    for count in (1, 3, len(times)):
+        cuts = sorted(draw.sample(times, min(count, len(times))))
+        assert in_parts(check, history, cuts) == in_parts(check, history, [])
 
 
 def clause(pattern: str = "A B", define: str = "B AS B.amount > 5", **parts: str) -> str:

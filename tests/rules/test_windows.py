@@ -64,7 +64,7 @@ def alerts(**parameters: object) -> list[tuple[str, float]]:
     rule = ThresholdRule.model_validate({"name": "many", **parameters})
     rows = table("mixed")
     names = rows["transaction_id"].to_pylist()
-    found = rule.check(flink.COLUMNS).alerts(rows)
+    found = rule.check(flink.COLUMNS).evaluate(rows).alerts
     return sorted((names[alert.rows[-1]], alert.measures[rule.aggregate]) for alert in found)
 
 

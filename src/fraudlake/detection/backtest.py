@@ -17,7 +17,8 @@ from fraudlake.rules import query
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.kinds import Alert, Rule
+    from fraudlake.rules.check import Alert
+    from fraudlake.rules.kinds import Rule
     from fraudlake.settings import Settings
 
 ALERTS = """
@@ -53,7 +54,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         if present:
             table = pa.Table.from_batches(present)
             # A rule travels to the task; what it was checked into holds functions of numpy, which do not.
-            yield from _output(table, rule.check(columns).alerts(table)).to_batches()
+            yield from _output(table, rule.check(columns).evaluate(table).alerts).to_batches()
 
     names = dict.fromkeys((*_ALWAYS, *check.columns))
     rows = silver.select(*names)

@@ -1,31 +1,54 @@
-"""Evaluation: a query over sorted rows gives its matches, and of each match a row of the result."""
+"""Evaluation: a query over sorted rows gives its matches, and of each match a row of the result.
+
+Rows may come in parts. Then each part begins with the rows that the one before said are needed, and what it gives are
+the matches that come out with its new rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fraudlake.rules import automaton
-from fraudlake.rules.matcher import Match, Matcher, first_after
+from fraudlake.rules.matcher import Match, Matcher, OpenMatches, first_after
 from fraudlake.rules.query import Query
 from fraudlake.rules.rows import SortedRows
 from fraudlake.rules.values import Binding, Expression, Scalar, Scope, Vector
 
 
-def matches(query: Query, rows: SortedRows) -> list[Match]:
-    """Find all matches, a partition's in the order in which they come out.
+class Matches(NamedTuple):
+    """The matches of a part, and what the next one needs."""
+
+    matches: list[Match]
+    """A partition's in the order in which they come out."""
+    begin: NDArray[np.int64]
+    """Of each partition, its first row that is still needed."""
+    open_matches: list[OpenMatches]
+    """Of each partition with such rows, its open matches; empty for a pattern of fixed length."""
+
+
+def matches(
+    query: Query, rows: SortedRows, open_matches: Sequence[OpenMatches] = (), now: int | None = None
+) -> Matches:
+    """Find the matches that come out with the new rows.
+
+    Args:
+        query: the query.
+        rows: a part of the rows.
+        open_matches: what the part before gave.
+        now: no row that follows has an earlier time, in microseconds; None: no row follows.
 
     Raises:
         FraudlakeError: AFTER MATCH SKIP names a variable that has no row in a match, or its first row.
     """
     if not len(rows):
-        return []
+        return Matches([], np.zeros(0, np.int64), [])
     if all(variable.least == variable.most for variable in query.variables):
-        return list(of_fixed_length(query, rows))
-    return list(of_any_length(query, rows))
+        return of_fixed_length(query, rows, now)
+    return of_any_length(query, rows, open_matches, now)
 
 
 def results(query: Query, rows: SortedRows, found: Sequence[Match]) -> list[dict[str, Any] | None]:
@@ -56,7 +79,9 @@ def results(query: Query, rows: SortedRows, found: Sequence[Match]) -> list[dict
 # ---- patterns of any length
 
 
-def of_any_length(query: Query, rows: SortedRows) -> Iterator[Match]:
+def of_any_length(
+    query: Query, rows: SortedRows, open_matches: Sequence[OpenMatches] = (), now: int | None = None
+) -> Matches:
     """Find the matches of any pattern, row by row."""
     binding = rows.binding
     states = automaton.compile_states(query.variables)
@@ -69,8 +94,21 @@ def of_any_length(query: Query, rows: SortedRows) -> Iterator[Match]:
     matcher = Matcher(
         states, conditions, query.skip, query.within, rows.lists["timestamp"], binding, _beginnings(query, flags)
     )
-    for start, stop in zip(rows.starts[:-1].tolist(), rows.starts[1:].tolist(), strict=True):
-        yield from matcher.matches(start, stop)
+    # The open matches are in the order of the rows that the part begins with, which need not be that of the partitions.
+    with_seen = np.flatnonzero(rows.new > rows.starts[:-1])
+    with_seen = with_seen[np.argsort(rows.order[rows.starts[with_seen]])]
+    earlier = dict(zip(with_seen.tolist(), open_matches, strict=True))
+    found: list[Match] = []
+    begin, still_open = [], []
+    spans = zip(rows.starts[:-1].tolist(), rows.new.tolist(), rows.starts[1:].tolist(), strict=True)
+    for partition, (start, new, stop) in enumerate(spans):
+        run = matcher.run(earlier.get(partition), start)
+        found += run.matches(new, stop, now)
+        first = stop if now is None or run.first_row is None else run.first_row
+        begin.append(first)
+        if first < stop:
+            still_open.append(run.open_matches())
+    return Matches(found, np.array(begin, np.int64), still_open)
 
 
 def _flags(condition: Expression, whole: Scope) -> NDArray[np.bool_] | None:
@@ -101,16 +139,39 @@ def _beginnings(query: Query, flags: Sequence[NDArray[np.bool_] | None]) -> list
 # ---- patterns of a fixed length: every match has the same shape, so all are tried at once
 
 
-def of_fixed_length(query: Query, rows: SortedRows) -> Iterator[Match]:
+def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> Matches:
     """Find the matches of a pattern each of whose variables takes a fixed number of rows."""
     shape = np.concatenate([[0], np.cumsum([variable.least for variable in query.variables])]).tolist()
     length = shape[-1]
-    size = len(rows) - length + 1
-    if size <= 0:
-        return
-    holds = np.ones(size, bool)
-    number_of_partition = np.repeat(np.arange(len(rows.starts) - 1), np.diff(rows.starts))
-    holds &= number_of_partition[:size] == number_of_partition[length - 1 :]
+    partition = np.repeat(np.arange(len(rows.starts) - 1), np.diff(rows.starts))
+    begin = np.maximum(rows.starts[1:] - length + 1, rows.starts[:-1])
+    found, not_before = [], 0
+    for start in np.flatnonzero(_complete(query, rows, shape, partition)).tolist():
+        if start >= not_before:
+            bounds = tuple(start + bound for bound in shape)
+            found.append(Match(bounds, bounds[-1] - 1))
+            not_before = first_after(query.skip, bounds)
+            begin[partition[start]] = max(begin[partition[start]], not_before)
+    if now is None:
+        return Matches(found, rows.starts[1:], [])
+    may_begin = np.arange(len(rows)) >= np.repeat(begin, np.diff(rows.starts))
+    if query.within is not None:
+        may_begin &= now - rows.columns["timestamp"].values < query.within
+    first_condition = query.conditions[next(number for number, bound in enumerate(shape[1:]) if bound)]
+    if first_condition.current_only:
+        may_begin &= _true(first_condition.vector(Scope(rows.columns, len(rows), (0,) * len(shape), 0)))
+    following = np.append(np.flatnonzero(may_begin), len(rows))
+    first = following[np.searchsorted(following, rows.starts[:-1])]
+    return Matches(found, np.minimum(first, rows.starts[1:]), [])
+
+
+def _complete(query: Query, rows: SortedRows, shape: Sequence[int], partition: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return with which rows a match begins whose last row is new."""
+    length = shape[-1]
+    size = max(len(rows) - length + 1, 0)
+    if not size:
+        return np.zeros(0, bool)
+    holds: NDArray[np.bool_] = (partition[:size] == partition[length - 1 :]) & rows.is_new[length - 1 :]
     if query.within is not None:
         times = rows.columns["timestamp"].values
         holds &= times[length - 1 :] - times[:size] < query.within
@@ -118,9 +179,4 @@ def of_fixed_length(query: Query, rows: SortedRows) -> Iterator[Match]:
         for position in range(shape[number], shape[number + 1]):
             so_far = tuple(min(bound, position) for bound in shape)
             holds &= _true(condition.vector(Scope(rows.columns, size, so_far, position)))
-    not_before = 0
-    for start in np.flatnonzero(holds).tolist():
-        if start >= not_before:
-            bounds = tuple(start + bound for bound in shape)
-            yield Match(bounds, bounds[-1] - 1)
-            not_before = first_after(query.skip, bounds)
+    return holds

@@ -102,42 +102,92 @@ class Matcher:
     binding: Binding
     may_begin: Sequence[int] | None = None
 
-    def matches(self, start: int, stop: int) -> Iterator[Match]:
-        """Find the matches of a partition, from its first row up to the row behind its last.
+    def run(self, open_matches: OpenMatches | None = None, start: int = 0) -> Run:
+        """Return the run over a partition: a new one, or one that goes on.
 
-        Raises:
-            FraudlakeError: AFTER MATCH SKIP names a variable that has no row in a match, or its first row.
+        Args:
+            open_matches: what :meth:`Run.open_matches` returned.
+            start: the number that the row has now which was the first one of those.
         """
-        run, row, time = _Run(self), start, None
-        while row < stop:
-            if run.is_idle:
-                self.binding.forget()
-                if self.may_begin is not None:
-                    following = bisect_left(self.may_begin, row)
-                    row = self.may_begin[following] if following < len(self.may_begin) else stop
-                    if row >= stop:
-                        break
-            if self.times[row] != time:
-                time = self.times[row]
-                yield from run.advance(time, row)
-            yield from run.process(row)
-            row += 1
-        yield from run.advance(None, -1)
-        self.binding.forget()
+        if open_matches is None:
+            return Run(self, _Heap([_Open(_NEVER, self.states[-1], ())]), _Heap())
+        heaps = (
+            _Heap(
+                _Open(_NEVER if first < 0 else start + first, self.states[state], tuple(start + row for row in bounds))
+                for first, state, bounds in heap
+            )
+            for heap in open_matches
+        )
+        return Run(self, *heaps)
 
 
-class _Run:
-    """The open and the complete matches of one partition."""
+OpenMatches = list[list[tuple[int, int, list[int]]]]
+"""The matches that are not complete, and those not yet out; rows count from the first one that any of them has.
 
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher = matcher
-        self._partial = _Heap([_Open(_NEVER, matcher.states[-1], ())])
-        self._complete = _Heap()
+Of each match its first row (-1: it has not begun), its state and the bounds of its variables' rows; fit for JSON.
+"""
+
+
+class Run:
+    """The open and the complete matches of one partition; :meth:`Matcher.run` makes one."""
+
+    def __init__(self, matcher: Matcher, partial: _Heap, complete: _Heap) -> None:
+        """Begin with the matches that are not complete, and those not yet out."""
+        self._matcher, self._partial, self._complete = matcher, partial, complete
 
     @property
     def is_idle(self) -> bool:
         """Whether no match is open."""
         return len(self._partial) == 1 and not self._complete
+
+    @property
+    def first_row(self) -> int | None:
+        """The first row that an open match has; None where none is open."""
+        first = min((item.first for heap in (self._partial, self._complete) for item in heap), default=_NEVER)
+        return None if first == _NEVER else first
+
+    def open_matches(self) -> OpenMatches:
+        """Return the open matches for another run to go on with."""
+        start = self.first_row or 0
+        return [
+            [
+                (
+                    -1 if item.first == _NEVER else item.first - start,
+                    item.state.number,
+                    [bound - start for bound in item.bounds],
+                )
+                for item in heap
+            ]
+            for heap in (self._partial, self._complete)
+        ]
+
+    def matches(self, start: int, stop: int, now: int | None) -> Iterator[Match]:
+        """Find matches.
+
+        Args:
+            start: the first row that was not offered before.
+            stop: the row behind the partition's last.
+            now: no row that follows has an earlier time; None: no row follows.
+
+        Raises:
+            FraudlakeError: AFTER MATCH SKIP names a variable that has no row in a match, or its first row.
+        """
+        matcher, row, time = self._matcher, start, None
+        while row < stop:
+            if self.is_idle:
+                matcher.binding.forget()
+                if matcher.may_begin is not None:
+                    following = bisect_left(matcher.may_begin, row)
+                    row = matcher.may_begin[following] if following < len(matcher.may_begin) else stop
+                    if row >= stop:
+                        break
+            if matcher.times[row] != time:
+                time = matcher.times[row]
+                yield from self.advance(time, row)
+            yield from self.process(row)
+            row += 1
+        yield from self.advance(now, -1)
+        matcher.binding.forget()
 
     def advance(self, time: int | None, row: int) -> Iterator[Match]:
         """Drop the matches whose time is up; None: the end of time."""

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fraudlake.durations import Duration
+from fraudlake.rules.check import Alert, Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from fraudlake.rules.expressions import Column
-    from fraudlake.rules.kinds import Alert
+    from fraudlake.rules.matcher import OpenMatches
     from fraudlake.rules.query import Query
 
 
@@ -91,16 +92,17 @@ class PatternCheck:
         """The columns that the query names, and the time."""
         return self.query.columns
 
-    def alerts(self, rows: pa.Table) -> list[Alert]:
+    def evaluate(
+        self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
+    ) -> Evaluation:
         """Return the matches that the query selects."""
         from fraudlake.rules import evaluation
         from fraudlake.rules.expressions import json_value
-        from fraudlake.rules.kinds import Alert
         from fraudlake.rules.rows import sort
 
         query = self.query
-        ordered = sort(rows, query.partition_by, query.order_by, query.columns)
-        found = evaluation.matches(query, ordered)
+        ordered = sort(rows, query.partition_by, query.order_by, query.columns, seen)
+        found, begin, still_open = evaluation.matches(query, ordered, open_matches, now)
         types = {output.name: output.expression.type for output in query.select}
         alerts = []
         for match, result in zip(found, evaluation.results(query, ordered, found), strict=True):
@@ -115,4 +117,4 @@ class PatternCheck:
             numbers = ordered.order[bounds[0] : bounds[-1]].tolist()
             measures = {name: json_value(value, types[name]) for name, value in result.items()}
             alerts.append(Alert(numbers, roles, measures))
-        return alerts
+        return Evaluation(alerts, ordered.behind(begin), still_open)

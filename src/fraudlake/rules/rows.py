@@ -25,6 +25,8 @@ class SortedRows:
 
     columns: dict[str, Vector]
     starts: NDArray[np.int64]
+    new: NDArray[np.int64]
+    """Of each partition, the first row that was not seen before."""
     order: NDArray[np.int64]
     """The rows' numbers in the table that they came from."""
 
@@ -37,7 +39,21 @@ class SortedRows:
         numbers = np.flatnonzero(chosen)
         before = np.concatenate([[0], np.cumsum(chosen)])
         columns = {name: _taken(column, numbers) for name, column in self.columns.items()}
-        return SortedRows(columns, before[self.starts], self.order[numbers])
+        return SortedRows(columns, before[self.starts], before[self.new], self.order[numbers])
+
+    @property
+    def is_new(self) -> NDArray[np.bool_]:
+        """Whether each row was not seen before."""
+        return np.arange(len(self)) >= np.repeat(self.new, np.diff(self.starts))
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Of each row, the row behind its partition's last."""
+        return np.repeat(self.starts[1:], np.diff(self.starts))
+
+    def behind(self, begin: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers, in the table, of each partition's rows from a certain one on."""
+        return self.order[np.arange(len(self)) >= np.repeat(begin, np.diff(self.starts))]
 
     @cached_property
     def lists(self) -> dict[str, list[Any]]:
@@ -51,7 +67,11 @@ class SortedRows:
 
 
 def sort(
-    table: pa.Table, partition_by: Sequence[Column], further: Sequence[tuple[Column, bool]], names: Sequence[str]
+    table: pa.Table,
+    partition_by: Sequence[Column],
+    further: Sequence[tuple[Column, bool]],
+    names: Sequence[str],
+    seen: int = 0,
 ) -> SortedRows:
     """Sort rows.
 
@@ -60,20 +80,26 @@ def sort(
             time are ordered by ``source`` and ``position``, where it has these, and else stay as they stand there.
         partition_by: the columns whose values a partition's rows share; NULL is a value of its own.
         further: columns that order rows of the same time, and whether each is descending.
-        names: the columns to keep.
+        names: the columns to return.
+        seen: how many rows, at the table's beginning, were sorted before: they keep their order, before all others.
     """
     # numpy's lexsort takes the most important key last.
     arrival = [name for name in ("position", "source") if name in table.schema.names]
     keys = [_rank(table[name], descending=False) for name in arrival]
     keys += [_rank(table[column.name], descending) for column, descending in reversed(further)]
     keys.append(_vector(table["timestamp"]).values)
+    is_new = np.arange(len(table)) >= seen
+    if seen:
+        keys = [*(np.where(is_new, key, 0) for key in keys), is_new.astype(np.int64)]
     partition = _codes(table, partition_by)
     order = np.lexsort((*keys, partition))
     sorted_partition = partition[order]
     changes = np.flatnonzero(sorted_partition[1:] != sorted_partition[:-1]) + 1
     starts = np.concatenate([[0], changes, [len(order)]]) if len(order) else np.zeros(1, np.int64)
+    seen_before = np.concatenate([[0], np.cumsum(~is_new[order])])
+    new = starts[:-1] + np.diff(seen_before[starts])
     columns = {name: _taken(_vector(table[name]), order) for name in names}
-    return SortedRows(columns, starts, order)
+    return SortedRows(columns, starts, new, order)
 
 
 def _taken(column: Vector, order: NDArray[np.int64]) -> Vector:

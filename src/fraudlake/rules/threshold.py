@@ -10,14 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fraudlake.durations import Duration
 from fraudlake.errors import UsageError
+from fraudlake.rules.check import Alert, Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from fraudlake.rules.expressions import Column
-    from fraudlake.rules.kinds import Alert
+    from fraudlake.rules.matcher import OpenMatches
     from fraudlake.rules.values import Expression
 
 _EVIDENCE = 20
@@ -94,36 +95,40 @@ class ThresholdCheck:
         named = frozenset() if self.condition is None else self.condition.columns
         return tuple(sorted({"account_id", "timestamp", self.column.name} | named))
 
-    def alerts(self, rows: pa.Table) -> list[Alert]:
+    def evaluate(
+        self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
+    ) -> Evaluation:
         """Return an alert for each row at which the aggregate is beyond the limit."""
         import numpy as np
 
         from fraudlake.rules import expressions, windows
-        from fraudlake.rules.kinds import Alert
         from fraudlake.rules.rows import sort
         from fraudlake.rules.values import STRING, Scope
 
         rule = self.rule
-        ordered = sort(rows, [expressions.Column("account_id", STRING)], [], self.columns)
+        ordered = sort(rows, [expressions.Column("account_id", STRING)], [], self.columns, seen)
         if self.condition is not None and len(ordered):
             holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
             ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
+        times = ordered.columns["timestamp"].values
         if rule.last is not None:
             microseconds = rule.last // timedelta(microseconds=1)
-            spans = windows.of_duration(ordered.columns["timestamp"].values, ordered.starts, microseconds)
+            spans = windows.of_duration(times, ordered.starts, microseconds)
+            still_counts = times >= (now or 0) - microseconds
         else:
             spans = windows.of_rows(ordered.starts, rule.transactions or 1)
+            still_counts = ordered.ends - np.arange(len(ordered)) < (rule.transactions or 1)
         totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
         if rule.above is not None:
             beyond = np.nan_to_num(totals, nan=-np.inf) > rule.above
         else:
             beyond = np.nan_to_num(totals, nan=np.inf) < (rule.below or 0.0)
         alerts = []
-        for row in np.flatnonzero(beyond).tolist():
+        for row in np.flatnonzero(beyond & ordered.is_new).tolist():
             low, high = int(spans.low[row]), int(spans.high[row])
             earlier = [number for number in range(max(low, high - _EVIDENCE), high) if number != row]
             numbers = ordered.order[[*earlier, row]].tolist()
             total = float(totals[row])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
             alerts.append(Alert(numbers, ["counted"] * len(numbers), measures))
-        return alerts
+        return Evaluation(alerts, ordered.order[still_counts if now is not None else []], [])
