@@ -31,9 +31,10 @@ def land(lake: Any, rows: Iterable[Row]) -> None:
 
 
 def detect(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
-    """Land each batch and run the stream over it, as a restarted process does; the pairs of all alerts."""
+    """Land each batch and run the stream over it, as a restarted process does; the pairs of small and large ones."""
     for rows in batches:
         land(lake, rows)
         stream.run(lake, steps.detect(lake), "available-now")
-    pairs = lake.read(tables.SILVER_ALERTS).select("small_transaction_id", "transaction_id").collect()
+    alerts = lake.read(tables.SILVER_ALERTS).where("kind = 'small_then_large'")
+    pairs = alerts.select("small_transaction_id", "transaction_id").collect()
     return sorted(tuple(row) for row in pairs)

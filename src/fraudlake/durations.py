@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, PlainSerializer
 
 _LONGEST = timedelta(days=36_500)
 _SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
@@ -27,4 +27,8 @@ def _duration(value: object) -> object:
     return timedelta(seconds=float(match[1]) * seconds)
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
+def _text(duration: timedelta) -> str:
+    return f"{duration.total_seconds():f}".rstrip("0").rstrip(".") + " s"
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), PlainSerializer(_text)]

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from fraudlake.settings import DeclaredColumn
 
 
+EVIDENCE = "ARRAY<STRUCT<variable:STRING,transaction_id:STRING,timestamp:TIMESTAMP,amount:DOUBLE>>"
+"""The type of an alert's transactions."""
+
+
 class Column(NamedTuple):
     """A column of a table: its name, its type in SQL, and what it means."""
 
@@ -80,7 +84,21 @@ def schema(columns: list[Column]) -> pa.Schema:
         "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us", tz="UTC"),
         "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
+        "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
     }
+    types[EVIDENCE] = pa.list_(
+        pa.field(
+            "element",
+            pa.struct(
+                [
+                    ("variable", types["STRING"]),
+                    ("transaction_id", types["STRING"]),
+                    ("timestamp", types["TIMESTAMP"]),
+                    ("amount", types["DOUBLE"]),
+                ]
+            ),
+        )
+    )
     return pa.schema([(column.name, types[column.type]) for column in columns])
 
 
@@ -190,20 +208,23 @@ SILVER_QUARANTINE = Table(
 )
 SILVER_ALERTS = Table(
     "silver_alerts",
-    "An alert of a fraud rule: a large transaction right behind a small one.",
-    """
-    alert_id STRING id made from the rule and both transactions
-    rule STRING name of the fraud rule
+    "An alert of a rule, such as a large transaction right behind a small one.",
+    f"""
+    alert_id STRING id made from the rule, and the first and the last transaction
+    rule STRING name of the rule
     account_id STRING account that paid
-    transaction_id STRING the large transaction
+    transaction_id STRING the transaction that completed the alert: the large one
     timestamp TIMESTAMP its event time (UTC)
     amount DOUBLE its amount, in account currency
-    small_transaction_id STRING the small transaction before it
+    small_transaction_id STRING the small transaction before it; null, as the next three, for other kinds of rule
     small_timestamp TIMESTAMP its event time (UTC)
     small_amount DOUBLE its amount, in account currency
     seconds_between DOUBLE seconds from the small to the large one, in event time
     explanation STRING the alert as a sentence
     detected_at TIMESTAMP when the detector raised it (UTC)
+    kind STRING small_then_large, threshold or pattern; null, as the next two, in alerts of version 0.1.0
+    evidence {EVIDENCE} its transactions in order, with what the rule calls each
+    measures MAP<STRING,STRING> values that the rule computed, by name
     """,
     properties=_STREAMED,
 )

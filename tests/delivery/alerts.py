@@ -30,6 +30,9 @@ def alert(
         "seconds_between": 1.25,
         "explanation": f"Konto {account} „zahlte“ 'klein', dann groß\n{number}",
         "detected_at": time if detected is None else NOON + timedelta(seconds=detected),
+        "kind": "small_then_large",
+        "evidence": [{"variable": "LARGE", "transaction_id": f"large-{number}", "timestamp": time, "amount": 900.5}],
+        "measures": [("seconds_between", "1.25")],
     }
 
 

@@ -47,6 +47,10 @@ def test_an_event_is_a_row_with_the_columns_of_silver_alerts(tmp_path: Path) -> 
         1.25,
         "Konto 1 „zahlte“ 'klein', dann groß\n1",
         "2026-03-07 12:00:01.000000",
+        "small_then_large",
+        '[{"variable": "LARGE", "transaction_id": "large-1", '
+        '"timestamp": "2026-03-07T12:00:01.000000Z", "amount": 900.5}]',
+        '{"seconds_between": "1.25"}',
     )
 
 

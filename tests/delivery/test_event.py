@@ -29,6 +29,16 @@ def test_an_alert_is_a_cloud_event_with_its_columns_as_data() -> None:
             "seconds_between": 1.25,
             "explanation": "Konto a-1 „zahlte“ 'klein', dann groß\n7",
             "detected_at": "2026-03-07T12:00:07.000000Z",
+            "kind": "small_then_large",
+            "evidence": [
+                {
+                    "variable": "LARGE",
+                    "transaction_id": "large-7",
+                    "timestamp": "2026-03-07T12:00:07.000000Z",
+                    "amount": 900.5,
+                }
+            ],
+            "measures": {"seconds_between": "1.25"},
         },
     }
 

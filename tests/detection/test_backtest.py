@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import backtest
+from fraudlake.detection import backtest, evidence
 from fraudlake.rules.threshold import ThresholdRule
 
 RULE = ThresholdRule(name="many", aggregate="count", transactions=2, above=1)
@@ -54,6 +54,6 @@ def test_without_anything_to_find_the_shares_are_unknown() -> None:
 
 @pytest.mark.parametrize("count", [3, 9])
 def test_a_story_names_the_first_and_the_last_transactions(count: int) -> None:
-    story = backtest.story(alert(1, *map(str, range(count))))
+    story = evidence.story(alert(1, *map(str, range(count))))
     assert story.startswith("Account 7: counted 10.00 at 1970-01-01 00:00:00")
     assert ("3 more" in story) == (count == 9)

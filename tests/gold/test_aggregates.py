@@ -33,20 +33,25 @@ def transactions(spark: Any) -> Any:
 
 
 def alerts(spark: Any) -> Any:
-    rows = [("b", "1", at(MARCH_7)), ("e", "2", at(MARCH_7, 23)), ("b", "1", at(MARCH_7))]
-    return spark.createDataFrame(rows, "transaction_id string, account_id string, timestamp timestamp")
+    rows = [
+        ("b", "1", at(MARCH_7), None),  # as version 0.1.0 wrote them
+        ("e", "2", at(MARCH_7, 23), "small_then_large"),
+        ("b", "1", at(MARCH_7), "small_then_large"),
+        ("a", "1", at(MARCH_7), "pattern"),
+    ]
+    return spark.createDataFrame(rows, "transaction_id string, account_id string, timestamp timestamp, kind string")
 
 
 def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
     days = account_daily(transactions(spark), alerts(spark), Settings()).orderBy("account_id", "date")
     assert [tuple(row) for row in days.collect()] == [
-        ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 2),
+        ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 3),
         ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
         ("2", MARCH_7, 2, 540.0, 500.0, 0, 0, 1),
     ]
 
 
-def test_agreement_counts_a_transaction_once_however_many_rules_alert_on_it(spark: Any) -> None:
+def test_agreement_counts_a_transaction_once_however_many_of_flinks_kind_of_rule_alert_on_it(spark: Any) -> None:
     agreement = detector_agreement(transactions(spark), alerts(spark), Settings()).orderBy("date")
     assert [tuple(row) for row in agreement.collect()] == [(MARCH_7, 4, 1, 1, 1), (MARCH_8, 1, 0, 0, 0)]
 

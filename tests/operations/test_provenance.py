@@ -58,14 +58,18 @@ def test_an_alert_is_explained_without_java(twice: dict[str, Any]) -> None:
         "name": "small_then_large",
         "small_below": 1.0,
         "large_above": 500.0,
-        "within_seconds": 60.0,
+        "within": "60 s",
     }
     assert shown["alert"]["explanation"] == alert["explanation"]
     # Rows 1 and 2 of Flink's ten transactions, of which the second is its alert: fixtures/README.md.
-    assert [shown[name]["transaction"]["label"] for name in ("small", "large")] == [False, True]
-    path = Path(shown["large"]["landed"]["path"])
-    assert pq.read_table(path)["amount"][shown["large"]["landed"]["row"]].as_py() == 600.0
-    assert path == twice["root"] / "landing" / shown["large"]["landed"]["file"]
+    small, large = shown["transactions"]
+    assert [(part["variable"], part["transaction"]["label"]) for part in (small, large)] == [
+        ("SMALL", False),
+        ("LARGE", True),
+    ]
+    path = Path(large["landed"]["path"])
+    assert pq.read_table(path)["amount"][large["landed"]["row"]].as_py() == 600.0
+    assert path == twice["root"] / "landing" / large["landed"]["file"]
 
 
 def test_a_person_reads_where_an_alert_comes_from(twice: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +77,7 @@ def test_a_person_reads_where_an_alert_comes_from(twice: dict[str, Any], capfd: 
     run(twice["root"], "explain", alert["alert_id"])
     shown = capfd.readouterr().out
     assert "Account 2 paid 0.50" in shown
-    assert "small_then_large: below 1, then above 500, within 60 s" in shown
+    assert "small_then_large: kind small_then_large, small_below 1.0, large_above 500.0, within 60 s" in shown
     assert shown.count("file tutorial_int96/part-") == shown.count(" row ") == 2
 
 
@@ -102,7 +106,8 @@ def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callabl
 
     shown = provenance.explain(opened, alert["alert_id"])
 
-    file, row = shown.large.landed["file"], shown.large.landed["row"]
+    large = shown.transactions[-1]
+    file, row = large.landed["file"], large.landed["row"]
     bronze = first_version_with(
         opened.root / "tables" / "bronze_transactions",
         (ds.field("_source_file") == file) & (ds.field("_source_row") == row),
@@ -110,10 +115,9 @@ def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callabl
     silver = first_version_with(
         opened.root / "tables" / "silver_transactions", ds.field("transaction_id") == alert["transaction_id"]
     )
-    taken = shown.taken
     assert bronze > 1
-    assert (taken["large_bronze"].version, taken["large_bronze"].is_first) == (bronze, True)
-    assert (taken["large_silver"].version, taken["large_silver"].is_first) == (silver, True)
+    assert (large.taken["bronze"].version, large.taken["bronze"].is_first) == (bronze, True)
+    assert (large.taken["silver"].version, large.taken["silver"].is_first) == (silver, True)
 
 
 def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., Any]) -> None:
@@ -130,9 +134,10 @@ def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., An
 
     shown = provenance.explain(opened, alert["alert_id"])
 
-    assert shown.small.landed == {"topic": "it's", "partition": 3, "offset": 41}
-    assert shown.large.landed == {"topic": "it's", "partition": 3, "offset": 44}
-    assert shown.large.values["amount"] == 600.0
+    small, large = shown.transactions
+    assert small.landed == {"topic": "it's", "partition": 3, "offset": 41}
+    assert large.landed == {"topic": "it's", "partition": 3, "offset": 44}
+    assert large.values["amount"] == 600.0
 
 
 @pytest.mark.parametrize("text", ["", "plain", "it's", "a\\b", "\\'", "x' OR '1'='1", 'ü\n\t"`;--', "${user.dir}"])

@@ -89,28 +89,22 @@ def replayed(done: Replayed) -> str:
 
 def explained(provenance: Provenance) -> str:
     """Tell where an alert comes from."""
-    rule = provenance.rule
-    limits = "not in the present settings"
-    if "within_seconds" in rule:
-        limits = (
-            f"below {rule['small_below']:g}, then above {rule['large_above']:g}, within {rule['within_seconds']:g} s"
-        )
+    limits = [f"{name} {value}" for name, value in provenance.rule.items() if name != "name"]
     lines = [
         provenance.alert["explanation"],
-        f"rule        {rule['name']}: {limits}",
-        f"alert       {provenance.alert['alert_id']}{_taken(provenance.taken['alert'], tables.SILVER_ALERTS)}",
+        f"rule        {provenance.rule['name']}: {', '.join(limits) or 'not in the present settings'}",
+        f"alert       {provenance.alert['alert_id']}{_taken(provenance.taken, tables.SILVER_ALERTS)}",
     ]
-    for name, origin in (("small", provenance.small), ("large", provenance.large)):
+    for origin in provenance.transactions:
         if not origin.transaction:
-            lines.append(f"{name:<12}silver_transactions does not hold it any more")
+            lines.append(f"{origin.variable:<12}silver_transactions does not hold it any more")
             continue
         row = origin.transaction
-        silver = _taken(provenance.taken[f"{name}_silver"], tables.SILVER_TRANSACTIONS)
-        lines.append(
-            f"{name:<12}{row['transaction_id']}, {row['timestamp']:%Y-%m-%d %H:%M:%S.%f}, {row['amount']:.2f}{silver}"
-        )
+        silver = _taken(origin.taken["silver"], tables.SILVER_TRANSACTIONS)
+        text = f"{row['transaction_id']}, {row['timestamp']:%Y-%m-%d %H:%M:%S.%f}, {row['amount']:.2f}{silver}"
+        lines.append(f"{origin.variable:<12}{text}")
         place = " ".join(f"{key} {value}" for key, value in origin.landed.items())
-        bronze = _taken(provenance.taken[f"{name}_bronze"], tables.BRONZE_TRANSACTIONS)
+        bronze = _taken(origin.taken["bronze"], tables.BRONZE_TRANSACTIONS)
         lines.append(f"{'':<12}{place or 'bronze_transactions does not hold it any more'}{bronze}")
     return "\n".join(lines)
 
@@ -137,6 +131,8 @@ def print_state(console: Console, state: State) -> None:
     for age, count in state.flags_by_age.items():
         rows.add_row(f"  {age}", f"{count:,}")
     rows.add_row("waiting rows", f"{state.waiting_rows:,}")
+    for rule, count in state.rows_by_rule.items():
+        rows.add_row(f"rows for {rule}", f"{count:,}")
     rows.add_row("newest event time", f"{state.newest:%Y-%m-%d %H:%M:%S.%f} UTC" if state.newest else "none")
     rows.add_row("watermark", f"{state.watermark:%Y-%m-%d %H:%M:%S.%f} UTC" if state.watermark else "none")
     rows.add_row("on disk", f"{state.bytes_on_disk / 1e6:.1f} MB")

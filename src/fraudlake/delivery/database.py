@@ -21,6 +21,8 @@ _TYPES: dict[str, Any] = {
     "STRING": sa.Text(),
     "DOUBLE": sa.Double(),
     "TIMESTAMP": sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
+    tables.EVIDENCE: sa.JSON(none_as_null=True),
+    "MAP<STRING,STRING>": sa.JSON(none_as_null=True),
 }
 _ROWS = 500
 """Rows in a statement and a transaction."""

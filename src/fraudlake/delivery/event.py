@@ -19,10 +19,12 @@ def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
     """Return the event of a row of ``silver_alerts``; the same alert gives the same event each time.
 
     Args:
-        alert: the row; its times have a time zone.
+        alert: the row as Arrow gives it to Python: its times have a time zone, a map is a list of pairs.
         lake: the lake's name, which ``source`` ends with.
     """
-    data = {name: _time(value) if isinstance(value, datetime) else value for name, value in alert.items()}
+    data = {name: _json_value(value) for name, value in alert.items()}
+    if data["measures"] is not None:
+        data["measures"] = dict(data["measures"])
     return {
         "specversion": "1.0",
         "id": data["alert_id"],
@@ -40,5 +42,9 @@ def as_json(event: Event | list[Event]) -> str:
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
 
 
-def _time(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+def _json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, dict):
+        return {name: _json_value(part) for name, part in value.items()}
+    return [_json_value(part) for part in value] if isinstance(value, list) else value

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
-from itertools import accumulate
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fraudlake.detection import evidence
 from fraudlake.rules import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.check import Alert
     from fraudlake.rules.kinds import Rule
     from fraudlake.settings import Settings
 
-ALERTS = """
-    time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, roles ARRAY<STRING>,
-    transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>, labels ARRAY<BOOLEAN>, measures STRING
-"""
-"""An alert: its last transaction, then what each of its transactions is called, with id, event time (microseconds
-since 1970 UTC), amount and Flink's label; ``measures`` is a JSON object."""
-_ALWAYS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 SAMPLES = 5
 
 
@@ -41,7 +32,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         tasks: how many tasks share the accounts.
 
     Returns:
-        The columns of :data:`ALERTS`, in no order.
+        The columns of :data:`evidence.COLUMNS`, in no order.
 
     Raises:
         UsageError: the rule does not suit the columns.
@@ -54,36 +45,12 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         if present:
             table = pa.Table.from_batches(present)
             # A rule travels to the task; what it was checked into holds functions of numpy, which do not.
-            yield from _output(table, rule.check(columns).evaluate(table).alerts).to_batches()
+            yield from evidence.table(table, rule.check(columns).evaluate(table).alerts).to_batches()
 
-    names = dict.fromkeys((*_ALWAYS, *check.columns))
+    names = dict.fromkeys((*evidence.NEEDS, *check.columns))
     rows = silver.select(*names)
     divided = rows.repartition(tasks, *check.partition_by) if check.partition_by else rows.coalesce(1)
-    return divided.mapInArrow(evaluate, ALERTS)
-
-
-def _output(table: pa.Table, alerts: list[Alert]) -> pa.Table:
-    times = table["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    columns = {"times": times, "transaction_ids": table["transaction_id"], "amounts": table["amount"]}
-    columns["labels"] = table["label"]
-    offsets = pa.array([*accumulate((len(alert.rows) for alert in alerts), initial=0)], pa.int32())
-    numbers = pa.array([row for alert in alerts for row in alert.rows], pa.int64())
-    last = pa.array([alert.rows[-1] for alert in alerts], pa.int64())
-    roles = pa.array([role for alert in alerts for role in alert.roles], pa.string())
-    measures = pa.array([json.dumps(dict(alert.measures)) for alert in alerts], pa.string())
-    lists = {
-        name: pa.ListArray.from_arrays(offsets, column.take(numbers).combine_chunks())
-        for name, column in columns.items()
-    }
-    return pa.table(
-        {
-            "time": times.take(last).cast(pa.timestamp("us", "UTC")),
-            **{name: table[name].take(last) for name in ("account_id", "transaction_id", "amount")},
-            "roles": pa.ListArray.from_arrays(offsets, roles),
-            **{name: lists[name] for name in ("transaction_ids", "times", "amounts", "labels")},
-            "measures": measures,
-        }
-    )
+    return divided.mapInArrow(evaluate, evidence.COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -160,7 +127,7 @@ def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, 
 
     Args:
         rule: the rule.
-        alerts: its alerts, :data:`ALERTS`, in order.
+        alerts: its alerts, :data:`evidence.COLUMNS`, in order.
         history: what there was to find.
         verdicts: analysts' latest verdicts on transactions of the range, by their ids; true is fraud.
     """
@@ -182,7 +149,7 @@ def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, 
         amount_at_risk=sum(amount or 0.0 for amount in ends.values()),
         by_label=_agreement(labels, history.fraud),
         by_verdict=_agreement(judged, sum(verdicts.values())),
-        samples=[story(row) for row in rows[::step][:SAMPLES]],
+        samples=[evidence.story(row) for row in rows[::step][:SAMPLES]],
     )
 
 
@@ -190,15 +157,3 @@ def _agreement(truths: list[dict[str, bool | None]] | list[dict[str, bool]], fra
     known = [[truth for truth in alert.values() if truth is not None] for alert in truths]
     detected = {name for alert in truths for name, truth in alert.items() if truth}
     return Agreement(sum(map(bool, known)), sum(map(any, known)), fraud, len(detected))
-
-
-def story(alert: Mapping[str, Any]) -> str:
-    """Tell an alert as a sentence: the account, its transactions with what they are called, and the measures."""
-    parts = [
-        f"{role} {amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
-        for role, amount, time in zip(alert["roles"], alert["amounts"], alert["times"], strict=True)
-    ]
-    if len(parts) > 6:
-        parts = [*parts[:3], f"{len(parts) - 6} more", *parts[-3:]]
-    measures = ", ".join(f"{name} {value}" for name, value in json.loads(alert["measures"]).items())
-    return f"Account {alert['account_id']}: {', '.join(parts)} (UTC); {measures}."

@@ -6,7 +6,7 @@ passes the exchange as such, and the processor opens it as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +66,8 @@ def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:
 def unpack(payloads: Iterable[bytes], schema: pa.Schema) -> pa.Table:
     """Read payloads into one table, in their order."""
     tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+    # Rows that an earlier version of the query has put into the state may lack a column.
+    return pa.concat_tables(tables, promote_options="default") if tables else schema.empty_table()
 
 
 class _ArrowState:
@@ -90,20 +91,38 @@ def _unpack_frames(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> pa.Tabl
     return unpack((payload for frame in frames for payload in frame["payload"]), schema)
 
 
-Step = Callable[[pa.Table, pa.Table], tuple[pd.DataFrame, pa.Table]]
+State = dict[str, pa.Table]
+"""A bucket's state: tables by name."""
+
+
+class _States:
+    """The tables of a bucket's state."""
+
+    def __init__(self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema]) -> None:
+        self._states = {name: _ArrowState(handle, name, schema) for name, schema in schemas.items()}
+
+    def read(self) -> State:
+        return {name: state.read() for name, state in self._states.items()}
+
+    def write(self, tables: State) -> None:
+        for name, state in self._states.items():
+            state.write(tables[name])
+
+
+Step = Callable[[State, pa.Table], tuple[pd.DataFrame, State]]
 """Takes a bucket's state and its new rows; returns the output and the new state."""
 
 
 class BucketProcessor(StatefulProcessor):
-    """Processes each bucket's rows as they arrive; its state is one Arrow table."""
+    """Processes each bucket's rows as they arrive; its state is some Arrow tables."""
 
-    def __init__(self, state: pa.Schema, rows: pa.Schema, step: Step) -> None:
-        """``state`` is the schema of the state, ``rows`` that of the packed rows."""
+    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: Step) -> None:
+        """``state`` has the schema of each table of the state, ``rows`` is that of the packed rows."""
         self._schemas, self._step = (state, rows), step
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = _ArrowState(handle, "kept", self._schemas[0])
+        self._state = _States(handle, self._schemas[0])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
@@ -113,26 +132,26 @@ class BucketProcessor(StatefulProcessor):
             yield output
 
 
-TimedStep = Callable[[pa.Table, pa.Table, pa.Table, int], tuple[pd.DataFrame, pa.Table, pa.Table]]
+TimedStep = Callable[[State, pa.Table, pa.Table, int], tuple[pd.DataFrame, State, pa.Table]]
 """Takes a bucket's state, its waiting rows, its new rows and the watermark in microseconds; returns the output, the new
 state and the rows that still wait."""
 
 
 class TimedBucketProcessor(StatefulProcessor):
-    """Processes each bucket's rows in event-time order; its waiting rows are a second Arrow table of its state.
+    """Processes each bucket's rows in event-time order; its waiting rows are a further table of its state.
 
     A timer is set to the first waiting row. So the rows are processed once the watermark of the stream has passed them,
     even if their bucket gets no new rows.
     """
 
-    def __init__(self, state: pa.Schema, rows: pa.Schema, step: TimedStep) -> None:
-        """``state`` is the schema of the state, ``rows`` that of the packed and of the waiting rows."""
+    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: TimedStep) -> None:
+        """``state`` has the schema of each table of the state, ``rows`` is that of the packed and the waiting rows."""
         self._schemas, self._step = (state, rows), step
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._handle = handle
-        self._state = _ArrowState(handle, "kept", self._schemas[0])
+        self._state = _States(handle, self._schemas[0])
         self._waiting = _ArrowState(handle, "waiting", self._schemas[1])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803

@@ -153,7 +153,9 @@ def split_by_watermark(waiting: pa.Table, rows: pa.Table, watermark: int, bound:
     """
     is_late = rows["time"].to_numpy() < watermark
     late = rows.filter(pa.array(is_late))
-    in_time = pa.concat_tables([waiting, rows.filter(pa.array(~is_late)) if len(late) else rows])
+    parts = [waiting, rows.filter(pa.array(~is_late)) if len(late) else rows]
+    # Rows that wait since before a rule was added lack what it needs beside.
+    in_time = pa.concat_tables(parts, promote_options="default")
     time = in_time["time"].to_numpy()
     ready_before = max(watermark, int(time.max()) // 1000 * 1000 - bound) if len(time) else watermark
     is_ready = pa.array(time < ready_before)

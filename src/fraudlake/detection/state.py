@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fraudlake.detection import buckets, detector
+from fraudlake.detection import buckets, detector, live_rules
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -29,6 +29,8 @@ class State:
     open_flags: int
     flags_by_age: dict[str, int]
     waiting_rows: int
+    rows_by_rule: dict[str, int]
+    """Transactions that each threshold and pattern of the settings needs for later alerts."""
     bytes_on_disk: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,12 +45,16 @@ def state(lake: Lake) -> State:
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
     flags = detector.FLAGS.empty_table()
     waiting = detector.ROWS.empty_table()
+    rows_by_rule = {rule.name: 0 for rule in live_rules.LiveRules.of(lake.settings).rules}
     if not checkpoint.is_new:
         # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
         _ = lake.tableless.streams.active
         flags = _read(lake, "kept", detector.FLAGS)
         if ordering == "event_time":
             waiting = _read(lake, "waiting", detector.ROWS)
+        if rows_by_rule:
+            for row in _read(lake, "rules", live_rules.STATE).to_pylist():
+                rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None
     return State(
@@ -58,6 +64,7 @@ def state(lake: Lake) -> State:
         open_flags=len(flags),
         flags_by_age=_by_age(flags["time"].to_numpy(), newest or 0),
         waiting_rows=len(waiting),
+        rows_by_rule=rows_by_rule,
         bytes_on_disk=sum(file.stat().st_size for file in checkpoint.state.rglob("*") if file.is_file()),
     )
 

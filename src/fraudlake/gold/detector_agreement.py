@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 KEYS = ("date",)
 TABLE = Table(
     "gold_detector_agreement",
-    "A day (UTC): Flink's own verdict beside the alerts of silver_alerts.",
+    "A day (UTC): Flink's own verdict beside the alerts of the kind small_then_large.",
     """
     date DATE day (UTC)
     transactions BIGINT number of transactions
     both BIGINT transactions that both flagged
     only_flink BIGINT transactions that only Flink flagged
-    only_spark BIGINT transactions that only silver_alerts has
+    only_spark BIGINT transactions that only fraudlake flagged
     """,
 )
 
@@ -33,13 +33,14 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame, settings: Set
 
     Args:
         transactions: ``silver_transactions``; ``label`` is Flink's flag; null counts as false.
-        alerts: ``silver_alerts``.
+        alerts: ``silver_alerts``; those of other kinds of rule than Flink's detector has do not count.
         settings: not needed.
 
     Returns:
         The columns of ``gold_detector_agreement``.
     """
-    alerted = alerts.groupBy("transaction_id").agg(F.lit(True).alias("alerted"))
+    is_flinks_rule = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
+    alerted = alerts.where(is_flinks_rule).groupBy("transaction_id").agg(F.lit(True).alias("alerted"))
     flink = F.coalesce("label", F.lit(False))
     spark = F.coalesce("alerted", F.lit(False))
     return (

@@ -278,8 +278,8 @@ def add_columns(spark: SparkSession, name: str, table: tables.Table, present: St
     known = {field.name.lower(): (field.name, field.dataType.simpleString().upper()) for field in present}
     missing = [column for column in table.fields if column.name.lower() not in known]
     for column in table.fields:
-        there = known.get(column.name.lower(), (column.name, column.type))
-        if there != (column.name, column.type):
+        there = known.get(column.name.lower(), (column.name, column.type.upper()))
+        if there != (column.name, column.type.upper()):
             raise UsageError(
                 f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
                 "declare it so, or a column of another name"

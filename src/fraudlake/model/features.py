@@ -225,11 +225,11 @@ def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
     distinguish them. The features of the later transaction are not recomputed.
     """
 
-    def step(memory: pa.Table, rows: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
-        computed, remembered = compute(memory, rows)
-        return _payloads(computed), remembered
+    def step(state: buckets.State, rows: pa.Table) -> tuple[pd.DataFrame, buckets.State]:
+        computed, memory = compute(state["kept"], rows)
+        return _payloads(computed), {"kept": memory}
 
-    processor = buckets.BucketProcessor(MEMORY, _ROWS, step)
+    processor = buckets.BucketProcessor({"kept": MEMORY}, _ROWS, step)
     packed = _packed(silver, settings, _ROWS).groupBy("bucket")
     return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
 

@@ -1,10 +1,10 @@
-"""Provenance: an alert becomes its rule, both transactions, where each landed, and the commits that took them."""
+"""Provenance: an alert becomes its rule, its transactions, where each landed, and the commits that took them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +38,18 @@ class Taken:
 
 @dataclass(frozen=True)
 class Origin:
-    """A transaction of silver, and the row of bronze that it was made from; empty where the table lacks it."""
+    """A transaction of an alert, and the row of bronze that it was made from; empty where the table lacks it."""
 
+    variable: str
+    """What the rule calls it."""
     transaction: dict[str, Any]
     landed: dict[str, Any]
     """``file, path, row``, or ``topic, partition, offset``."""
     values: dict[str, Any]
     """What stood there, by the names of bronze, and ``_ingested_at``."""
+    taken: dict[str, Taken | None] = field(default_factory=dict)
+    """The commits of the transaction in ``silver`` and of the row in ``bronze``; None where no version that can be read
+    holds the row."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,11 @@ class Provenance:
 
     alert: dict[str, Any]
     rule: dict[str, Any]
-    """Kind, name and limits of the fraud rule in the present settings; only the name where they lack it."""
-    small: Origin
-    large: Origin
-    taken: dict[str, Taken | None]
-    """The commits of the alert, of both transactions in silver and of both rows in bronze: ``small_bronze`` and so on.
-    None where no version that can be read holds the row."""
+    """The rule in the present settings; only its name where they lack it."""
+    taken: Taken | None
+    """The commit of the alert."""
+    transactions: list[Origin]
+    """The transactions that raised it, in order."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -75,22 +79,31 @@ def explain(lake: Lake, alert_id: str) -> Provenance:
     alerts = lake.query(tables.SILVER_ALERTS, "*", f"WHERE {is_alert}").to_pylist()
     if not alerts:
         raise UsageError(f"{alert_id}: silver_alerts has no such alert_id")
-    ((small, large),) = origins(lake, alerts)
-    taken = {"alert": _taken(lake, tables.SILVER_ALERTS, is_alert)}
-    for name, origin in (("small", small), ("large", large)):
-        row = origin.transaction
-        if row:
-            is_row = f"date = DATE '{row['date']}' AND transaction_id = {literal(row['transaction_id'])}"
-            taken[f"{name}_silver"] = _taken(lake, tables.SILVER_TRANSACTIONS, is_row)
-            is_landed = _at([(row["source"], row["position"])])
-            taken[f"{name}_bronze"] = _taken(lake, tables.BRONZE_TRANSACTIONS, is_landed)
-    return Provenance(alerts[0], _rule(lake, alerts[0]["rule"]), small, large, taken)
+    (origins_of_alert,) = origins(lake, alerts)
+    return Provenance(
+        alerts[0],
+        _rule(lake, alerts[0]["rule"]),
+        _taken(lake, tables.SILVER_ALERTS, is_alert),
+        [replace(origin, taken=_commits(lake, origin.transaction)) for origin in origins_of_alert],
+    )
 
 
-def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[tuple[Origin, Origin]]:
-    """Return the small and the large transaction of each alert, with the rows that they were made from."""
-    ids = sorted({alert[name] for alert in alerts for name in ("small_transaction_id", "transaction_id")})
-    days = sorted({alert[name].date() for alert in alerts for name in ("small_timestamp", "timestamp")})
+def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]:
+    if not transaction:
+        return {}
+    is_row = f"date = DATE '{transaction['date']}' AND transaction_id = {literal(transaction['transaction_id'])}"
+    is_landed = _at([(transaction["source"], transaction["position"])])
+    return {
+        "silver": _taken(lake, tables.SILVER_TRANSACTIONS, is_row),
+        "bronze": _taken(lake, tables.BRONZE_TRANSACTIONS, is_landed),
+    }
+
+
+def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
+    """Return the transactions of each alert, with the rows that they were made from."""
+    evidence = [alert["evidence"] or _pair(alert) for alert in alerts]
+    ids = sorted({part["transaction_id"] for parts in evidence for part in parts})
+    days = sorted({part["timestamp"].date() for parts in evidence for part in parts})
     silver = lake.query(
         tables.SILVER_TRANSACTIONS,
         "*",
@@ -100,16 +113,25 @@ def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[tuple[Origin, Orig
     transactions = {row["transaction_id"]: row for row in silver.to_pylist()}
     landed = _landed(lake, [(row["source"], row["position"]) for row in transactions.values()])
 
-    def origin(transaction_id: str) -> Origin:
-        transaction = transactions.get(transaction_id, {})
+    def origin(part: dict[str, Any]) -> Origin:
+        transaction = transactions.get(part["transaction_id"], {})
         row = landed.get((transaction.get("source"), transaction.get("position")), {})
         return Origin(
+            part["variable"],
             transaction,
             {name.removeprefix("_source_").removeprefix("_"): row[name] for name in row if name in _PLACE},
             {name: row[name] for name in row if name in (*_VALUES, *lake.settings.columns)},
         )
 
-    return [(origin(alert["small_transaction_id"]), origin(alert["transaction_id"])) for alert in alerts]
+    return [[origin(part) for part in parts] for parts in evidence]
+
+
+def _pair(alert: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the evidence of an alert of version 0.1.0, which only knew one kind of rule."""
+    return [
+        {"variable": "SMALL", "transaction_id": alert["small_transaction_id"], "timestamp": alert["small_timestamp"]},
+        {"variable": "LARGE", "transaction_id": alert["transaction_id"], "timestamp": alert["timestamp"]},
+    ]
 
 
 def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | None, int | None], dict[str, Any]]:
@@ -175,7 +197,7 @@ def _holds(lake: Lake, table: Table, condition: str, version: int) -> bool | Non
 
 
 def _rule(lake: Lake, name: str) -> dict[str, Any]:
-    for rule in lake.settings.active_rules:
+    for rule in lake.settings.known_rules:
         if rule.name == name:
-            return {**rule.model_dump(exclude={"within"}), "within_seconds": rule.within.total_seconds()}
+            return rule.model_dump(exclude_defaults=True) | {"kind": rule.kind}
     return {"name": name}

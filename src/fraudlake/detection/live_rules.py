@@ -1,0 +1,133 @@
+"""Live rules: thresholds and patterns raise alerts from a bucket's rows, micro-batch by micro-batch.
+
+Of each rule the state holds the rows that a later alert may have or count, and a pattern's open matches. A rule that is
+new, or was changed, begins with the rows that come then; the state of one that is gone is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.detection import buckets, evidence
+from fraudlake.errors import UsageError
+from fraudlake.rules import query
+
+if TYPE_CHECKING:
+    from fraudlake.rules.check import Check
+    from fraudlake.rules.expressions import Column
+    from fraudlake.rules.kinds import Rule
+    from fraudlake.settings import Settings
+
+STATE = pa.schema(
+    [
+        ("rule", pa.string()),
+        ("definition", pa.string()),  # the rule as JSON
+        ("rows", pa.binary()),  # the rows that it needs, as an Arrow IPC stream, in the order of their evaluation
+        ("open_matches", pa.string()),  # as JSON
+    ]
+)
+"""A rule that needs earlier rows of a bucket."""
+
+_PREFIX = "silver_"
+
+
+@dataclass(frozen=True)
+class LiveRules:
+    """The rules other than ``small_then_large``.
+
+    ``columns`` are the columns by the names that rules use, ``further`` those columns of silver that the detector does
+    not have anyway: in its rows their names begin with ``silver_``.
+    """
+
+    rules: tuple[Rule, ...]
+    columns: Mapping[str, Column]
+    further: tuple[str, ...]
+
+    @classmethod
+    def of(cls, settings: Settings) -> LiveRules:
+        """Return the rules of the settings.
+
+        Raises:
+            UsageError: a rule does not suit the columns, or its rows are not divided by account.
+        """
+        rules = tuple(rule for rule in settings.rules if rule.kind != "small_then_large")
+        columns = query.columns(settings.columns) if rules else {}
+        needed: set[str] = set()
+        for rule in rules:
+            check = rule.check(columns)
+            if "account_id" not in check.partition_by:
+                raise UsageError(
+                    f"{rule.name}: a rule of the settings needs PARTITION BY accountId, since a stream divides rows by "
+                    "account; 'fraudlake rules backtest' evaluates it as it is"
+                )
+            needed |= set(check.columns)
+        return cls(rules, columns, tuple(sorted(needed - {*evidence.NEEDS})))
+
+    def fields(self, settings: Settings) -> dict[str, pa.Field]:
+        """Return the further columns of silver, each with its field in the detector's rows."""
+        silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema
+        return {name: pa.field(_PREFIX + name, silver.field(name).type) for name in self.further}
+
+    def evaluate(self, state: pa.Table, rows: pa.Table, now: int) -> tuple[list[RuleAlerts], pa.Table]:
+        """Evaluate a bucket's rows.
+
+        Args:
+            state: :data:`STATE`, as the micro-batch before returned it.
+            rows: new rows, with the detector's columns and :meth:`fields`.
+            now: no later row has an earlier event time, microseconds.
+
+        Returns:
+            The alerts of each rule that has any, and the new state.
+        """
+        if not len(state) and not len(rows):
+            return [], state
+        new, before = self._silver(rows), {row["definition"]: row for row in state.to_pylist()}
+        raised, needed = [], []
+        for rule, check in zip(self.rules, self._checks, strict=True):
+            definition = rule.model_dump_json()
+            known = before.get(definition)
+            part = new.select([*dict.fromkeys((*evidence.NEEDS, *check.columns))])
+            seen, open_matches = 0, []
+            if known is not None:
+                earlier = pa.ipc.open_stream(known["rows"]).read_all()
+                part, seen = pa.concat_tables([earlier, part]), len(earlier)
+                open_matches = json.loads(known["open_matches"])
+            evaluation = check.evaluate(part, seen, open_matches, now)
+            if evaluation.alerts:
+                raised.append(RuleAlerts(rule, evidence.table(part, evaluation.alerts)))
+            if len(evaluation.needed):
+                needed.append(
+                    {
+                        "rule": rule.name,
+                        "definition": definition,
+                        "rows": buckets.to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks()),
+                        "open_matches": json.dumps(evaluation.open_matches),
+                    }
+                )
+        return raised, pa.Table.from_pylist(needed, STATE)
+
+    @cached_property
+    def _checks(self) -> list[Check]:
+        """The rules, checked: in a task, since a checked rule cannot travel there."""
+        return [rule.check(self.columns) for rule in self.rules]
+
+    def _silver(self, rows: pa.Table) -> pa.Table:
+        """Return rows of the detector in the columns of silver."""
+        columns: dict[str, Any] = {name: rows[name] for name in evidence.NEEDS if name not in ("timestamp", "source")}
+        columns["timestamp"] = rows["time"].cast(pa.timestamp("us", "UTC"))
+        columns["source"] = rows["source"].cast(pa.string())
+        return pa.table(columns | {name: rows[_PREFIX + name] for name in self.further})
+
+
+class RuleAlerts(NamedTuple):
+    """Alerts of a rule, in the columns of :data:`evidence.COLUMNS`."""
+
+    rule: Rule
+    alerts: pa.Table

@@ -1,0 +1,194 @@
+"""Thresholds and patterns in the stream, against what a few lines of Python say, and against a backtest."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.detection.state import state
+from fraudlake.errors import UsageError
+from fraudlake.streaming import stream
+from tests.oracle import Row
+from tests.transactions import MARCH_7, SECOND, detect, land
+
+pytestmark = pytest.mark.stream
+
+BUSY = {"kind": "threshold", "name": "busy", "aggregate": "count", "last": "60 s", "above": 3}
+DEAR = {"kind": "threshold", "name": "dear", "aggregate": "sum", "transactions": 3, "above": 1000}
+PROBE = {
+    "kind": "pattern",
+    "name": "probe",
+    "pattern": "SMALL{2,} LARGE",
+    "define": {"SMALL": "SMALL.amount < 1", "LARGE": "LARGE.amount > 500"},
+    "within": "3 minutes",
+    "skip": "PAST LAST ROW",
+    "measures": {"tested": "COUNT(SMALL.amount)"},
+}
+TRIPLE = {
+    "kind": "pattern",
+    "name": "triple",
+    "pattern": "A B C",
+    "define": {"A": "A.amount < 1", "B": "B.amount > A.amount", "C": "C.amount > B.amount"},
+    "skip": "TO NEXT ROW",
+}
+RULES = (BUSY, DEAR, PROBE, TRIPLE)
+
+
+def history(seed: int, rows: int, accounts: int) -> list[Row]:
+    """Rows in event-time order, some at the same time."""
+    draw = random.Random(seed)
+    times = sorted(draw.choice([0, 1, 20, 60, 61]) + 45 * draw.randrange(rows // accounts) for _ in range(rows))
+    amounts = [0.01, 0.5, 0.99, 1.0, 20.0, 500.0, 500.01, 900.0]
+    return [
+        Row(str(draw.randrange(accounts)), MARCH_7 + time * SECOND, draw.choice(amounts), "part-0", i)
+        for i, time in enumerate(times)
+    ]
+
+
+def expected(rows: Iterable[Row]) -> set[tuple[str, tuple[int, ...]]]:
+    """Each alert's rule and, except for thresholds, the positions of its rows; else that of the last one."""
+    by_account = defaultdict(list)
+    for row in rows:
+        by_account[row.account_id].append(row)
+    alerts: set[tuple[str, tuple[int, ...]]] = set()
+    for own in by_account.values():
+        for number, row in enumerate(own):
+            if sum(row.time - 60 * SECOND <= other.time <= row.time for other in own) > 3:
+                alerts.add(("busy", (row.position,)))
+            if sum(other.amount for other in own[max(0, number - 2) : number + 1]) > 1000:
+                alerts.add(("dear", (row.position,)))
+            three = own[number : number + 3]
+            if len(three) == 3 and three[0].amount < 1 and three[0].amount < three[1].amount < three[2].amount:
+                alerts.add(("triple", tuple(row.position for row in three)))
+        # Two or more small rows right before a large one, as many as WITHIN allows; none of a match begins another one.
+        not_before = 0
+        for number, row in enumerate(own):
+            if row.amount > 500:
+                first = number
+                while (
+                    first > not_before and own[first - 1].amount < 1 and row.time - own[first - 1].time < 180 * SECOND
+                ):
+                    first -= 1
+                if number - first >= 2:
+                    alerts.add(("probe", tuple(row.position for row in own[first : number + 1])))
+                    not_before = number + 1
+    return alerts
+
+
+def raised(lake: Any) -> set[tuple[str, tuple[int, ...]]]:
+    rows = lake.read(tables.SILVER_ALERTS).where("rule != 'small_then_large'").collect()
+    alerts = [
+        (row["rule"], [int(part["transaction_id"].rpartition("-")[2]) for part in row["evidence"]], row["kind"])
+        for row in rows
+    ]
+    distinct = {(rule, tuple(rows[-1:] if kind == "threshold" else rows)) for rule, rows, kind in alerts}
+    assert len(distinct) == len(alerts)
+    return distinct
+
+
+@pytest.mark.parametrize("ordering", ["arrival", "event_time"])
+def test_rules_of_every_kind_raise_what_plain_python_does_however_the_rows_are_cut(lake: Any, ordering: str) -> None:
+    opened = lake(rules=RULES, ordering=ordering, max_out_of_orderness="1 minute")
+    rows = history(3, 900, 12)
+    end = Row("end", rows[-1].time + 600 * SECOND, 20.0, "part-9", 0)
+    # In the order of arrival rows of the same time must come together.
+    apart = [number for number in range(1, 900) if rows[number - 1].time < rows[number].time]
+    cuts = [0, *apart[40:43], apart[-30], 900]
+    detect(opened, *([*rows[first:last]] for first, last in pairwise(cuts)), [end])
+    assert raised(opened) == expected(rows)
+    assert {rule for rule, _ in expected(rows)} == {"busy", "dear", "probe", "triple"}
+
+
+def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
+    opened = lake(rules=RULES, ordering="event_time", max_out_of_orderness="1 minute")
+    rows = history(4, 900, 12)
+    shuffled = sorted(rows, key=lambda row: row.time + random.Random(row.position).randrange(60 * SECOND))
+    end = Row("end", rows[-1].time + 600 * SECOND, 20.0, "part-9", 0)
+    detect(opened, shuffled[:450], shuffled[450:], [end])
+    for rule in opened.settings.known_rules[1:]:
+        _, alerts = steps.backtest(opened, rule, None, None)
+        tried = sorted(
+            (row["transaction_ids"], {name: as_text(value) for name, value in json.loads(row["measures"]).items()})
+            for row in alerts.to_pylist()
+        )
+        live = opened.read(tables.SILVER_ALERTS).where(f"rule = '{rule.name}'").collect()
+        assert len(tried) > 5
+        assert tried == sorted(([part["transaction_id"] for part in row["evidence"]], row["measures"]) for row in live)
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def test_an_alert_says_what_raised_it(lake: Any) -> None:
+    opened = lake(rules=[PROBE])
+    amounts = [0.5, 0.25, 600.0]
+    detect(opened, [Row("7", MARCH_7 + i * SECOND, amount, position=i) for i, amount in enumerate(amounts)])
+    pair, probe = opened.read(tables.SILVER_ALERTS).orderBy("rule").collect()[::-1]
+    assert (probe["rule"], probe["kind"], probe["transaction_id"]) == ("probe", "pattern", "part-0-2")
+    assert [(part["variable"], part["amount"]) for part in probe["evidence"]] == [
+        ("SMALL", 0.5),
+        ("SMALL", 0.25),
+        ("LARGE", 600.0),
+    ]
+    assert probe["evidence"][1]["timestamp"].isoformat() == "2026-03-07T00:00:01"
+    assert (probe["measures"], probe["small_transaction_id"]) == ({"accountId": "7", "tested": "2"}, None)
+    assert probe["explanation"] == (
+        "Account 7: SMALL 0.50 at 2026-03-07 00:00:00, SMALL 0.25 at 2026-03-07 00:00:01, "
+        "LARGE 600.00 at 2026-03-07 00:00:02 (UTC); accountId 7, tested 2."
+    )
+    assert (pair["kind"], [part["variable"] for part in pair["evidence"]]) == ("small_then_large", ["SMALL", "LARGE"])
+    assert pair["measures"] == {"seconds_between": "1"}
+
+
+def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
+    def rows(first: int) -> list[Row]:
+        return [Row("1", MARCH_7 + (first + i) * SECOND, 20.0, position=first + i) for i in range(4)]
+
+    detect(lake(), rows(0))
+    detect(lake(rules=[BUSY]), rows(10))  # it begins with the rows that come now
+    detect(lake(rules=[BUSY]), rows(20))
+    detect(lake(rules=[{**BUSY, "above": 6}]), rows(30))  # so does another one
+    detect(lake(rules=[{**BUSY, "above": 6}]), rows(40)[:3])
+    opened = lake()
+    detect(opened, rows(50))
+    assert {position for _, (position,) in raised(opened)} == {13, 20, 21, 22, 23, 42}
+
+
+def test_a_rule_may_name_a_declared_column(lake: Any) -> None:
+    rule = {**BUSY, "column": "terminal", "aggregate": "distinct", "above": 1, "name": "terminals"}
+    opened = lake(rules=[rule], columns={"terminal": "string"})
+    land(opened, [Row("1", MARCH_7 + i * SECOND, 20.0, position=i) for i in range(3)])
+    name = opened.name_of(tables.SILVER_TRANSACTIONS)
+    opened.spark.sql(f"UPDATE {name} SET terminal = CASE position WHEN 0 THEN 'a' WHEN 1 THEN 'a' ELSE 'b' END")
+    stream.run(opened, steps.detect(opened), "available-now")
+    assert [position for _, (position,) in raised(opened)] == [2]
+
+
+def test_the_state_holds_what_a_later_alert_can_need(lake: Any) -> None:
+    opened = lake(rules=RULES, ordering="event_time", max_out_of_orderness="1 second")
+    detect(opened, history(5, 600, 12))
+    later = [Row(f"x{i}", MARCH_7 + 100_000 * SECOND, 20.0, "part-9", i) for i in range(200)]
+    rows = state(opened).rows_by_rule
+    assert set(rows) == {"busy", "dear", "probe", "triple"}
+    assert 0 < rows["dear"] <= 24
+    detect(opened, later, [Row("end", MARCH_7 + 100_100 * SECOND, 20.0, "part-10", 0)])
+    rows = state(opened).rows_by_rule
+    assert rows["probe"] == 0
+    assert rows["busy"] <= 200
+
+
+def test_a_rule_whose_rows_are_not_divided_by_account_is_refused(lake: Any) -> None:
+    clauses = "ORDER BY dt MEASURES A.amount AS a PATTERN (A B) DEFINE B AS B.amount > 5"
+    opened = lake(
+        rules=[{"kind": "pattern", "name": "all", "sql": f"SELECT * FROM transactions MATCH_RECOGNIZE ({clauses})"}]
+    )
+    with pytest.raises(UsageError, match="all: a rule of the settings needs PARTITION BY accountId"):
+        steps.detect(opened)
