@@ -199,5 +199,5 @@ def _holds(lake: Lake, table: Table, condition: str, version: int) -> bool | Non
 def _rule(lake: Lake, name: str) -> dict[str, Any]:
     for rule in lake.settings.known_rules:
         if rule.name == name:
-            return rule.model_dump(exclude_defaults=True) | {"kind": rule.kind}
+            return {"kind": rule.kind} | rule.model_dump(exclude_defaults=True)
     return {"name": name}
