@@ -5,7 +5,8 @@ Run by hand:
     python -m benchmarks.chaos --seed 7 --kills 200 --work /tmp/chaos
 
 A seed gives the same files and the same schedule. Every 25 kills have a lake of their own. A schedule that fails is cut
-down to its shortest with --shorten.
+down to its shortest with --shorten. FRAUDLAKE_TRIGGER=continuous and FRAUDLAKE_ORDERING=event_time in the environment
+hold for the steps.
 """
 
 from __future__ import annotations

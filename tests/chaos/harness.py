@@ -15,12 +15,14 @@ from itertools import islice
 from pathlib import Path
 
 from tests.chaos import truth
-from tests.chaos.landing import LandingFile, landing_files
+from tests.chaos.landing import LandingFile, closing_file, landing_files
 from tests.chaos.schedule import AT_ANY_TIME, MOMENTS, Kill
 
 FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 PATIENCE = 1800
 """Seconds after which a command counts as hung."""
+QUIET = 60
+"""Seconds after which a continuous stream is killed whose moment has not come: it does not end by itself."""
 SETTINGS = {"FRAUDLAKE_MAX_FILES_PER_TRIGGER": "4", "FRAUDLAKE_ALGORITHM": "logistic"}
 Report = Callable[[str], None]
 
@@ -56,8 +58,11 @@ def run(
         command: the program; a planted bug has a program of its own.
     """
     (lake / "landing").mkdir(parents=True)
-    files = iter(enumerate(landing_files(seed, sum(kill.files for kill in kills))))
     outcome, program = Outcome(), _Program(lake, command, {**os.environ, **SETTINGS, **(environment or {})})
+    landing = landing_files(seed, sum(kill.files for kill in kills))
+    if program.environment.get("FRAUDLAKE_ORDERING") == "event_time":
+        landing.append(closing_file())
+    files = iter(enumerate(landing))
     for kill in kills:
         _land(files, lake, max(kill.files - 1, 0))
         was_killed = program.killed(kill, partial(_land, files, lake, min(kill.files, 1)))
@@ -84,9 +89,13 @@ class _Program:
     command: tuple[str, ...]
     environment: dict[str, str]
 
-    def start(self, step: str) -> subprocess.Popen[bytes]:
+    @property
+    def _is_continuous(self) -> bool:
+        return self.environment.get("FRAUDLAKE_TRIGGER") == "continuous"
+
+    def start(self, *step: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*self.command, "--lake", str(self.lake), step],
+            [*self.command, "--lake", str(self.lake), *step],
             env=self.environment,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
@@ -94,7 +103,8 @@ class _Program:
         )
 
     def ended(self, step: str) -> None:
-        process = self.start(step)
+        # A continuous job would not end.
+        process = self.start(step, *(["--trigger", "available-now"] if self._is_continuous else []))
         _, errors = process.communicate(timeout=PATIENCE)
         if process.returncode:
             raise AssertionError(f"{step} failed after the kills: {errors.decode()[-2000:]}")
@@ -106,6 +116,8 @@ class _Program:
         try:
             meanwhile()
             while process.poll() is None:
+                if self._is_continuous and time.monotonic() - begun > QUIET:
+                    return True
                 if time.monotonic() - begun > PATIENCE:
                     raise AssertionError(f"{kill.step} hung")
                 if kill.moment == AT_ANY_TIME:

@@ -85,6 +85,11 @@ def landing_files(seed: int, count: int) -> list[LandingFile]:
     return [_with_verdicts(file, flagged) for file in files]
 
 
+def closing_file() -> LandingFile:
+    """Make a file whose one row moves the watermark past all others: in event time the latest rows wait for it."""
+    return LandingFile("part-99999-0.parquet", (_row(BEGIN + 10 * 86_400_000_000, "end", 20.25),))
+
+
 def _row(time: int, account: str | None, amount: float | None, id_: str | None = None) -> dict[str, object]:
     return {"dt": time, "accountId": account, "amount": amount, "alert": False, "transaction_id": id_}
 

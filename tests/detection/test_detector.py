@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import random
 from datetime import timedelta
 
 import pyarrow as pa
@@ -132,6 +133,18 @@ def test_rows_of_the_same_time_are_ordered_by_source_and_position() -> None:
     assert len(detect([[large, small]])) == 1
     assert detect([[small._replace(source="part-c"), large]]) == []
     assert len(detect([[large._replace(source="part-a", position=8), small]])) == 1
+
+
+def test_an_account_with_a_third_of_all_rows_hides_no_alert_of_its_own_or_of_others() -> None:
+    draw = random.Random(7)
+    rows = [
+        Row("hot" if draw.random() < 0.3 else str(draw.randrange(500)), at * SECOND, draw.choice((0.5, 20.0, 600.0)))
+        for at in range(60_000)
+    ]
+    rows = [row._replace(position=at) for at, row in enumerate(rows)]
+    pairs = expected(rows)
+    assert len({row.account_id for row in rows}) == 501 and len(pairs) > 1000
+    assert detect([rows[begin : begin + 20_000] for begin in range(0, len(rows), 20_000)]) == pairs
 
 
 def test_a_flag_that_expired_before_now_is_dropped() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.model import classifier, features
 from fraudlake.model.published import Model
+from fraudlake.model.store import silence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,8 +80,7 @@ class Registry:
         """
         import mlflow
 
-        for noisy in ("mlflow", "alembic"):
-            logging.getLogger(noisy).setLevel(logging.ERROR)
+        silence()
         mlflow.set_tracking_uri(store.tracking)
         mlflow.set_registry_uri(store.registry)
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from filelock import FileLock
 
 from fraudlake.errors import FraudlakeError
 
@@ -41,6 +44,7 @@ def model_store(lake: Lake) -> ModelStore:
     file = _file(lake.models)
     try:
         lake.models.mkdir(exist_ok=True)
+        _make(file)
         # MLflow would try again for a minute, and fail with a stack trace.
         with contextlib.closing(sqlite3.connect(file)) as store:
             store.execute("PRAGMA schema_version")
@@ -50,6 +54,30 @@ def model_store(lake: Lake) -> ModelStore:
         ) from None
     uri = f"sqlite:///{file}"
     return ModelStore(uri, uri, (lake.models / "artifacts").as_uri())
+
+
+def silence() -> None:
+    """Let MLflow log nothing but errors; it reports its progress otherwise."""
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def _make(file: Path) -> None:
+    """Make the SQLite file if it is not there.
+
+    MLflow makes its tables in many steps, and refuses a file in which it was killed between two of them (seen in 3.17).
+    So the file gets its name when all are there.
+    """
+    from mlflow import MlflowClient
+
+    with FileLock(file.with_name(".lock")):
+        if file.exists() and file.stat().st_size:
+            return
+        silence()
+        draft = file.with_name(".draft.db")
+        draft.unlink(missing_ok=True)
+        MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
+        draft.replace(file)
 
 
 def has_models(lake: Lake) -> bool:

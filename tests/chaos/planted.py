@@ -1,0 +1,193 @@
+"""Planted bugs: each replaces a text of a module as it is imported, and has the kills by which the harness finds it.
+
+As a program it is `fraudlake` with one of them: `python tests/chaos/planted.py NAME --lake DIR COMMAND`. Only its own
+process has the bug; Spark's Python workers have not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+Moment = tuple[int, str, str]
+"""How many files land, the step, and the folder of the lake in which a new file is the moment to kill it."""
+NEVER = "no such folder"
+INGESTED: Moment = (8, "ingest", "checkpoints/ingest/commits")
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug: the module, texts in it and what stands in their place."""
+
+    name: str
+    what: str
+    module: str
+    replacements: tuple[tuple[str, str], ...]
+    moments: tuple[Moment, ...]
+
+
+_STREAM, _STEPS, _FILES = "fraudlake.streaming.stream", "fraudlake.steps", "fraudlake.sources.file_source"
+_BETWEEN_COMMITS: tuple[Moment, ...] = (INGESTED, (0, "refine", "tables/silver_transactions/_delta_log"))
+
+BUGS = (
+    Bug(
+        "checkpoint_deleted",
+        "a stream deletes its own checkpoint when it starts",
+        _STREAM,
+        (
+            (
+                "    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, "
+                "has_output)\n",
+                "    __import__('shutil').rmtree(checkpoint.folder, ignore_errors=True)\n",
+            ),
+        ),
+        (INGESTED, (0, "refine", "checkpoints/refine/commits")),
+    ),
+    Bug(
+        "plain_append",
+        "a micro-batch is appended without the name of its checkpoint and its number",
+        _STREAM,
+        (("transaction = (self.application, batch_id)", "transaction = None"),),
+        _BETWEEN_COMMITS,
+    ),
+    Bug(
+        "ledger_first",
+        "a file's entry is in the ledger before its rows are in bronze",
+        _FILES,
+        (
+            (
+                "                    self._append(lake, folder, accepted)\n",
+                "                    self._add_entries(lake, outcomes)\n"
+                "                    self._append(lake, folder, accepted)\n",
+            ),
+        ),
+        ((8, "ingest", "tables/bronze_files/_delta_log"),),
+    ),
+    Bug(
+        "no_catching_up",
+        "rows that a killed process left in bronze get no entry in the ledger",
+        _FILES,
+        (
+            (
+                "            if known is None or known.status == REJECTED:\n                counts",
+                "            if False:\n                counts",
+            ),
+        ),
+        ((8, "ingest", "tables/bronze_transactions/_delta_log"),),
+    ),
+    Bug(
+        "random_id",
+        "a checkpoint has another id each time",
+        "fraudlake.lake.checkpoint",
+        (('return str(self._notes()["id"])', "return str(uuid.uuid4())"),),
+        _BETWEEN_COMMITS,
+    ),
+    Bug(
+        "inputs_of_now",
+        "a repeated micro-batch is compared with the tables as they are now, with its own rows in them",
+        _STEPS,
+        (("inputs = recorded.get(batch_id) or BatchInputs.now(lake)", "inputs = BatchInputs.now(lake)"),),
+        _BETWEEN_COMMITS,
+    ),
+    Bug(
+        "merge_appends",
+        "a MERGE matches nothing, and so appends",
+        "fraudlake.streaming.merge",
+        (('f"{same(keys)} AND t.date IN ({within})"', '"false"'),),
+        (INGESTED, (0, "refine", NEVER), (0, "aggregate", "checkpoints/account_daily/commits")),
+    ),
+    Bug(
+        "wall_clock",
+        "the watermark is taken from the wall clock",
+        _STEPS,
+        (('selectExpr(f"max(timestamp) - {delay}")', 'selectExpr("current_timestamp()")'),),
+        (INGESTED,),
+    ),
+    Bug(
+        "rejected_file_takes_others",
+        "where a micro-batch has an unreadable file, the rows of the others are lost",
+        _FILES,
+        (
+            (
+                "accepted = [entry.file for entry in outcomes if entry.status == ACCEPTED and entry.rows]",
+                "accepted = [entry.file for entry in outcomes if all(one.status == ACCEPTED for one in outcomes)]",
+            ),
+        ),
+        (INGESTED,),
+    ),
+    Bug(
+        "offset_first",
+        "a micro-batch whose offsets were noted counts as done",
+        _STREAM,
+        (
+            ("repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None",
+             "repeated = lake.checkpoint(stream.step).pending_batch()"),
+            ("                batch.count()\n", "                return\n"),
+        ),
+        (INGESTED, (0, "refine", "checkpoints/refine/offsets")),
+    ),
+    Bug(
+        "unmarked_quarantine",
+        "rows go to quarantine without the name of the checkpoint and the number of the micro-batch",
+        _STEPS,
+        (
+            (
+                "appender.append(lake, silver.quarantined(rows), tables.SILVER_QUARANTINE, batch_id)",
+                "lake.append(silver.quarantined(rows).select(*lake.table(tables.SILVER_QUARANTINE).column_names), "
+                "tables.SILVER_QUARANTINE)",
+            ),
+        ),
+        (INGESTED, (0, "refine", "tables/silver_quarantine/_delta_log")),
+    ),
+)  # fmt: skip
+
+
+def planted(source: str, bug: Bug) -> str:
+    """Put a bug into the source of its module.
+
+    Raises:
+        LookupError: a text that it replaces is not there exactly once.
+    """
+    for text, replacement in bug.replacements:
+        if source.count(text) != 1:
+            raise LookupError(f"{bug.name}: {bug.module} has {source.count(text)} times: {text}")
+        source = source.replace(text, replacement)
+    return source
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, module: str, path: str, bug: Bug) -> None:
+        super().__init__(module, path)
+        self._bug = bug
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(planted(Path(self.path).read_text(), self._bug), self.path, "exec")
+
+
+@dataclass(frozen=True)
+class _Finder(MetaPathFinder):
+    bug: Bug
+
+    def find_spec(self, name: str, path: Sequence[str] | None, _: ModuleType | None = None) -> ModuleSpec | None:
+        spec: Any = PathFinder.find_spec(name, path) if name == self.bug.module else None
+        if spec is not None:
+            spec.loader = _Loader(name, spec.origin, self.bug)
+        return spec  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    name = sys.argv.pop(1)
+    sys.meta_path.insert(0, _Finder(next(bug for bug in BUGS if bug.name == name)))
+    from fraudlake.cli import main as program
+
+    program()
+
+
+if __name__ == "__main__":
+    main()
