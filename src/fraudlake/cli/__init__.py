@@ -1,6 +1,6 @@
 """The command line: ``fraudlake COMMAND`` runs one step of the lake, or all of them in order."""
 
-from fraudlake.cli import delivery, detection, example, ingestion, model, operations, rules, run, workspace
+from fraudlake.cli import delivery, detection, example, ingestion, model, operations, recovery, rules, run, workspace
 from fraudlake.cli.app import cli
 from fraudlake.cli.main import main
 
@@ -13,6 +13,7 @@ __all__ = [
     "main",
     "model",
     "operations",
+    "recovery",
     "rules",
     "run",
     "workspace",

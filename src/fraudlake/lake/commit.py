@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
+_WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
+PASSED_OVER = "passed_over_by_streams"
+"""What the record of a commit holds that gives streams nothing to read, although its operation may."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Commit:
         return self.operation not in _MAINTENANCE
 
     @property
+    def has_new_rows(self) -> bool:
+        """Whether the commit may give a stream rows to read."""
+        return self.changes_rows and self.operation not in _WITHOUT_NEW_ROWS and not self.record.get(PASSED_OVER)
+
+    @property
     def at(self) -> datetime:
         """Time of the commit (UTC)."""
         return datetime.fromtimestamp(self.millis / 1000, UTC)
@@ -82,3 +90,8 @@ def row_changes(history: list[Commit], version: int) -> list[Commit]:
         for commit in history
         if commit.version >= version and commit.changes_rows and commit.operation != "CREATE TABLE"
     ]
+
+
+def new_rows(history: list[Commit], version: int) -> list[Commit]:
+    """Return the commits from a version on that may give a stream rows to read."""
+    return [commit for commit in row_changes(history, version) if commit.has_new_rows]

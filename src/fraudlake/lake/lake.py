@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shutil
 import uuid
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.commit import Commit, Detail
+from fraudlake.lake.commit import PASSED_OVER, Commit, Detail
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    from datetime import date
+
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -131,6 +134,31 @@ class Lake(ABC):
         if compute is not None:
             rows = rows.mapInArrow(compute, self.table(table).columns)
         self._save(rows, table, "append", transaction, metadata)
+
+    def replace(
+        self, rows: DataFrame, table: tables.Table, record: dict[str, Any], days: tuple[date, date] | None = None
+    ) -> None:
+        """Put rows in the place of a table's rows, or of those of some days, in one commit that streams pass over.
+
+        Delta's ``RESTORE`` and a plain overwrite can add files without removing any, which streams then take for new
+        rows (Databricks documentation, "Restore a Delta table"). So the commit says that it changes no data
+        (``dataChange``), as a compaction does. No other process may write the table meanwhile.
+
+        Args:
+            rows: rows, in columns of :meth:`table`; columns that they lack are null. They may be read from the table.
+            table: the table.
+            record: what the commit says of itself: :attr:`Commit.record` gives it back.
+            days: the first and the last ``date`` to replace; None replaces all rows.
+        """
+        condition = "" if days is None else f"date BETWEEN DATE'{days[0]}' AND DATE'{days[1]}'"
+        if condition and "date" not in self.detail(table).partition_columns:
+            # Delta takes such a condition for partitions only.
+            others = self.read(table).where(f"NOT coalesce({condition}, false)")
+            rows, condition = others.unionByName(rows, allowMissingColumns=True), ""
+        writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
+        if condition:
+            writer = writer.option("replaceWhere", condition)
+        writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record})).saveAsTable(self.name_of(table))
 
     def _save(
         self, rows: DataFrame, table: tables.Table, mode: str, transaction: Transaction | None, metadata: str | None

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import gold, tables
+from fraudlake import tables
 from fraudlake.delivery import delivery
 from fraudlake.delivery.sink import DESTINATIONS
 from fraudlake.gold import detector_agreement
@@ -23,16 +23,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 
-_COMMANDS = {
-    "detect": "detect",
-    "alert_windows": "aggregate",
-    **{aggregate.table.name.removeprefix("gold_"): "aggregate" for aggregate in gold.AGGREGATES},
-    "score": "score",
-    "prediction_quality": "score",
-}
-"""The command that runs a step."""
 _DELIVERING = {delivery.step_of(to) for to in DESTINATIONS}
-_WITHOUT_NEW_ROWS = {"DELETE", "UPDATE", "RESTORE"}
 
 
 @dataclass(frozen=True)
@@ -105,8 +96,8 @@ class Status:
         for step, behind in self.lag.items():
             # What refine has not read shows in the rows of bronze; a destination of alerts may be one of the past.
             for table, commits in behind.items() if step not in ("refine", *_DELIVERING) else ():
-                plural, command = "s" * (commits > 1), _COMMANDS.get(step, "run")
-                gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run 'fraudlake {command}'")
+                plural = "s" * (commits > 1)
+                gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run '{lag.command_of(step)}'")
         return gaps
 
     def as_dict(self) -> dict[str, Any]:
@@ -182,13 +173,11 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
 
 
 def _lag(lake: Lake) -> dict[str, dict[str, int]]:
-    """Count the commits that steps have not read; those that only remove rows give a stream nothing to read."""
+    """Count the commits with new rows that steps have not read."""
     behind: dict[str, dict[str, int]] = {}
     for table in contents.TABLES:
         for step, unread in lag.unread(lake, table).items():
-            commits = sum(commit.operation not in _WITHOUT_NEW_ROWS for commit in unread)
-            if commits:
-                behind.setdefault(step, {})[table.name] = commits
+            behind.setdefault(step, {})[table.name] = len(unread)
     return behind
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
-from fraudlake.lake.commit import row_changes
+from fraudlake.lake.commit import new_rows
 from fraudlake.lake.lake import Compute
 from fraudlake.streaming import conflict
 from fraudlake.streaming.rows import has_rows, persisted_count
@@ -167,7 +167,7 @@ def _has_work(lake: Lake, stream: Stream) -> bool:
     for table in stream.reads:
         version, history = unread.get(ids[table.name]), lake.history(table)
         # The log may be cleaned up beyond what the stream has read.
-        if version is None or version < min(commit.version for commit in history) or row_changes(history, version):
+        if version is None or version < min(commit.version for commit in history) or new_rows(history, version):
             return True
     return False
 

@@ -1,0 +1,110 @@
+"""Restore: a table gets the rows of one of its earlier versions back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from fraudlake import tables
+from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.lake import contents
+from fraudlake.operations.standstill import begun_steps, standstill
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.tables import Table
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore did: ``version`` is the one whose rows the table has again, as its version ``version_after``."""
+
+    table: str
+    version: int
+    version_before: int
+    version_after: int
+    rows_before: int
+    rows_after: int
+
+
+def restore(
+    lake: Lake, name: str, version: int | None, timestamp: datetime | None = None, allow_streams: bool = False
+) -> Restored:
+    """Put a table back to an earlier version, in one commit on top of the present one, which stays readable.
+
+    Streams that read the table go on behind the commit: they read neither the rows that come back nor take back what
+    they made of those that leave. A stream that writes the table writes nothing again.
+
+    Args:
+        lake: the lake.
+        name: the table's name.
+        version: the version; None takes ``timestamp``.
+        timestamp: a time (UTC): the version that the table had then.
+        allow_streams: restore a table although a stream reads it.
+
+    Raises:
+        UsageError: there is no such table or version, or a stream reads the table and ``allow_streams`` is false.
+        FraudlakeError: a step runs or was cut, or the version's files are gone. Nothing was changed.
+    """
+    table = _table(name)
+    with standstill(lake):
+        before = lake.version(table)
+        target = _version(lake, table, version, timestamp)
+        if target == before:
+            raise UsageError(f"{table.name} is at version {before} already")
+        readers = [step for step in begun_steps(lake) if table.name in lake.checkpoint(step).reads]
+        if readers and not allow_streams:
+            raise UsageError(
+                f"{table.name} is read by {', '.join(readers)}, which will not take back what they made of rows that "
+                "leave, nor read rows that come back: add --allow-streams to restore it all the same"
+            )
+        rows_before = _count(lake, table, before)
+        try:
+            lake.replace(lake.read_version(table, target), table, {"restored": target})
+        except PySparkException as error:
+            raise FraudlakeError(
+                f"version {target} of {table.name} cannot be read any more ({first_line(error)}): VACUUM removes files "
+                "that a table no longer uses after the setting 'retention'; nothing was changed"
+            ) from None
+        after = lake.version(table)
+        return Restored(table.name, target, before, after, rows_before, _count(lake, table, after))
+
+
+def _table(name: str) -> Table:
+    """Return the table of a name.
+
+    Raises:
+        UsageError: there is none, or it is the ledger, whose entries say what bronze holds.
+    """
+    by_name = {table.name: table for table in contents.TABLES}
+    if name == tables.BRONZE_FILES.name:
+        raise UsageError(f"{name} says which files bronze_transactions holds: it cannot be restored without them")
+    if name not in by_name:
+        nearest = get_close_matches(name, by_name, n=1, cutoff=0)
+        raise UsageError(f"there is no table {name}; the nearest one is {nearest[0]}")
+    return by_name[name]
+
+
+def _version(lake: Lake, table: Table, version: int | None, timestamp: datetime | None) -> int:
+    history = sorted(lake.history(table), key=lambda commit: commit.version)
+    first, last = history[0], history[-1]
+    if timestamp is None:
+        if version not in {commit.version for commit in history}:
+            raise UsageError(f"{table.name} has no version {version}: it has {first.version} to {last.version}")
+        return version
+    earlier = [commit.version for commit in history if commit.at <= timestamp]
+    if not earlier:
+        raise UsageError(
+            f"{table.name} had no version at {timestamp:%Y-%m-%d %H:%M:%S} UTC: "
+            f"its oldest, {first.version}, is of {first.at:%Y-%m-%d %H:%M:%S}"
+        )
+    return earlier[-1]
+
+
+def _count(lake: Lake, table: Table, version: int) -> int:
+    (row,) = lake.query(table, "count(*) AS total", version=version).to_pylist()
+    return int(row["total"])
