@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -208,6 +208,19 @@ def _fields_are_distinct(columns: dict[str, DeclaredColumn]) -> dict[str, Declar
 
 Columns = Annotated[
     dict[str, DeclaredColumn], NoDecode, BeforeValidator(_columns), AfterValidator(_fields_are_distinct)
+]
+
+
+def _row_retention(value: object) -> object:
+    """Read limits by table, as a table or as JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError('must be JSON such as {"silver_transactions": "400 days"}') from None
+
+
+RowRetention = Annotated[
+    dict[str, Annotated[Duration, Field(ge=timedelta(days=1))]], NoDecode, BeforeValidator(_row_retention)
 ]
 
 
@@ -417,6 +430,10 @@ class Settings(BaseSettings):
         timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that tables no longer use."
     )
 
+    row_retention: RowRetention = Field(
+        {}, description='How long tables keep rows, in event time, as JSON: {"silver_transactions": "400d", …}.'
+    )
+
     driver_memory: str = Field("4g", pattern=r"^[1-9][0-9]{0,6}[mg]$", description="Memory of the local Spark process.")
     shuffle_partitions: int | None = Field(
         None,
@@ -456,6 +473,11 @@ class Settings(BaseSettings):
     def target_file_bytes(self) -> int:
         """Size of the files that optimize makes, in bytes."""
         return size_in_bytes(self.target_file_size)
+
+    def first_day(self, *names: str) -> date | None:
+        """Return the first day (UTC) whose rows all of some tables keep; None where ``row_retention`` names none."""
+        limits = [self.row_retention[name] for name in names if name in self.row_retention]
+        return (datetime.now(UTC) - min(limits)).date() if limits else None
 
     @property
     def active_rules(self) -> tuple[FraudRule, ...]:

@@ -177,7 +177,7 @@ def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
             days = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
             return aggregate.compute(days, lake.read(tables.SILVER_ALERTS), lake.settings)
 
-        refresh.refresh(lake, batch, aggregate.table, aggregate.keys, compute)
+        refresh.refresh(lake, _of_whole_days(lake, batch, F.col("date")), aggregate.table, aggregate.keys, compute)
 
     return Stream(
         aggregate.table.name.removeprefix("gold_"),
@@ -187,13 +187,22 @@ def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
     )
 
 
+def _of_whole_days(lake: Lake, batch: DataFrame, date: Column) -> DataFrame:
+    """Leave out late rows of days whose other rows may have left silver: these days cannot be computed again."""
+    first_day = lake.settings.first_day(tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
+    return batch if first_day is None else batch.where(date >= F.lit(first_day))
+
+
 def _windowed(lake: Lake) -> Stream:
     """``silver_transactions`` and ``silver_alerts`` → ``gold_alert_windows``."""
     delay = f"INTERVAL {lake.settings.max_out_of_orderness.total_seconds()} SECONDS"
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        touched = _of_whole_days(lake, batch, F.to_date("timestamp"))
+        if touched is not batch and not has_rows(touched):
+            return
         current = lake.read(tables.GOLD_ALERT_WINDOWS)
-        with persisted(alert_windows.scope(batch, current)) as scope:
+        with persisted(alert_windows.scope(touched, current)) as scope:
             touched_from, read_from = _instants(
                 scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read")
             )

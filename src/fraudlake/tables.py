@@ -346,6 +346,19 @@ GOLD_FEATURE_DRIFT = Table(
     is_after_training BOOLEAN whether the day is behind the data that the version learned from
     """,
 )
+GOLD_ROW_REMOVALS = Table(
+    "gold_row_removals",
+    "A commit by which rows older than the setting `row_retention` left a table, or a restore brought them back.",
+    """
+    table_name STRING table that they left
+    table_id STRING its identity; a table made in its place has another one
+    version BIGINT its version since
+    rows BIGINT rows that left; negative where they came back
+    rows_from_kafka_or_late BIGINT of those, rows from Kafka (bronze), and late rows (quarantine)
+    first_day DATE first day (UTC) whose rows stayed; null where all came back
+    removed_at TIMESTAMP time of the commit (UTC)
+    """,
+)
 
 TABLES = (
     BRONZE_TRANSACTIONS,
@@ -361,6 +374,7 @@ TABLES = (
     GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,
     GOLD_FEATURE_DRIFT,
+    GOLD_ROW_REMOVALS,
 )
 """The tables of this module; an aggregate of gold declares its own."""
 

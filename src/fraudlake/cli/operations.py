@@ -25,19 +25,25 @@ def setup(app: App, /) -> None:
 
 @cli.command()
 @click.option("--allow-short-retention", is_flag=True, help="Accept a retention of less than 7 days.")
-@options("target_file_size", "retention")
+@options("target_file_size", "retention", "row_retention")
 @click.pass_obj
 def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> None:
-    """Compact the tables, cluster them by account, and remove files that they no longer need.
+    """Compact the tables, cluster them by account, and remove old rows and files that are no longer needed.
 
-    Reads and rewrites the tables that changed since they were last optimized; no row changes, and the streams may go
-    on. Files that left a table longer ago than --retention are removed (VACUUM), unless a step that reads the table is
+    Rows older than --row-retention leave their tables; without it none does, and no row changes. Reads and rewrites the
+    tables that changed since they were last optimized; the streams may go on.
+    Files that left a table longer ago than --retention are removed (VACUUM), unless a step that reads the table is
     further behind than that. Needs: nothing.
     """
-    from fraudlake.operations import maintenance
+    from fraudlake.operations import maintenance, retention
 
-    maintenance.require_safe(app.settings(**flags).retention, allow_short_retention)
+    settings = app.settings(**flags)
+    maintenance.require_safe(settings.retention, allow_short_retention)
+    retention.require_known(settings)
     lake = app.open(**flags)
+    with timed("row retention") as report:
+        removed = retention.remove_old_rows(lake)
+        report.append(f"{sum(removed.values()):,} rows removed")
     with timed("optimize") as report:
         names = maintenance.optimize(lake)
         report.append(f"{len(names)} tables rewritten")
@@ -46,7 +52,7 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
         report.append(f"{len(cleaned.tables)} tables cleaned")
     for name, behind in cleaned.skipped.items():
         console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
-    result = {"optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}
+    result = {"removed": removed, "optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}
     app.say(result, f"optimized: {', '.join(names) or 'nothing had changed'}")
 
 

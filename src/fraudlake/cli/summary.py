@@ -38,6 +38,9 @@ def print_counts(console: Console, status: Status) -> None:
     layers.add_row("silver", f"{status.silver:,}", f"valid transactions{warnings}")
     reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
     layers.add_row("quarantine", f"{status.quarantine:,}", f"with the reason{': ' if reasons else ''}{reasons}")
+    if status.removed:
+        by_table = ", ".join(f"{name} {count:,}" for name, count in status.removed.items())
+        layers.add_row("removed", f"{sum(status.removed.values()):,}", f"older than row_retention: {by_table}")
     layers.add_row("alerts", f"{status.alerts:,}", "small payment, then a large one")
     for destination, outcomes in status.deliveries.items():
         details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
@@ -58,8 +61,8 @@ def print_counts(console: Console, status: Status) -> None:
         for gap in status.gaps:
             console.print(f"[red]✗[/] {gap}", soft_wrap=True)
     else:
-        late = " - late" if status.late else ""
-        console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}")
+        late, removed = " - late" * bool(status.late), ", with the removed rows" * bool(status.removed)
+        console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")
 
 
 def print_quarantine(console: Console, quarantine: Quarantine) -> None:

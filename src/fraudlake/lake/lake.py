@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from pyspark.sql import functions as F
+
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.checkpoint import Checkpoint
@@ -155,10 +157,20 @@ class Lake(ABC):
             # Delta takes such a condition for partitions only.
             others = self.read(table).where(f"NOT coalesce({condition}, false)")
             rows, condition = others.unionByName(rows, allowMissingColumns=True), ""
-        writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
-        if condition:
-            writer = writer.option("replaceWhere", condition)
-        writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record})).saveAsTable(self.name_of(table))
+        present = [field.name for field in rows.schema]
+        missing = [column for column in self.table(table).fields if column.name not in present]
+        rows = rows.select("*", *(F.lit(None).cast(column.type).alias(column.name) for column in missing))
+        writer = rows.writeTo(self.name_of(table)).option("dataChange", "false")
+        writer = writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record}))
+        writer.overwrite(F.expr(condition or "true"))
+
+    def remove(self, table: tables.Table, condition: str, record: dict[str, Any]) -> None:
+        """Remove the rows that fulfil a condition in SQL, in one commit, which streams pass over.
+
+        It is a replacement by nothing, since no text can be attached to a ``DELETE`` everywhere.
+        """
+        writer = self.read(table).limit(0).writeTo(self.name_of(table))
+        writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record})).overwrite(F.expr(condition))
 
     def _save(
         self, rows: DataFrame, table: tables.Table, mode: str, transaction: Transaction | None, metadata: str | None

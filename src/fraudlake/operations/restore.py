@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import contents
+from fraudlake.operations.retention import RESTORED
 from fraudlake.operations.standstill import begun_steps, standstill
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def restore(
             )
         rows_before = _count(lake, table, before)
         try:
-            lake.replace(lake.read_version(table, target), table, {"restored": target})
+            lake.replace(lake.read_version(table, target), table, {RESTORED: target})
         except PySparkException as error:
             raise FraudlakeError(
                 f"version {target} of {table.name} cannot be read any more ({first_line(error)}): VACUUM removes files "

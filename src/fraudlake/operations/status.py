@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from fraudlake.delivery.sink import DESTINATIONS
 from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift
-from fraudlake.operations import lag
+from fraudlake.operations import lag, retention
 from fraudlake.quarantine import replay
 from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import rules
@@ -49,6 +50,10 @@ class Status:
     quality: dict[str, Any]
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: the detector came too late for them."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """Rows that left tables by ``row_retention``, by table."""
+    removed_late: int = 0
+    """Of those that left ``quarantine``, late rows."""
     reasons: dict[str, int] = field(default_factory=dict)
     warnings: dict[str, int] = field(default_factory=dict)
     unread_files: int = 0
@@ -72,20 +77,20 @@ class Status:
         gaps = []
         if self.kafka_lag:
             gaps.append(f"{self.kafka_lag:,} messages are not in bronze yet: run 'fraudlake ingest --source kafka'")
-        landed = self.landed - (self.kafka_lag or 0)
-        if landed != self.bronze:
-            gaps.append(f"{landed:,} rows landed but bronze holds {self.bronze:,}: run 'fraudlake ingest'")
-        if self.unread_files and landed == self.bronze:
+        landed, bronze = self.landed - (self.kafka_lag or 0), self._with_removed("bronze_transactions", self.bronze)
+        if landed != bronze:
+            gaps.append(f"{landed:,} rows landed but bronze holds {bronze:,}: run 'fraudlake ingest'")
+        if self.unread_files and landed == bronze:
             gaps.append(f"{self.unread_files:,} landed files have not been read: run 'fraudlake ingest'")
         if self.cut_replays:
             gaps.append(
                 f"{self.cut_replays} replays were cut: run 'fraudlake quarantine --replay', which finishes them"
             )
-        refined = self.silver + self.quarantine - self.late
-        if self.bronze != refined:
+        refined = self._with_removed("silver_transactions", self.silver) - self.late - self.removed_late
+        refined += self._with_removed("silver_quarantine", self.quarantine)
+        if bronze != refined:
             gaps.append(
-                f"bronze holds {self.bronze:,} rows but silver and quarantine together "
-                f"{refined:,}: run 'fraudlake refine'"
+                f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}: run 'fraudlake refine'"
             )
         for destination, counts in self.deliveries.items():
             if counts.get(delivery.DEAD):
@@ -100,6 +105,9 @@ class Status:
                 gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run '{lag.command_of(step)}'")
         return gaps
 
+    def _with_removed(self, table: str, rows: int) -> int:
+        return rows + self.removed.get(table, 0)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
         return {**asdict(self), "reconciles": not self.gaps, "gaps": self.gaps}
@@ -111,12 +119,14 @@ def status(lake: Lake) -> Status:
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
     kafka_lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
     latest = _latest_day(lake)
+    removed = retention.removed(lake)
+    from_kafka = removed.from_kafka_or_late.get(tables.BRONZE_TRANSACTIONS.name, 0)
     return Status(
         lake=lake.name,
         landing=landing_folder(lake).path,
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
-        landed=landed.rows + _count(lake, tables.BRONZE_TRANSACTIONS, "_topic") + (kafka_lag or 0),
+        landed=landed.rows + _count(lake, tables.BRONZE_TRANSACTIONS, "_topic") + from_kafka + (kafka_lag or 0),
         bronze=_count(lake, tables.BRONZE_TRANSACTIONS),
         silver=_count(lake, tables.SILVER_TRANSACTIONS),
         quarantine=_count(lake, tables.SILVER_QUARANTINE),
@@ -125,6 +135,8 @@ def status(lake: Lake) -> Status:
         agreement=_agreement(lake),
         quality=_quality(lake),
         late=reasons.get(rules.LATE, 0),
+        removed=removed.rows,
+        removed_late=removed.from_kafka_or_late.get(tables.SILVER_QUARANTINE.name, 0),
         reasons=reasons,
         warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
         unread_files=landed.waiting_files,

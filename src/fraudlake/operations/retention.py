@@ -1,0 +1,182 @@
+"""Retention of rows: rows older than a table's limit leave it, and are counted in ``gold_row_removals``.
+
+The commit by which rows leave says so in its record. How many left is the difference between two versions, which is
+noted afterwards, once for each commit, by the table's identity and version. A process that is killed in between
+leaves a commit that is not noted: :func:`removed` counts it all the same, and the next :func:`remove_old_rows` notes
+it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.errors import UsageError
+from fraudlake.lake import contents
+from fraudlake.silver import rules
+from fraudlake.streaming import conflict
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.lake.commit import Commit
+    from fraudlake.settings import Settings
+    from fraudlake.tables import Table
+
+RETENTION, RESTORED = "row_retention", "restored"
+"""What the record of a commit holds: the first day whose rows stay, or the version that a table was put back to."""
+
+_OLD = {
+    tables.BRONZE_TRANSACTIONS.name: "{date} OR (date IS NULL AND _ingested_at < {time})",
+    tables.SILVER_QUARANTINE.name: "dt < {time} OR (dt IS NULL AND quarantined_at < {time})",
+    tables.SILVER_ALERTS.name: "timestamp < {time}",
+    tables.SILVER_DELIVERIES.name: "timestamp < {time}",
+}
+_OLD |= {table.name: "{date}" for table in contents.TABLES if "date" in table.column_names and table.name not in _OLD}
+"""When a row is old, by the name of each table that may have a limit. A row without a time has that of its arrival."""
+_ASIDE = {
+    tables.BRONZE_TRANSACTIONS.name: "_topic IS NOT NULL",
+    tables.SILVER_QUARANTINE.name: f"array_contains(reasons, '{rules.LATE}')",
+}
+"""Rows that ``status`` sets against nothing: those of Kafka have no ledger, and late ones are in silver, too."""
+
+Entry = dict[str, Any]
+"""A row of ``gold_row_removals``."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """How many rows have left each table, and of those the rows from Kafka (bronze) and late rows (quarantine)."""
+
+    rows: Mapping[str, int]
+    from_kafka_or_late: Mapping[str, int]
+
+
+def require_known(settings: Settings) -> None:
+    """Refuse a limit of a table that does not exist or that can have none.
+
+    Raises:
+        UsageError: names the table, and the nearest one that can.
+    """
+    for name in settings.row_retention:
+        if name not in _OLD:
+            nearest = get_close_matches(name, _OLD, n=1, cutoff=0)
+            reason = (
+                "its rows are not of a day" if name in {table.name for table in contents.TABLES} else "no such table"
+            )
+            raise UsageError(f"row_retention: {name}: {reason}; the nearest one that can have a limit is {nearest[0]}")
+
+
+def remove_old_rows(lake: Lake) -> dict[str, int]:
+    """Remove the rows that are older than the limits of the setting ``row_retention``; streams may go on.
+
+    Returns:
+        How many rows have left by now, by table; only of tables from which rows have just left.
+
+    Raises:
+        UsageError: see :func:`require_known`.
+    """
+    require_known(lake.settings)
+    _note(lake)
+    for table in contents.TABLES:
+        first_day = lake.settings.first_day(table.name)
+        if first_day is not None:
+            old = old_rows(table, first_day)
+            if lake.query(table, "count(*) AS total", f"WHERE {old}").to_pylist()[0]["total"]:
+                conflict.retried(partial(lake.remove, table, old, {RETENTION: str(first_day)}))
+    return {entry["table_name"]: entry["rows"] for entry in _note(lake)}
+
+
+def old_rows(table: Table, first_day: date) -> str:
+    """Return the condition in SQL, that of Spark and DataFusion, that a row is from before a day."""
+    return _OLD[table.name].format(date=f"date < DATE '{first_day}'", time=f"TIMESTAMP '{first_day} 00:00:00Z'")
+
+
+def removed(lake: Lake) -> Removed:
+    """Count the rows that have left tables and have not come back, noted or not; on a laptop without Spark."""
+    rows, aside = Counter[str](), Counter[str]()
+    noted = _noted(lake)
+    for table in contents.TABLES:
+        for entry in [*_of(lake, table, noted), *_not_noted(lake, table, noted)]:
+            rows[table.name] += entry["rows"]
+            aside[table.name] += entry["rows_from_kafka_or_late"]
+    return Removed({name: count for name, count in rows.items() if count}, aside)
+
+
+def first_whole_day(lake: Lake, *names: str) -> date | None:
+    """Return the first day from which on no row has left any of some tables; None where none has left at all."""
+    noted, days = _noted(lake), []
+    for table in contents.TABLES:
+        entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted)] if table.name in names else []
+        days += [entry["first_day"] for entry in entries[-1:] if entry["first_day"] is not None]
+    return max(days, default=None)
+
+
+def _noted(lake: Lake) -> list[Entry]:
+    entries: list[Entry] = lake.query(tables.GOLD_ROW_REMOVALS, "*", "ORDER BY version").to_pylist()
+    return entries
+
+
+def _of(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
+    """Return the noted entries of a table, the oldest first."""
+    entries = [entry for entry in noted if entry["table_name"] == table.name]
+    identity = lake.identity(table) if entries else ""
+    return [entry for entry in entries if entry["table_id"] == identity]
+
+
+def _note(lake: Lake) -> list[Entry]:
+    """Note each commit that is not noted yet."""
+    noted, new = _noted(lake), []
+    for table in contents.TABLES:
+        for entry in _not_noted(lake, table, noted):
+            rows = pa.Table.from_pylist([entry], tables.GOLD_ROW_REMOVALS.schema)
+            transaction = (f"row-removals-{entry['table_id']}", entry["version"])
+            conflict.retried(partial(lake.write, rows, tables.GOLD_ROW_REMOVALS, "append", transaction))
+            new.append(entry)
+    return new
+
+
+def _not_noted(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
+    if table.name not in _OLD:
+        return []
+    entries = _of(lake, table, noted)
+    last = entries[-1]["version"] if entries else -1
+    commits = [commit for commit in lake.history(table) if commit.version > last]
+    commits = [commit for commit in commits if {RETENTION, RESTORED} & commit.record.keys()]
+    new: list[Entry] = []
+    for commit in sorted(commits, key=lambda commit: commit.version):
+        new += _entries(lake, table, commit, [*entries, *new])
+    return new
+
+
+def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> list[Entry]:
+    """Return the entry of a commit; none for a restore that brings no removed row back and takes none again."""
+    if RETENTION in commit.record:
+        first_day: date | None = date.fromisoformat(commit.record[RETENTION])
+        rows, aside = (
+            _count(lake, table, commit.version - 1, condition) - _count(lake, table, commit.version, condition)
+            for condition in ("true", _ASIDE.get(table.name, "false"))
+        )
+    else:
+        then = [entry for entry in before if entry["version"] <= commit.record[RESTORED]]
+        first_day = then[-1]["first_day"] if then else None
+        rows, aside = (
+            sum(entry[name] for entry in then) - sum(entry[name] for entry in before)
+            for name in ("rows", "rows_from_kafka_or_late")
+        )
+        if not rows:
+            return []
+    values = (table.name, lake.identity(table), commit.version, rows, aside, first_day, commit.at)
+    return [dict(zip(tables.GOLD_ROW_REMOVALS.column_names, values, strict=True))]
+
+
+def _count(lake: Lake, table: Table, version: int, condition: str) -> int:
+    (row,) = lake.query(table, "count(*) AS total", f"WHERE {condition}", version).to_pylist()
+    return int(row["total"])
