@@ -139,8 +139,8 @@ def deliver(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]
     return [delivery.stream(lake, to, from_now)]
 
 
-_ROWS_OF_TASK = 250_000
-"""Transactions that a task of a backtest holds in memory, about."""
+ROWS_OF_TASK = 250_000
+"""Transactions that a task of a backtest or a replay holds in memory, about."""
 
 
 def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[history.Report, pa.Table]:
@@ -155,7 +155,7 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
     (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
     there = history.Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
-    tasks = max(lake.settings.buckets, -(-there.transactions // _ROWS_OF_TASK))
+    tasks = max(lake.settings.buckets, -(-there.transactions // ROWS_OF_TASK))
     alerts = history.in_order(history.alerts(silver, rule, lake.settings, tasks).toArrow())
     latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range)
     decided = latest.where("verdict IS NOT NULL").select("transaction_id", "verdict").toArrow().to_pylist()
@@ -195,25 +195,11 @@ def _of_whole_days(lake: Lake, batch: DataFrame, date: Column) -> DataFrame:
 
 def _windowed(lake: Lake) -> Stream:
     """``silver_transactions`` and ``silver_alerts`` → ``gold_alert_windows``."""
-    delay = f"INTERVAL {lake.settings.max_out_of_orderness.total_seconds()} SECONDS"
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         touched = _of_whole_days(lake, batch, F.to_date("timestamp"))
-        if touched is not batch and not has_rows(touched):
-            return
-        current = lake.read(tables.GOLD_ALERT_WINDOWS)
-        with persisted(alert_windows.scope(touched, current)) as scope:
-            touched_from, read_from = _instants(
-                scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read")
-            )
-            watermark = _watermark(lake, delay)
-            transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read_from))
-            alerts = lake.read(tables.SILVER_ALERTS).where(F.col("timestamp") >= read_from)
-            recomputed = alert_windows.alert_windows(transactions, alerts, scope, watermark)
-            # The condition compares with a literal, so Delta skips files in which all windows are closed and untouched.
-            may_change = current.where((F.col("window_end") >= touched_from) | (F.col("state") == "open"))
-            changes = alert_windows.changes(recomputed, may_change, scope, watermark)
-            merge.apply_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+        if touched is batch or has_rows(touched):
+            recompute_windows(lake, touched)
 
     times = ("account_id", "timestamp")
     rows = (
@@ -224,8 +210,38 @@ def _windowed(lake: Lake) -> Stream:
     return Stream("alert_windows", rows, write, reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS))
 
 
-def _watermark(lake: Lake, delay: str) -> Column:
+def recompute_windows(lake: Lake, touched: DataFrame) -> None:
+    """Compute the windows again that transactions and alerts belong to, and all windows behind them.
+
+    Args:
+        lake: the lake, in the session of ``touched``.
+        touched: ``account_id, timestamp`` of transactions and alerts that came or went; at least one.
+    """
+    current = lake.read(tables.GOLD_ALERT_WINDOWS)
+    with persisted(alert_windows.scope(touched, current)) as scope:
+        touched_from, read_from = _instants(scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read"))
+        watermark = _watermark(lake)
+        transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read_from))
+        alerts = lake.read(tables.SILVER_ALERTS).where(F.col("timestamp") >= read_from)
+        recomputed = alert_windows.alert_windows(transactions, alerts, scope, watermark)
+        # The condition compares with a literal, so Delta skips files in which all windows are closed and untouched.
+        may_change = current.where((F.col("window_end") >= touched_from) | (F.col("state") == "open"))
+        changes = alert_windows.changes(recomputed, may_change, scope, watermark)
+        merge.apply_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+
+
+def recompute_days(lake: Lake, aggregate: Aggregate, days: list[date]) -> None:
+    """Compute the groups of some days again, and remove those that have no transaction any more."""
+    transactions = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), days)
+    computed = aggregate.compute(transactions, lake.read(tables.SILVER_ALERTS), lake.settings)
+    gone = refresh.on_dates(lake.read(aggregate.table), days).join(computed, on=list(aggregate.keys), how="left_anti")
+    changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
+    merge.apply_changes(lake, changes, aggregate.table, aggregate.keys)
+
+
+def _watermark(lake: Lake) -> Column:
     """Return the watermark: the newest event time in silver, less the delay. Only late rows lie before it."""
+    delay = f"INTERVAL {lake.settings.max_out_of_orderness.total_seconds()} SECONDS"
     transactions = lake.read(tables.SILVER_TRANSACTIONS)
     newest = transactions.agg(F.max("date")).collect()[0][0]
     (watermark,) = _instants(refresh.on_dates(transactions, [newest]).selectExpr(f"max(timestamp) - {delay}"))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
     from fraudlake.operations.provenance import Provenance, Taken
+    from fraudlake.operations.rebuild import Rebuilt
     from fraudlake.operations.status import Status
     from fraudlake.quarantine.replay import Replayed
     from fraudlake.quarantine.show import Quarantine
@@ -88,6 +89,21 @@ def replayed(done: Replayed) -> str:
     if done.finished:
         lines.append(f"{done.finished} earlier replays that had been cut were finished first")
     return "\n".join(lines)
+
+
+def rebuilt(done: Rebuilt) -> str:
+    """Tell what a replay of days changes, or has changed."""
+    lines = [f"{done.first} to {done.last}, computed again from bronze under the present settings:"]
+    for name, changes in done.changes.items():
+        lines.append(f"  {name}: {changes.added:,} added, {changes.gone:,} gone, {changes.same:,} same")
+        for sign, samples in (("+", changes.samples_added), ("-", changes.samples_gone)):
+            for row in samples:
+                values = (f"{column}={value}" for column, value in row.items() if value is not None)
+                lines.append(f"    {sign} {', '.join(values)}")
+    if not done.is_applied:
+        return "\n".join([*lines, "nothing was changed: add --apply to put the days in place"])
+    versions = (f"  {name}: version {after}; before {before}" for name, (before, after) in done.versions.items())
+    return "\n".join([*lines, "in place" if done.versions else "in place already: no table differed", *versions])
 
 
 def explained(provenance: Provenance) -> str:

@@ -21,6 +21,8 @@ from fraudlake.detection import buckets, detector, evidence, live_rules, orderin
 from fraudlake.silver import clock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.rules.kinds import Rule
@@ -79,6 +81,31 @@ def detector_output(silver: DataFrame, settings: Settings) -> DataFrame:
         return packed.transformWithStateInPandas(timed, schema, "Append", "EventTime")
     processor = buckets.BucketProcessor(state, rows, _as_they_arrive(limits, live))
     return packed.transformWithStateInPandas(processor, schema, "Append", "None")
+
+
+def detector_output_of_history(silver: DataFrame, settings: Settings, tasks: int) -> DataFrame:
+    """Run the detector over transactions that are there, in event-time order.
+
+    Args:
+        silver: rows of ``silver_transactions``, from the longest time of a rule before those that matter.
+        settings: the fraud rules.
+        tasks: how many tasks share the accounts.
+
+    Returns:
+        What :func:`alerts` selects from; no row is late.
+    """
+    limits = detector.Limits.of(settings.active_rules)
+
+    def detect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        present = [batch for batch in batches if batch.num_rows]
+        if present:
+            rows = pa.Table.from_batches(present).combine_chunks()
+            rows = rows.set_column(3, "source", rows["source"].dictionary_encode()).cast(detector.ROWS)
+            pairs, _ = detector.detect(detector.FLAGS.empty_table(), rows, limits, now=0)
+            yield from _alert_rows(pairs, limits.names).to_batches()
+
+    rows = _columns(silver, limits, in_event_time=False).repartition(tasks, "account")
+    return rows.mapInArrow(detect, from_arrow_schema(_OUTPUT))
 
 
 def alerts(detector_output: DataFrame) -> DataFrame:

@@ -14,6 +14,7 @@ from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift
 from fraudlake.operations import lag, retention
+from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.quarantine import replay
 from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import rules
@@ -58,6 +59,8 @@ class Status:
     warnings: dict[str, int] = field(default_factory=dict)
     unread_files: int = 0
     cut_replays: int = 0
+    cut_replay_of_days: str | None = None
+    """The command that finishes a replay of days that was cut."""
     deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
     """Alerts by what became of them, by destination."""
     last_batches: dict[str, datetime] = field(default_factory=dict)
@@ -86,6 +89,8 @@ class Status:
             gaps.append(
                 f"{self.cut_replays} replays were cut: run 'fraudlake quarantine --replay', which finishes them"
             )
+        if self.cut_replay_of_days:
+            gaps.append(f"a replay of days was cut: run '{self.cut_replay_of_days}', which finishes it")
         refined = self._with_removed("silver_transactions", self.silver) - self.late - self.removed_late
         refined += self._with_removed("silver_quarantine", self.quarantine)
         if bronze != refined:
@@ -119,7 +124,7 @@ def status(lake: Lake) -> Status:
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
     kafka_lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
     latest = _latest_day(lake)
-    removed = retention.removed(lake)
+    removed, note = retention.removed(lake), RebuildNote.of(lake)
     from_kafka = removed.from_kafka_or_late.get(tables.BRONZE_TRANSACTIONS.name, 0)
     return Status(
         lake=lake.name,
@@ -141,6 +146,7 @@ def status(lake: Lake) -> Status:
         warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
         unread_files=landed.waiting_files,
         cut_replays=len(replay.unfinished(lake)),
+        cut_replay_of_days=note.command if note else None,
         deliveries=_deliveries(lake),
         last_batches=_last_batches(lake),
         lag=_lag(lake),

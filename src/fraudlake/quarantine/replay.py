@@ -101,6 +101,18 @@ def unfinished(lake: Lake) -> list[Path]:
     return [plan.parent for plan in plans if not (plan.parent / "done").exists()]
 
 
+def moved(lake: Lake) -> DataFrame:
+    """Return ``source, position`` of the rows that replays have moved to silver, perhaps with other values."""
+    positions = lake.spark.createDataFrame([], "source STRING, position BIGINT")
+    for file in sorted(lake.replays.glob("*/replay.json")):
+        plan = lake.spark.read.schema(f"{lake.table(tables.SILVER_QUARANTINE).columns}, {_PLANNED}")
+        valid = plan.parquet(str(file.parent / "plan")).where(F.size("reasons") == 0)
+        positions = positions.union(
+            valid.select(transactions.source().alias("source"), transactions.position().alias("position"))
+        )
+    return positions.distinct()
+
+
 def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[str, str]) -> Path:
     started = datetime.now(UTC)
     folder = lake.replays / f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"

@@ -175,7 +175,11 @@ _MOST_SOURCES = 500_000
 
 
 def with_duplicate_reasons(
-    checked: DataFrame, summary: BatchSummary, overlapping_sources: set[str], stored: StoredTables
+    checked: DataFrame,
+    summary: BatchSummary,
+    overlapping_sources: set[str],
+    stored: StoredTables,
+    came_first: Column | None = None,
 ) -> DataFrame:
     """Add :data:`~rules.PLACE_IS_NEW` and :data:`~rules.TRANSACTION_IS_NEW` to the ``reasons`` of duplicates.
 
@@ -189,12 +193,13 @@ def with_duplicate_reasons(
         summary: the summary of the same rows.
         overlapping_sources: what :meth:`PositionIndex.overlapping_sources` returns for the summary.
         stored: the tables as they were before these rows.
+        came_first: whether a row comes before all others with its id; by default none does.
     """
     suspects = summary.suspects(overlapping_sources)
     if suspects:
         known = _positions_near(summary, stored).where(F.col("source").isin(sorted(overlapping_sources)))
         checked = _with_repeated_positions(checked, known, suspects)
-    return _with_repeated_ids(checked, stored.silver()) if summary.has_ids else checked
+    return _with_repeated_ids(checked, stored.silver(), came_first) if summary.has_ids else checked
 
 
 def _positions_near(summary: BatchSummary, stored: StoredTables) -> DataFrame:
@@ -243,14 +248,15 @@ def _with_repeated_positions(checked: DataFrame, known: DataFrame, suspects: set
     return checked.where(~is_suspect).unionByName(with_reasons.drop(*source_position, "_is_stored", "_nth"))
 
 
-def _with_repeated_ids(checked: DataFrame, silver: DataFrame) -> DataFrame:
+def _with_repeated_ids(checked: DataFrame, silver: DataFrame, came_first: Column | None) -> DataFrame:
     rows = checked.where(own_id().isNotNull()).withColumn("_id", own_id())
     known = silver.join(
         F.broadcast(rows.select("_id").distinct()), F.col("transaction_id") == F.col("_id"), "left_semi"
     )
     known = known.select(F.col("transaction_id").alias("_id"), F.lit(True).alias("_is_stored")).distinct()
     is_valid = F.size("reasons") == 0
-    order = Window.partitionBy("_id").orderBy(F.desc(is_valid), source(), position())
+    is_first = F.lit(False) if came_first is None else came_first
+    order = Window.partitionBy("_id").orderBy(F.desc(is_valid), F.desc(is_first), source(), position())
     ranked = rows.join(known, on="_id", how="left").withColumns(
         {"_nth": F.row_number().over(order), "_has_valid": F.max(is_valid).over(Window.partitionBy("_id"))}
     )

@@ -1,0 +1,296 @@
+"""Rebuild: days of silver, quarantine, alerts and gold are computed again from bronze, compared, and put in place.
+
+The days are computed beside the tables, as files in a folder of the lake's replays. Each table that differs then gets
+them in one commit, which streams pass over, and the aggregates follow. What is put in place depends only on bronze, on
+the rows of other days and on the settings, so a rebuild that was cut is repeated. A file says which one it was and at
+which versions the tables were before it: the aggregates follow all that has changed since then.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from fraudlake import gold, steps, tables
+from fraudlake.detection import alerts as silver_alerts
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import contents
+from fraudlake.operations import lag, retention
+from fraudlake.operations.rebuild_note import RebuildNote
+from fraudlake.operations.standstill import standstill
+from fraudlake.quarantine import replay
+from fraudlake.silver import duplicates
+from fraudlake.silver import transactions as silver
+from fraudlake.streaming.rows import has_rows, persisted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.tables import Table
+
+SAMPLES = 5
+_SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS
+_SOURCE_POSITION = ["source", "position"]
+_NOT_COMPARED = {_QUARANTINE.name: ("quarantined_at",), _ALERTS.name: ("detected_at", "explanation")}
+"""Columns that may differ between a row and the same row computed again, by table."""
+_ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How the rows of the days differ from those computed again, with the first samples of each kind."""
+
+    added: int
+    gone: int
+    same: int
+    samples_added: list[dict[str, Any]]
+    samples_gone: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild changes, by table, and the versions of the tables that it has changed, before and after."""
+
+    first: date
+    last: date
+    changes: dict[str, Changes]
+    versions: dict[str, tuple[int, int]]
+    is_applied: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for ``--json``."""
+        versions = {name: {"before": before, "after": after} for name, (before, after) in self.versions.items()}
+        changes = {name: vars(changes) for name, changes in self.changes.items()}
+        return {"from": self.first, "to": self.last, **changes, "versions": versions, "is_applied": self.is_applied}
+
+
+@dataclass(frozen=True)
+class _Days:
+    """The days of a rebuild, and how far the detector's rules look beyond them."""
+
+    first: date
+    last: date
+    within: timedelta
+
+    @property
+    def start(self) -> datetime:
+        return datetime.combine(self.first, time(), UTC)
+
+    @property
+    def end(self) -> datetime:
+        return datetime.combine(self.last + timedelta(days=1), time(), UTC)
+
+    def hold(self, date: str) -> Column:
+        """Return whether a date, given in SQL, is one of the days; false for null."""
+        return F.expr(f"coalesce({date} BETWEEN DATE'{self.first}' AND DATE'{self.last}', false)")
+
+    @property
+    def near(self) -> Column:
+        """Whether the rules may look at a transaction."""
+        low, high = self.start - self.within, self.end + self.within
+        days = F.col("date").between(F.lit(low.date()), F.lit(high.date()))
+        return days & F.col("timestamp").between(_instant(low), _instant(high))
+
+    def touch(self, before: datetime | None) -> Column:
+        """Return whether an alert's time, from one transaction to the other, meets the days.
+
+        Alerts that end at ``before`` or later are left to the stream, whose state still holds transactions of then.
+        """
+        low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
+        meets = (low < _instant(self.end)) & (high >= _instant(self.start))
+        return meets if before is None else meets & (high < _instant(before))
+
+
+def _instant(value: datetime) -> Column:
+    """Return a time as a literal; it passes as a number, which no time zone can change."""
+    return F.timestamp_micros(F.lit(round(value.timestamp() * 1_000_000)))
+
+
+def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt:
+    """Compute days of silver, quarantine, alerts and aggregates again from bronze, under the present settings.
+
+    The detector takes the transactions in event-time order, from the longest time of a rule before the days on. What
+    ``quarantine --replay`` moved to silver stays there. An alert that is the same keeps its row.
+
+    Args:
+        lake: the lake; with ``apply`` no step may run.
+        first: the first day (UTC).
+        last: the last day, included.
+        apply: put the days in place, in one commit a table; otherwise nothing is changed.
+
+    Raises:
+        UsageError: the range is empty, or rows of it have left by ``row_retention``.
+        FraudlakeError: a step runs, was cut or is behind, or another rebuild was cut.
+    """
+    if last < first:
+        raise UsageError(f"--to {last} is before --from {first}")
+    days = _Days(first, last, max(rule.within for rule in lake.settings.active_rules))
+    _require_rows(lake, days)
+    with standstill(lake) if apply else nullcontext():
+        _require_caught_up(lake)
+        before = _cut_versions(lake, days, apply) or {table.name: lake.version(table) for table in contents.TABLES}
+        with _computed(lake, days) as (computed, present):
+            changes = {table.name: _changes(table, present[table.name], rows) for table, rows in computed.items()}
+            if apply:
+                RebuildNote(first, last, before).write(lake)
+                for table, rows in computed.items():
+                    if changes[table.name].added or changes[table.name].gone:
+                        _put_in_place(lake, days, table, rows)
+                _update_aggregates(lake, days, before)
+                RebuildNote.remove(lake)
+        after = {table.name: lake.version(table) for table in contents.TABLES} if apply else before
+    versions = {name: (before[name], version) for name, version in after.items() if version != before[name]}
+    return Rebuilt(first, last, changes, versions, apply)
+
+
+def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int] | None:
+    """Return the versions before a rebuild of the same days that was cut."""
+    note = RebuildNote.of(lake)
+    if note is None:
+        return None
+    if not apply or (note.first, note.last) != (days.first, days.last):
+        raise FraudlakeError(f"a replay was cut: run '{note.command}', which finishes it, first")
+    return note.versions
+
+
+def _require_rows(lake: Lake, days: _Days) -> None:
+    whole = retention.first_whole_day(lake, tables.BRONZE_TRANSACTIONS.name, *(_SILVER.name, _QUARANTINE.name))
+    if whole is not None and (days.start - days.within).date() < whole:
+        raise UsageError(
+            f"--from {days.first}: rows before {whole} have left by row_retention, and the rules look "
+            f"{days.within} back: choose {whole + timedelta(days=1 + days.within.days)} or later"
+        )
+
+
+def _require_caught_up(lake: Lake) -> None:
+    for step, table in (("refine", tables.BRONZE_TRANSACTIONS), ("detect", _SILVER)):
+        if lake.checkpoint(step).is_new or step in lag.unread(lake, table):
+            raise FraudlakeError(f"{step} has still to read {table.name}: run '{lag.command_of(step)}' first")
+    if replay.unfinished(lake):
+        raise FraudlakeError("a replay of the quarantine was cut: run 'fraudlake quarantine --replay' first")
+
+
+@contextmanager
+def _computed(lake: Lake, days: _Days) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
+    """Compute the days beside the tables, for the length of the block; return them, and the rows that are there."""
+    folder = lake.replays / f"days-{uuid.uuid4().hex}"
+
+    def written(table: Table, rows: DataFrame) -> DataFrame:
+        path = str(folder / table.name)
+        rows.select(*lake.table(table).column_names).write.parquet(path)
+        return lake.spark.read.schema(lake.table(table).columns).parquet(path)
+
+    before = _detected_before(lake)
+    present = {
+        _SILVER.name: lake.read(_SILVER).where(days.hold("date")),
+        _QUARANTINE.name: lake.read(_QUARANTINE).where(days.hold("to_date(dt)")),
+        _ALERTS.name: lake.read(_ALERTS).where(days.touch(before)),
+    }
+    try:
+        valid, rejected = _refined(lake, days, present[_SILVER.name], present[_QUARANTINE.name])
+        transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
+        others = lake.read(_SILVER).where(~days.hold("date"))
+        near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
+        if before is not None:
+            near = near.where(F.col("timestamp") < _instant(before))
+        tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
+        raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, tasks))
+        alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
+        yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _detected_before(lake: Lake) -> datetime | None:
+    """Return the watermark in event-time order: the detector's state still holds transactions from then on."""
+    millis = lake.checkpoint("detect").watermark_milliseconds() if lake.settings.ordering == "event_time" else None
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+
+
+def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of silver and of quarantine that bronze gives for the days."""
+    moved = replay.moved(lake)
+    corrected = present.join(moved, on=_SOURCE_POSITION, how="left_semi")
+    bronze = lake.read(tables.BRONZE_TRANSACTIONS).where(days.hold("date"))
+    bronze = bronze.withColumns({"source": silver.source(), "position": silver.position()})
+    bronze = bronze.join(moved, on=_SOURCE_POSITION, how="left_anti")
+    # Of several rows with a producer's id, the one that came first stays: it is in silver.
+    first = present.select(*_SOURCE_POSITION).distinct().withColumn("_came_first", F.lit(True))
+    checked = silver.checked(bronze.join(first, on=_SOURCE_POSITION, how="left"), lake.settings)
+    checked = checked.drop(*_SOURCE_POSITION)
+    other_silver = lake.read(_SILVER).where(~days.hold("date")).unionByName(corrected)
+    stored = duplicates.StoredTables(
+        lambda: other_silver, lambda: lake.read(_QUARANTINE).where(~days.hold("to_date(dt)"))
+    )
+    summary = duplicates.batch_summary(checked)
+    overlapping = duplicates.PositionIndex().overlapping_sources(summary, stored)
+    came_first = F.coalesce("_came_first", F.lit(False))
+    rows = duplicates.with_duplicate_reasons(checked, summary, overlapping, stored, came_first).drop("_came_first")
+    valid = silver.valid(rows, lake.settings.columns).unionByName(corrected, allowMissingColumns=True)
+    known_since = quarantined.groupBy(silver.source().alias("source"), silver.position().alias("position")).agg(
+        F.min("quarantined_at").alias("_since")
+    )
+    rejected = silver.quarantined(rows).withColumns({"source": silver.source(), "position": silver.position()})
+    rejected = rejected.join(known_since, on=_SOURCE_POSITION, how="left")
+    return valid, rejected.withColumn("quarantined_at", F.coalesce("_since", "quarantined_at"))
+
+
+def _with_present_rows(alerts: DataFrame, present: DataFrame) -> DataFrame:
+    """Return the alerts; one that is there already keeps its row, with the time of its detection."""
+    compared = _compared(_ALERTS, alerts)
+    same = present.join(alerts.select(*compared), on=compared, how="left_semi")
+    return same.unionByName(alerts.join(present.select(*compared), on=compared, how="left_anti"))
+
+
+def _compared(table: Table, rows: DataFrame) -> list[str]:
+    return [name for name in rows.columns if name not in _NOT_COMPARED.get(table.name, ())]
+
+
+def _changes(table: Table, present: DataFrame, computed: DataFrame) -> Changes:
+    columns = _compared(table, computed)
+    new, old = computed.select(*columns), present.select(*columns)
+    with persisted(new.exceptAll(old)) as added, persisted(old.exceptAll(new)) as gone:
+        counts = added.count(), gone.count()
+        samples = (
+            [row.asDict() for row in rows.orderBy(_ORDER[table.name], *columns[:1]).limit(SAMPLES).collect()]
+            for rows in (added, gone)
+        )
+        return Changes(*counts, computed.count() - counts[0], *samples)
+
+
+def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> None:
+    """Put the days in the place of those of a table, in one commit."""
+    record = {"replayed": [str(days.first), str(days.last)]}
+    if table is _SILVER:
+        lake.replace(rows, table, record, (days.first, days.last))
+        return
+    is_other = ~(days.hold("to_date(dt)") if table is _QUARANTINE else days.touch(_detected_before(lake)))
+    lake.replace(lake.read(table).where(is_other).unionByName(rows), table, record)
+
+
+def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
+    """Compute the aggregates of the days, of days with changed alerts, and of windows with changed rows."""
+    changed_alerts = _difference(lake, _ALERTS, before, F.lit(True))
+    changed = _difference(lake, _SILVER, before, days.hold("date")).union(changed_alerts)
+    dates = {days.first + timedelta(days=number) for number in range((days.last - days.first).days + 1)}
+    dates |= {row["date"] for row in changed_alerts.selectExpr("to_date(timestamp) AS date").distinct().collect()}
+    for aggregate in gold.AGGREGATES:
+        steps.recompute_days(lake, aggregate, sorted(dates))
+    if has_rows(changed):
+        steps.recompute_windows(lake, changed)
+
+
+def _difference(lake: Lake, table: Table, before: dict[str, int], condition: Column) -> DataFrame:
+    """Return ``account_id, timestamp`` of rows that came or went since a version."""
+    then, now = lake.read_version(table, before[table.name]).where(condition), lake.read(table).where(condition)
+    columns = [name for name in _compared(table, now) if name in then.columns]
+    then, now = then.select(*columns), now.select(*columns)
+    return then.exceptAll(now).union(now.exceptAll(then)).select("account_id", "timestamp")

@@ -1,0 +1,291 @@
+"""Days are computed again from bronze: what differs is shown, put in place once, and streams go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fraudlake import steps, tables
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import Lake
+from fraudlake.operations import rebuild as rebuilding
+from fraudlake.operations import retention
+from fraudlake.operations.rebuild import Changes, Rebuilt, rebuild
+from fraudlake.operations.status import status
+from fraudlake.quarantine import replay
+from fraudlake.streaming import stream
+from tests.conftest import FraudlakeHere
+
+pytestmark = pytest.mark.stream
+
+DAY_7 = date(2026, 3, 7)
+ACROSS_MIDNIGHT = [("2026-03-06 23:59:30", "1", 0.5), ("2026-03-07 00:00:10", "1", 600.0)]
+AT_NOON = [("2026-03-07 12:00:00", "1", 0.5), ("2026-03-07 12:00:01", "1", 600.0)]
+BELOW_500 = [("2026-03-07 13:00:00", "2", 0.5), ("2026-03-07 13:00:01", "2", 450.0)]
+INVALID = [("2026-03-07 14:00:00", "4", -5.0)]
+INTO_THE_NEXT_DAY = [("2026-03-07 23:59:50", "3", 0.5), ("2026-03-08 00:00:05", "3", 700.0)]
+NEXT_NOON = [("2026-03-08 12:00:00", "5", 0.5), ("2026-03-08 12:00:01", "5", 600.0)]
+ALERTS = ["2026-03-07 00:00:10", "2026-03-07 12:00:01", "2026-03-08 00:00:05", "2026-03-08 12:00:01"]
+
+
+def land(folder: Path, name: str, *rows: tuple[str, str, float], ids: list[str | None] | None = None) -> None:
+    """Land a file of rows: time (UTC), account and amount, perhaps with the producer's ids."""
+    times = pa.array([datetime.fromisoformat(row[0]).replace(tzinfo=UTC) for row in rows], pa.timestamp("us", "UTC"))
+    columns = {"dt": times, "accountId": [row[1] for row in rows], "amount": [row[2] for row in rows]}
+    columns |= {"alert": [False] * len(rows)} | ({"transaction_id": ids} if ids else {})
+    pq.write_table(pa.table(columns), folder / name)
+
+
+def take(lake: Any) -> None:
+    """Run the steps up to the aggregates over what is there."""
+    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+        stream.run(lake, step(lake), "available-now")
+
+
+@pytest.fixture
+def land_days(lake: Callable[..., Any], landing: Path) -> Callable[..., Any]:
+    """Open a lake with these settings, and take three days of March through its steps."""
+
+    def open_(**values: Any) -> Any:
+        rows = (ACROSS_MIDNIGHT, AT_NOON, BELOW_500, INVALID, INTO_THE_NEXT_DAY, NEXT_NOON)
+        land(landing, "part-a-0", *(row for part in rows for row in part))
+        opened = lake(**values)
+        take(opened)
+        return opened
+
+    return open_
+
+
+def alerts(lake: Any, version: int | None = None) -> list[str]:
+    table = tables.SILVER_ALERTS
+    rows = lake.read(table) if version is None else lake.read_version(table, version)
+    return sorted(str(row["timestamp"]) for row in rows.collect())
+
+
+def detected(lake: Any) -> dict[str, datetime]:
+    return {row["alert_id"]: row["detected_at"] for row in lake.read(tables.SILVER_ALERTS).collect()}
+
+
+def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
+    rows = lake.spark.sql("SELECT account_id, date, transactions, alerts FROM gold_account_daily").collect()
+    return sorted((row[0], str(row[1]), row[2], row[3]) for row in rows)
+
+
+def hours(lake: Any) -> list[tuple[str, str, int, int]]:
+    """The tumbling windows: account, start, transactions, alerts."""
+    rows = lake.spark.sql(
+        "SELECT account_id, window_start, transactions, alerts FROM gold_alert_windows WHERE kind = 'tumbling'"
+    ).collect()
+    return sorted((row[0], str(row[1]), row[2], row[3]) for row in rows)
+
+
+def counts(done: Rebuilt) -> dict[str, tuple[int, int, int]]:
+    """Added, gone and same, by table."""
+    return {
+        name.removeprefix("silver_"): (changes.added, changes.gone, changes.same)
+        for name, changes in done.changes.items()
+    }
+
+
+def times(samples: list[dict[str, Any]]) -> list[str]:
+    return [str(row["timestamp"]) for row in samples]
+
+
+def test_the_same_settings_change_nothing(land_days: Callable[..., Any]) -> None:
+    """The first alert of the day needs the day before, the last one ends on the day after."""
+    lake = land_days()
+    assert alerts(lake) == ALERTS
+    before = (account_days(lake), hours(lake), detected(lake))
+    assert counts(rebuild(lake, DAY_7, DAY_7)) == {
+        "transactions": (0, 0, 6),
+        "quarantine": (0, 0, 1),
+        "alerts": (0, 0, 3),
+    }
+    done = rebuild(lake, DAY_7, DAY_7, apply=True)
+    assert {name for name in done.versions if name.startswith("silver")} == set()
+    assert (account_days(lake), hours(lake), detected(lake)) == before
+
+
+def test_another_rule_adds_its_alerts_and_streams_go_on(
+    land_days: Callable[..., Any], lake: Callable[..., Any], landing: Path
+) -> None:
+    known = detected(land_days())
+    opened = lake(large_above=400)
+    shown = rebuild(opened, DAY_7, DAY_7)
+    assert counts(shown)["alerts"] == (1, 0, 3)
+    assert times(shown.changes["silver_alerts"].samples_added) == ["2026-03-07 13:00:01"]
+    assert (shown.is_applied, shown.versions, alerts(opened)) == (False, {}, ALERTS)
+
+    done = rebuild(opened, DAY_7, DAY_7, apply=True)
+    assert alerts(opened) == sorted([*ALERTS, "2026-03-07 13:00:01"])
+    assert {name: time for name, time in detected(opened).items() if name in known} == known
+    before, after = done.versions["silver_alerts"]
+    assert (alerts(opened, before), after) == (ALERTS, before + 1)
+    assert ("2", "2026-03-07", 2, 1) in account_days(opened)
+    assert ("2", "2026-03-07 13:00:00", 2, 1) in hours(opened)
+    assert status(opened).gaps == []
+
+    land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 0.5), ("2026-03-08 13:00:01", "6", 450.0))
+    take(opened)
+    assert alerts(opened) == sorted([*ALERTS, "2026-03-07 13:00:01", "2026-03-08 13:00:01"])
+    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
+
+
+def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(
+    land_days: Callable[..., Any], lake: Callable[..., Any], landing: Path
+) -> None:
+    land_days()
+    opened = lake(timestamp_floor="2026-03-08")
+    done = rebuild(opened, DAY_7, DAY_7, apply=True)
+    assert counts(done) == {"transactions": (0, 6, 0), "quarantine": (7, 1, 0), "alerts": (0, 3, 0)}
+    assert alerts(opened) == ["2026-03-08 12:00:01"]
+    assert account_days(opened) == [
+        ("1", "2026-03-06", 1, 0),
+        ("3", "2026-03-08", 1, 0),
+        ("5", "2026-03-08", 2, 1),
+    ]
+    assert [window[:2] for window in hours(opened)] == [
+        ("1", "2026-03-06 23:00:00"),
+        ("3", "2026-03-08 00:00:00"),
+        ("5", "2026-03-08 12:00:00"),
+    ]
+    assert status(opened).gaps == []
+
+    # Into silver, where the days are empty now: a stream must not take these rows for new ones.
+    opened = lake(warn=("amount_is_positive",))
+    assert counts(rebuild(opened, DAY_7, DAY_7, apply=True)) == {
+        "transactions": (7, 0, 0),
+        "quarantine": (0, 7, 0),
+        "alerts": (3, 0, 0),
+    }
+    land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 0.5), ("2026-03-08 13:00:01", "6", 600.0))
+    take(opened)
+    assert alerts(opened) == [*ALERTS, "2026-03-08 13:00:01"]
+    assert status(opened).gaps == []
+
+
+@pytest.mark.parametrize("cut_at", ["silver_quarantine", "silver_alerts", "windows"])
+def test_a_replay_that_was_cut_is_finished_by_the_next_one(
+    land_days: Callable[..., Any], lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, cut_at: str
+) -> None:
+    land_days()
+    opened = lake(large_above=400, warn=("amount_is_positive",))
+    replace = Lake.replace
+
+    def killed(*arguments: Any) -> None:
+        raise OSError("killed")
+
+    def killed_at(self: Lake, rows: Any, table: tables.Table, *arguments: Any) -> None:
+        if table.name == cut_at:
+            killed()
+        replace(self, rows, table, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "replace", killed_at)
+        if cut_at == "windows":
+            patched.setattr(steps, "recompute_windows", killed)
+        with pytest.raises(OSError, match="killed"):
+            rebuild(opened, DAY_7, DAY_7, apply=True)
+    command = "fraudlake replay --from 2026-03-07 --to 2026-03-07 --apply"
+    assert any(command in gap for gap in status(opened).gaps)
+    for days, apply in (((DAY_7, DAY_7), False), ((DAY_7, date(2026, 3, 8)), True)):
+        with pytest.raises(FraudlakeError, match=f"a replay was cut: run '{command}'"):
+            rebuild(opened, *days, apply)
+
+    rebuild(opened, DAY_7, DAY_7, apply=True)
+    assert alerts(opened) == sorted([*ALERTS, "2026-03-07 13:00:01"])
+    assert account_days(opened) == [
+        ("1", "2026-03-06", 1, 0),
+        ("1", "2026-03-07", 3, 2),
+        ("2", "2026-03-07", 2, 1),
+        ("3", "2026-03-07", 1, 0),
+        ("3", "2026-03-08", 1, 1),
+        ("4", "2026-03-07", 1, 0),
+        ("5", "2026-03-08", 2, 1),
+    ]
+    assert ("2", "2026-03-07 13:00:00", 2, 1) in hours(opened)
+    assert ("4", "2026-03-07 14:00:00", 1, 0) in hours(opened)
+    assert status(opened).gaps == []
+    assert [path.name for path in opened.replays.iterdir()] == []
+
+
+def test_what_a_replay_of_the_quarantine_corrected_stays(land_days: Callable[..., Any]) -> None:
+    lake = land_days()
+    replay.replay(lake, None, {"amount": "abs(amount)"})
+    take(lake)
+    assert counts(rebuild(lake, DAY_7, DAY_7)) == {
+        "transactions": (0, 0, 7),
+        "quarantine": (0, 0, 0),
+        "alerts": (0, 0, 3),
+    }
+
+
+def test_of_two_rows_with_an_id_the_one_that_came_first_stays(lake: Callable[..., Any], landing: Path) -> None:
+    opened = lake()
+    land(landing, "part-b-0", ("2026-03-07 12:00:00", "1", 20.0), ids=["x"])
+    take(opened)
+    land(landing, "part-a-0", ("2026-03-07 12:00:00", "1", 30.0), ids=["x"])
+    take(opened)
+    assert counts(rebuild(opened, DAY_7, DAY_7)) == {
+        "transactions": (0, 0, 1),
+        "quarantine": (0, 0, 1),
+        "alerts": (0, 0, 0),
+    }
+
+
+def test_alerts_of_transactions_that_the_detector_still_holds_are_left_to_the_stream(
+    land_days: Callable[..., Any], landing: Path
+) -> None:
+    lake = land_days(ordering="event_time", max_out_of_orderness="10 seconds", buckets=2)
+    assert alerts(lake) == ALERTS[:3]
+    done = rebuild(lake, DAY_7, date(2026, 3, 8), apply=True)
+    assert counts(done)["alerts"] == (0, 0, 3)
+    land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 20.0))
+    take(lake)
+    assert alerts(lake) == ALERTS
+
+
+def test_days_whose_rows_have_left_are_refused(land_days: Callable[..., Any]) -> None:
+    days = (datetime.now(UTC).date() - date(2026, 3, 7)).days
+    lake = land_days(row_retention={"bronze_transactions": timedelta(days=days)})
+    retention.remove_old_rows(lake)
+    with pytest.raises(UsageError, match=r"rows before 2026-03-07 have left .*: choose 2026-03-08 or later"):
+        rebuild(lake, DAY_7, DAY_7)
+    assert counts(rebuild(lake, date(2026, 3, 8), date(2026, 3, 8)))["alerts"] == (0, 0, 2)
+
+
+def test_a_step_that_is_behind_must_read_first(land_days: Callable[..., Any], landing: Path) -> None:
+    lake = land_days()
+    land(landing, "part-a-1", ("2026-03-07 15:00:00", "1", 20.0))
+    stream.run(lake, steps.ingest(lake), "available-now")
+    with pytest.raises(FraudlakeError, match="refine has still to read bronze_transactions: run 'fraudlake refine'"):
+        rebuild(lake, DAY_7, DAY_7)
+    stream.run(lake, steps.refine(lake), "available-now")
+    with pytest.raises(FraudlakeError, match="detect has still to read silver_transactions: run 'fraudlake detect'"):
+        rebuild(lake, DAY_7, DAY_7)
+
+
+def test_the_command_prints_what_changes(
+    land_days: Callable[..., Any], fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = land_days()
+    changes = {"silver_alerts": Changes(1, 0, 3, [{"account_id": "2", "rule": None}], [])}
+    done = Rebuilt(DAY_7, DAY_7, changes, {"silver_alerts": (1, 2)}, True)
+    monkeypatch.setattr(rebuilding, "rebuild", lambda *_: done)
+    days = ("replay", "--from", "2026-03-07", "--to", "2026-03-07")
+    text = fraudlake_here("--lake", str(lake.root), *days, "--apply").stdout.splitlines()
+    assert text[1:] == [
+        "  silver_alerts: 1 added, 0 gone, 3 same",
+        "    + account_id=2",
+        "in place",
+        "  silver_alerts: version 2; before 1",
+    ]
+    monkeypatch.undo()
+    backwards = fraudlake_here("--lake", str(lake.root), "replay", "--from", "2026-03-08", "--to", "2026-03-07")
+    assert (backwards.returncode, backwards.stderr) == (2, "fraudlake: --to 2026-03-07 is before --from 2026-03-08\n")
