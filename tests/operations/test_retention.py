@@ -48,9 +48,8 @@ def filled(lake: Callable[..., Any], landing: Path) -> Any:
     land(landing, "part-a-0", (MARCH_7, "1", 0.5), (MARCH_7 + timedelta(seconds=1), "1", 600.0), (MARCH_7, "2", -1.0))
     land(landing, "part-a-1", (MARCH_8, "1", 0.5), (MARCH_8 + timedelta(seconds=1), "1", 600.0), (MARCH_8, "2", -1.0))
     land(landing, "part-a-2", (None, "3", 5.0))
-    opened = lake(row_retention=LIMITS)
-    take(opened)
-    return opened
+    take(lake())
+    return lake(row_retention=LIMITS)
 
 
 def days(lake: Any, table: tables.Table, time: str = "date") -> list[str]:
