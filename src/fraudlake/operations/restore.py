@@ -61,7 +61,8 @@ def restore(
         if readers and not allow_streams:
             raise UsageError(
                 f"{table.name} is read by {', '.join(readers)}, which will not take back what they made of rows that "
-                "leave, nor read rows that come back: add --allow-streams to restore it all the same"
+                "leave, nor read rows that come back: add --allow-streams to restore it all the same, and then "
+                "'fraudlake replay --from DAY --to DAY --apply' to make days agree with bronze again"
             )
         rows_before = _count(lake, table, before)
         try:
