@@ -84,11 +84,11 @@ def detector_output(silver: DataFrame, settings: Settings) -> DataFrame:
 
 
 def detector_output_of_history(silver: DataFrame, settings: Settings, tasks: int) -> DataFrame:
-    """Run the detector over transactions that are there, in event-time order.
+    """Apply the rules of the kind ``small_then_large`` to transactions that are there, in event-time order.
 
     Args:
         silver: rows of ``silver_transactions``, from the longest time of a rule before those that matter.
-        settings: the fraud rules.
+        settings: the rules.
         tasks: how many tasks share the accounts.
 
     Returns:
@@ -104,8 +104,8 @@ def detector_output_of_history(silver: DataFrame, settings: Settings, tasks: int
             pairs, _ = detector.detect(detector.FLAGS.empty_table(), rows, limits, now=0)
             yield from _alert_rows(pairs, limits.names).to_batches()
 
-    rows = _columns(silver, limits, in_event_time=False).repartition(tasks, "account")
-    return rows.mapInArrow(detect, from_arrow_schema(_OUTPUT))
+    rows = silver.select(*_columns(limits, in_event_time=False, is_whole=False))
+    return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))
 
 
 def alerts(detector_output: DataFrame) -> DataFrame:

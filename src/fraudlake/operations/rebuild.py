@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 SAMPLES = 5
 _SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS
 _SOURCE_POSITION = ["source", "position"]
-_NOT_COMPARED = {_QUARANTINE.name: ("quarantined_at",), _ALERTS.name: ("detected_at", "explanation")}
+_NOT_COMPARED = {
+    _QUARANTINE.name: ("quarantined_at",),
+    _ALERTS.name: ("detected_at", "explanation", "kind", "evidence", "measures"),  # what follows from the others, too
+}
 """Columns that may differ between a row and the same row computed again, by table."""
 _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}
 
@@ -100,12 +103,14 @@ class _Days:
         return days & F.col("timestamp").between(_instant(low), _instant(high))
 
     def touch(self, before: datetime | None) -> Column:
-        """Return whether an alert's time, from one transaction to the other, meets the days.
+        """Return whether an alert of a small and a large transaction meets the days, with the time between them.
 
-        Alerts that end at ``before`` or later are left to the stream, whose state still holds transactions of then.
+        Alerts of other kinds depend on transactions from any time before, and are left as they are. So are alerts that
+        end at ``before`` or later: they are left to the stream, whose state still holds transactions of then.
         """
         low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
-        meets = (low < _instant(self.end)) & (high >= _instant(self.start))
+        is_pair = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
+        meets = is_pair & (low < _instant(self.end)) & (high >= _instant(self.start))
         return meets if before is None else meets & (high < _instant(before))
 
 
