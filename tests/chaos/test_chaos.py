@@ -13,12 +13,12 @@ from tests.conftest import SHORT_LIVED
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
 KILLS = [
-    Kill(12, "ingest", "tables/bronze_transactions", 0.0, 0),
+    Kill(12, "ingest", "checkpoints/ingest/commits", 0.0, 0),
     Kill(10, "refine", "tables/silver_transactions/_delta_log", 0.0, 0),
 ]
 
 
-def test_killed_between_data_and_commit_and_between_two_commits_every_table_is_right(tmp_path: Path) -> None:
+def test_killed_behind_a_commit_and_between_two_commits_every_table_is_right(tmp_path: Path) -> None:
     outcome = harness.run(tmp_path / "lake", 1, KILLS, environment=SHORT_LIVED)
-    assert outcome.killed["ingest"] == 1
+    assert (outcome.killed["ingest"], outcome.killed["refine"]) == (1, 1)
     assert outcome.differences == []
