@@ -131,7 +131,7 @@ BUGS = (
              "repeated = lake.checkpoint(stream.step).pending_batch()"),
             ("                batch.count()\n", "                return\n"),
         ),
-        (INGESTED, (0, "refine", "checkpoints/refine/offsets")),
+        (INGESTED, (0, "refine", "tables/silver_transactions")),
     ),
     Bug(
         "unmarked_quarantine",
