@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import simulator
-from fraudlake.bronze import contract
+from fraudlake.bronze import contract, parquet
 from fraudlake.settings import Settings
 from fraudlake.simulator import DECLARATION, SCHEMA, Traffic, Written, batches, simulate
 
@@ -282,7 +282,7 @@ def test_files_look_like_flinks(tmp_path: Path) -> None:
         assert NAME.fullmatch(path.name)
         file = pq.ParquetFile(path)
         assert file.schema_arrow.equals(SCHEMA)
-        assert file.schema_arrow.metadata is None
+        assert file.schema_arrow.metadata == {b"fraudlake": b"simulate"}  # who wrote it: forget may rewrite it
         dt = file.schema.column(0)
         assert (dt.physical_type, dt.max_definition_level) == ("INT64", 1)
         assert "isAdjustedToUTC=false, timeUnit=microseconds" in str(dt.logical_type)
@@ -293,12 +293,12 @@ def test_files_look_like_flinks(tmp_path: Path) -> None:
 def test_a_file_is_hidden_until_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
-    def write_and_look(table: pa.Table, path: Path, **options: Any) -> None:
-        pq_write_table(table, path, **options)
+    def write_and_look(table: pa.Table, path: Path) -> None:
+        write_own(table, path)
         seen.append([file.name for file in tmp_path.iterdir()])
 
-    pq_write_table = pq.write_table
-    monkeypatch.setattr(pq, "write_table", write_and_look)
+    write_own = parquet.write_own
+    monkeypatch.setattr(parquet, "write_own", write_and_look)
 
     simulate(tmp_path, Traffic(), rows=100)
 
@@ -312,13 +312,13 @@ def test_an_interrupt_goes_on_to_the_caller_and_leaves_complete_files_only(
 ) -> None:
     landing, truth = tmp_path / "landing", tmp_path / "truth"
 
-    def interrupted(table: pa.Table, path: Path, **options: Any) -> None:
+    def interrupted(table: pa.Table, path: Path) -> None:
         path.write_bytes(b"PAR1")
         if path.parent == landing:
             raise KeyboardInterrupt
 
     def interrupt_the_next(rows: int) -> None:
-        monkeypatch.setattr(pq, "write_table", interrupted)
+        monkeypatch.setattr(parquet, "write_own", interrupted)
 
     with pytest.raises(KeyboardInterrupt):
         simulate(landing, Traffic(), rows=300, file_rows=100, truth=truth, progress=interrupt_the_next)

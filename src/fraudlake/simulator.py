@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+from fraudlake.bronze import parquet
 
 SCHEMA = pa.schema(
     [("dt", pa.timestamp("us")), ("accountId", pa.string()), ("amount", pa.float64()), ("alert", pa.bool_())]
@@ -69,7 +70,6 @@ ROW = np.dtype(
     },
     align=True,
 )
-PARQUET = {"version": "1.0", "compression": "snappy", "store_schema": False, "use_dictionary": ["accountId"]}
 
 Array = npt.NDArray[Any]
 
@@ -229,7 +229,7 @@ def _publish(parts: dict[Path, pa.Table]) -> None:
     unfinished = {path.with_name(f".{path.name}.inprogress.{uuid.uuid4()}"): path for path in parts}
     try:
         for hidden, path in unfinished.items():
-            pq.write_table(parts[path], hidden, **PARQUET)
+            parquet.write_own(parts[path], hidden)
         for hidden, path in unfinished.items():
             hidden.replace(path)
     finally:

@@ -23,6 +23,7 @@ from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date
 
     import pyarrow as pa
@@ -96,10 +97,11 @@ def refine(lake: Lake) -> list[Stream]:
     ]
 
 
-def detect(lake: Lake) -> list[Stream]:
+def detect(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
 
-    Where the step starts over, late rows of the stream before leave ``silver_quarantine``: every row is judged again.
+    The accounts in ``forget``, by their hashes (``xxhash64``), leave the state. Where the step starts over, late rows
+    of the stream before leave ``silver_quarantine``: every row is judged again.
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
 
@@ -122,7 +124,7 @@ def detect(lake: Lake) -> list[Stream]:
     return [
         Stream(
             "detect",
-            silver_alerts.detector_output(transactions, lake.settings),
+            silver_alerts.detector_output(transactions, lake.settings, forget),
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
             writes={tables.SILVER_ALERTS.name: lake.read(tables.SILVER_ALERTS)},
@@ -259,6 +261,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> training.O
     return training.train(lake, progress)
 
 
-def score(lake: Lake, from_topic: bool = False) -> list[Stream]:
-    """``silver_transactions``, or the Kafka topic itself → ``gold_fraud_predictions`` → quality and drift."""
-    return scoring.streams(lake, from_topic)
+def score(lake: Lake, from_topic: bool = False, forget: Mapping[int, str] | None = None) -> list[Stream]:
+    """``silver_transactions``, or the Kafka topic itself → ``gold_fraud_predictions`` → quality and drift.
+
+    The accounts in ``forget``, by their hashes (``xxhash64``), leave the state.
+    """
+    return scoring.streams(lake, from_topic, forget or ())

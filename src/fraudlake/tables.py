@@ -359,6 +359,19 @@ GOLD_ROW_REMOVALS = Table(
     removed_at TIMESTAMP time of the commit (UTC)
     """,
 )
+GOLD_FORGOTTEN = Table(
+    "gold_forgotten",
+    "What a table had of an account that was forgotten.",
+    """
+    account_hash STRING PBKDF2-HMAC-SHA256 of the account, hexadecimal; docs/operations.md says how to prove one
+    salt STRING salt of the hash, hexadecimal; one for the lake
+    iterations INT iterations of the hash
+    table_name STRING table; or landed files, or delivered files
+    rows BIGINT rows, or lines, of the account
+    began_at TIMESTAMP when its removal began (UTC)
+    finished_at TIMESTAMP when a scan proved that nothing was left (UTC); null until then
+    """,
+)
 
 TABLES = (
     BRONZE_TRANSACTIONS,
@@ -375,6 +388,7 @@ TABLES = (
     GOLD_PREDICTION_QUALITY,
     GOLD_FEATURE_DRIFT,
     GOLD_ROW_REMOVALS,
+    GOLD_FORGOTTEN,
 )
 """The tables of this module; an aggregate of gold declares its own."""
 

@@ -14,6 +14,7 @@ from fraudlake.bronze.contract import FLINKS, Contract, fit
 from fraudlake.errors import first_line
 
 BATCH_ROWS = 100_000
+_OWN = {"fraudlake": "simulate"}
 
 Content: TypeAlias = str | pa.Buffer
 """A file, as its path or its bytes."""
@@ -63,6 +64,23 @@ def batches(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
             rows = pa.array(np.arange(row, row + batch.num_rows))
             row += batch.num_rows
             yield pa.RecordBatch.from_pydict({**fit(batch, timezone, contract), "_source_row": rows})
+
+
+def write_own(rows: pa.Table, path: Path) -> None:
+    """Write a file as ``simulate`` lands it: like one of Flink's, but :func:`is_own`."""
+    layout = {"version": "1.0", "compression": "snappy", "store_schema": False, "use_dictionary": ["accountId"]}
+    with pq.ParquetWriter(path, rows.schema, **layout) as file:
+        file.write_table(rows)
+        file.add_key_value_metadata(_OWN)
+
+
+def is_own(path: str) -> bool:
+    """Tell whether a file was written by ``simulate``, and not by Flink; false where it cannot be read."""
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except (OSError, pa.ArrowException):
+        return False
+    return all(metadata.get(name.encode()) == value.encode() for name, value in _OWN.items())
 
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,10 @@
-"""Commands of whoever runs a lake: setup, optimize, status, state."""
+"""Commands of whoever runs a lake: setup, optimize, status, state, explain, forget."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 
 import click
 
@@ -117,3 +118,40 @@ def explain(app: App, /, alert: str) -> None:
     with console.status("explain"):
         explained = provenance.explain(app.open_existing(), alert)
     app.say(explained.as_dict(), summary.explained(explained))
+
+
+@cli.command()
+@click.argument("accounts", nargs=-1, required=True, metavar="ACCOUNT...")
+@click.option("--yes", is_flag=True, help="Remove it; without this, only show what would be removed.")
+@options("landing", "source", "delivery_folder", "model_name", "experiment", "ordering")
+@click.pass_obj
+def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | None) -> None:
+    """Remove accounts from the lake, and prove it.
+
+    Without --yes shows how many rows would go. With it removes the accounts from every table, from landed files that
+    'simulate' wrote and from delivered files, from the state of streams and from Delta's log; then scans every file of
+    the lake. What cannot be removed is named. gold_forgotten says when it was done. No other command may run; a call
+    that was cut is finished by the same call. Exit code 1 where a trace is left. Needs: steps that are not behind.
+    """
+    from fraudlake.operations import forget as removal
+
+    wanted = tuple(dict.fromkeys(accounts))
+    if not yes:
+        lake = app.open_existing(**flags)
+        with console.status("forget"):
+            planned = removal.plan(lake, wanted)
+        app.say(
+            {"removed": False, **asdict(planned)}, summary.forgotten(planned, "would be removed (--yes removes it)")
+        )
+        return
+    lake = app.open(**flags)
+    with timed("forget") as report:
+        result = removal.forget(lake, wanted)
+        report.append(f"{result.scanned_files:,} files scanned")
+    text = summary.forgotten(result, "removed")
+    app.say(
+        {"removed": not result.traces, **asdict(result)},
+        "\n".join([text, *(f"a trace is left in {trace}" for trace in result.traces)]),
+    )
+    if result.traces:
+        sys.exit(1)

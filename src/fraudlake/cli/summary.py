@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
+    from fraudlake.operations.forget import Plan
     from fraudlake.operations.provenance import Provenance, Taken
     from fraudlake.operations.rebuild import Rebuilt
     from fraudlake.operations.status import Status
@@ -79,6 +80,15 @@ def print_quarantine(console: Console, quarantine: Quarantine) -> None:
             place = f"{sample['source']} row {sample['position']}"
             line = f"  {place}, {sample['quarantined_at']:%Y-%m-%d %H:%M:%S}: {raw or 'no value at all'}"
             console.print(line, markup=False, soft_wrap=True)
+
+
+def forgotten(plan: Plan, what: str) -> str:
+    """Say what was or would be removed of accounts, and what stays."""
+    rows = [
+        f"{account}: {', '.join(f'{name} {count:,}' for name, count in sorted(counts.items())) or 'nothing more'}"
+        for account, counts in plan.rows.items()
+    ]
+    return "\n".join([f"{what}, in rows:", *rows, *(f"stays: {sentence}" for sentence in plan.stays)])
 
 
 def replayed(done: Replayed) -> str:

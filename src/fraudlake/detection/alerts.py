@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -54,12 +55,13 @@ _OUTPUT = pa.schema(
 _EVIDENCE = "array<struct<variable:string,transaction_id:string,time:bigint,amount:double>>"
 
 
-def detector_output(silver: DataFrame, settings: Settings) -> DataFrame:
+def detector_output(silver: DataFrame, settings: Settings, forget: Mapping[int, str] | None = None) -> DataFrame:
     """Run the detector over a stream, in the order that ``settings.ordering`` names.
 
     Args:
         silver: a stream of ``silver_transactions``.
         settings: the fraud rules, the order, how late a row may be, and the number of buckets.
+        forget: accounts by their hash (``xxhash64``), which leave the state of every bucket; usually none.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
@@ -73,13 +75,13 @@ def detector_output(silver: DataFrame, settings: Settings) -> DataFrame:
     rows = pa.schema([*detector.ROWS, *further.values()])
     columns = _columns(limits, in_event_time, is_whole=bool(live.rules))
     columns += [F.col(name).alias(field.name) for name, field in further.items()]
-    packed = buckets.pack(silver.select(*columns), rows, settings.buckets).groupBy("bucket")
+    packed = buckets.pack(silver.select(*columns), rows, settings.buckets, every=bool(forget)).groupBy("bucket")
     schema = from_arrow_schema(_OUTPUT)
     state = {"kept": detector.FLAGS, **({"rules": live_rules.STATE} if live.rules else {})}
     if in_event_time:
-        timed = buckets.TimedBucketProcessor(state, rows, _in_event_time(limits, live, bound))
+        timed = buckets.TimedBucketProcessor(state, rows, _in_event_time(limits, live, bound), _clean(live, forget))
         return packed.transformWithStateInPandas(timed, schema, "Append", "EventTime")
-    processor = buckets.BucketProcessor(state, rows, _as_they_arrive(limits, live))
+    processor = buckets.BucketProcessor(state, rows, _as_they_arrive(limits, live), _clean(live, forget))
     return packed.transformWithStateInPandas(processor, schema, "Append", "None")
 
 
@@ -106,6 +108,19 @@ def detector_output_of_history(silver: DataFrame, settings: Settings, tasks: int
 
     rows = silver.select(*_columns(limits, in_event_time=False, is_whole=False))
     return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))
+
+
+def _clean(live: live_rules.LiveRules, forget: Mapping[int, str] | None) -> buckets.Clean:
+    """Return what leaves accounts out of the state."""
+    if not forget:
+        return buckets.all_stays
+
+    def clean(name: str, table: pa.Table) -> pa.Table:
+        if name == "rules":
+            return live.without_accounts(table, set(forget.values()))
+        return buckets.without_accounts(forget, table)
+
+    return clean
 
 
 def alerts(detector_output: DataFrame) -> DataFrame:

@@ -6,12 +6,13 @@ passes the exchange as such, and the processor opens it as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
@@ -20,19 +21,24 @@ if TYPE_CHECKING:
 PACKED = "bucket INT, payload BINARY"
 
 
-def pack(rows: DataFrame, schema: pa.Schema, buckets: int) -> DataFrame:
+def pack(rows: DataFrame, schema: pa.Schema, buckets: int, every: bool = False) -> DataFrame:
     """Pack rows by bucket.
 
     Args:
         rows: the columns of ``schema``. One is ``account``, a 64-bit hash; its remainder by ``buckets`` is the bucket.
         schema: the Arrow schema of the packed rows, which :func:`unpack` returns.
         buckets: the number of buckets.
+        every: give each bucket a payload without rows first, so that all of them are processed.
 
     Returns:
         ``bucket, payload``: from each Arrow batch of the input, one row for each bucket that has rows in it.
     """
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if every:
+            nothing = to_bytes(schema.empty_table())
+            numbers = pa.array(range(buckets), pa.int32())
+            yield pa.RecordBatch.from_arrays([numbers, pa.array([nothing] * buckets)], ["bucket", "payload"])
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -98,15 +104,30 @@ State = dict[str, pa.Table]
 class _States:
     """The tables of a bucket's state."""
 
-    def __init__(self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema]) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema], clean: Clean) -> None:
+        self._clean = clean
         self._states = {name: _ArrowState(handle, name, schema) for name, schema in schemas.items()}
 
     def read(self) -> State:
-        return {name: state.read() for name, state in self._states.items()}
+        return {name: self._clean(name, state.read()) for name, state in self._states.items()}
 
     def write(self, tables: State) -> None:
         for name, state in self._states.items():
             state.write(tables[name])
+
+
+Clean = Callable[[str, pa.Table], pa.Table]
+"""Takes the name and a table of the state as it is read; returns what stays of it."""
+
+
+def all_stays(name: str, table: pa.Table) -> pa.Table:
+    """Return the table."""
+    return table
+
+
+def without_accounts(hashes: Collection[int], table: pa.Table) -> pa.Table:
+    """Return the rows of a table whose ``account`` is none of the hashes (``xxhash64``)."""
+    return table.filter(pc.invert(pc.is_in(table["account"], pa.array(list(hashes), pa.int64()))))
 
 
 Step = Callable[[State, pa.Table], tuple[pd.DataFrame, State]]
@@ -116,17 +137,20 @@ Step = Callable[[State, pa.Table], tuple[pd.DataFrame, State]]
 class BucketProcessor(StatefulProcessor):
     """Processes each bucket's rows as they arrive; its state is some Arrow tables."""
 
-    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: Step) -> None:
+    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: Step, clean: Clean = all_stays) -> None:
         """``state`` has the schema of each table of the state, ``rows`` is that of the packed rows."""
-        self._schemas, self._step = (state, rows), step
+        self._schemas, self._step, self._clean = (state, rows), step, clean
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = _States(handle, self._schemas[0])
+        self._state = _States(handle, self._schemas[0], self._clean)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
-        output, state = self._step(self._state.read(), _unpack_frames(rows, self._schemas[1]))
+        state, new = self._state.read(), _unpack_frames(rows, self._schemas[1])
+        output = pd.DataFrame()
+        if len(new):
+            output, state = self._step(state, new)
         self._state.write(state)
         if len(output):
             yield output
@@ -144,14 +168,16 @@ class TimedBucketProcessor(StatefulProcessor):
     even if their bucket gets no new rows.
     """
 
-    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: TimedStep) -> None:
+    def __init__(
+        self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: TimedStep, clean: Clean = all_stays
+    ) -> None:
         """``state`` has the schema of each table of the state, ``rows`` is that of the packed and the waiting rows."""
-        self._schemas, self._step = (state, rows), step
+        self._schemas, self._step, self._clean = (state, rows), step, clean
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._handle = handle
-        self._state = _States(handle, self._schemas[0])
+        self._state = _States(handle, self._schemas[0], self._clean)
         self._waiting = _ArrowState(handle, "waiting", self._schemas[1])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -164,7 +190,8 @@ class TimedBucketProcessor(StatefulProcessor):
 
     def _process(self, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
         watermark = timers.getCurrentWatermarkInMs() * 1000
-        output, state, waiting = self._step(self._state.read(), self._waiting.read(), rows, watermark)
+        waiting = self._clean("waiting", self._waiting.read())
+        output, state, waiting = self._step(self._state.read(), waiting, rows, watermark)
         self._state.write(state)
         self._waiting.write(waiting)
         for expiry in list(self._handle.listTimers()):

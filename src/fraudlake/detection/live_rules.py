@@ -7,12 +7,13 @@ new, or was changed, begins with the rows that come then; the state of one that 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.detection import buckets, evidence
@@ -112,6 +113,29 @@ class LiveRules:
                     }
                 )
         return raised, pa.Table.from_pylist(needed, STATE)
+
+    def without_accounts(self, state: pa.Table, accounts: Collection[str]) -> pa.Table:
+        """Return a bucket's state, :data:`STATE`, without the rows and open matches of accounts."""
+        checks = {rule.model_dump_json(): check for rule, check in zip(self.rules, self._checks, strict=True)}
+        states = []
+        for row in state.to_pylist():
+            check = checks.get(row["definition"])
+            if check is None:  # the rule is gone
+                continue
+            rows = pa.ipc.open_stream(row["rows"]).read_all()
+            # There is one for each partition, in the order of their first rows, or there is none.
+            open_matches = json.loads(row["open_matches"])
+            if open_matches:
+                keys = dict.fromkeys(zip(*(rows[name].to_pylist() for name in check.partition_by), strict=True))
+                at = check.partition_by.index("account_id")
+                open_matches = [
+                    matches for matches, key in zip(open_matches, keys, strict=True) if key[at] not in accounts
+                ]
+            stays = rows.filter(pc.invert(pc.is_in(rows["account_id"], pa.array(list(accounts), pa.string()))))
+            if len(stays):
+                new = {"rows": buckets.to_bytes(stays.combine_chunks()), "open_matches": json.dumps(open_matches)}
+                states.append(row | new)
+        return pa.Table.from_pylist(states, STATE)
 
     @cached_property
     def _checks(self) -> list[Check]:

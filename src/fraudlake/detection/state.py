@@ -47,13 +47,11 @@ def state(lake: Lake) -> State:
     waiting = detector.ROWS.empty_table()
     rows_by_rule = {rule.name: 0 for rule in live_rules.LiveRules.of(lake.settings).rules}
     if not checkpoint.is_new:
-        # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
-        _ = lake.tableless.streams.active
-        flags = _read(lake, "kept", detector.FLAGS)
+        flags = read(lake, "detect", "kept", detector.FLAGS)
         if ordering == "event_time":
-            waiting = _read(lake, "waiting", detector.ROWS)
+            waiting = read(lake, "detect", "waiting", detector.ROWS)
         if rows_by_rule:
-            for row in _read(lake, "rules", live_rules.STATE).to_pylist():
+            for row in read(lake, "detect", "rules", live_rules.STATE).to_pylist():
                 rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None
@@ -69,12 +67,14 @@ def state(lake: Lake) -> State:
     )
 
 
-def _read(lake: Lake, name: str, schema: pa.Schema) -> pa.Table:
-    """Read one state variable of every bucket."""
+def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
+    """Read one state variable of every bucket of a stream that processes buckets."""
+    # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
+    _ = lake.tableless.streams.active
     values = (
         lake.tableless.read.format("statestore")
         .option("stateVarName", name)
-        .load(str(lake.checkpoint("detect").folder))
+        .load(str(lake.checkpoint(step).folder))
         .select("value.payload")
     )
     return buckets.unpack(values.toArrow()["payload"].to_pylist(), schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,26 @@ class Checkpoint:
         """
         parts = {int(path.name) for path in (self.state / "0").glob("*") if path.name.isdigit()}
         return [self.state / "0" / str(part) for part in range(max(parts, default=0) + 1)]
+
+    def erase_past_state(self) -> None:
+        """Remove the files of all versions of the state but the present one. The stream must not run.
+
+        Of RocksDB, a version is a zip file that names the files of its tables (seen in Spark 4.2); the present version
+        must be one, not only a list of changes to an earlier one.
+
+        Raises:
+            FraudlakeError: it is not.
+        """
+        version = int(self._log("commits")[-1].name) + 1
+        for part in {file.parent for file in self.state.rglob("*.zip")}:
+            present = part / f"{version}.zip"
+            if not present.exists():
+                raise FraudlakeError(f"{self.step}: {present} is missing: restore {self.folder} from a copy")
+            with zipfile.ZipFile(present) as archive:
+                names = archive.read("metadata").decode()
+            for file in [*part.glob("*.*"), *part.glob("SSTs/*.*")]:
+                if file.is_file() and file != present and file.name not in names:
+                    file.unlink()
 
     def watermark_milliseconds(self) -> int | None:
         """Return the latest micro-batch's event-time watermark, in milliseconds since 1970; None before the first."""

@@ -41,6 +41,8 @@ class Commit:
     millis: int
     is_auto_compaction: bool
     metadata: str | None = None
+    inserts: bool = True
+    """Whether a MERGE may have inserted rows."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
@@ -56,6 +58,7 @@ class Commit:
             entry["timestamp"],
             is_sparks or by_delta_rs,
             entry.get("userMetadata"),
+            str((entry.get("operationMetrics") or {}).get("numTargetRowsInserted")) != "0",
         )
 
     @property
@@ -75,7 +78,8 @@ class Commit:
     @property
     def has_new_rows(self) -> bool:
         """Whether the commit may give a stream rows to read."""
-        return self.changes_rows and self.operation not in _WITHOUT_NEW_ROWS and not self.record.get(PASSED_OVER)
+        only_removes = self.operation in _WITHOUT_NEW_ROWS or (self.operation == "MERGE" and not self.inserts)
+        return self.changes_rows and not only_removes and not self.record.get(PASSED_OVER)
 
     @property
     def at(self) -> datetime:

@@ -44,6 +44,8 @@ class Lake(ABC):
     """Where Spark's log is."""
     replays: Path
     """Folder of what ``quarantine --replay`` has written down."""
+    folder: Path | None = None
+    """Folder of the whole lake; None in a workspace."""
     models: Path | None = None
     """Folder of the models; None where the workspace keeps them."""
 
@@ -206,6 +208,7 @@ class Lake(ABC):
             "operation",
             "unix_millis(timestamp) AS timestamp",
             "operationParameters",
+            "operationMetrics",
             "engineInfo",
             "userMetadata",
         )

@@ -54,7 +54,7 @@ class LocalLake(Lake):
     def __init__(self, settings: Settings, must_exist: bool = False) -> None:
         """Open the lake that the settings name; it has a session of its own."""
         self.settings = settings
-        self.root = settings.lake.absolute()
+        self.root = self.folder = settings.lake.absolute()
         self._database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
         self.name = str(self.root)
         self.log = str(self.root / "logs" / "spark.log")

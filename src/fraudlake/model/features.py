@@ -10,7 +10,7 @@ by the hour, and everything before that as one sum; an account that pays nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -218,19 +218,23 @@ def of_history(
     return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(computed_payloads, _PAYLOAD)
 
 
-def of_stream(silver: DataFrame, settings: Settings) -> DataFrame:
+def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = ()) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
     A row that arrives behind a later transaction of its account sees the transactions before it, as far as the tiles
-    distinguish them. The features of the later transaction are not recomputed.
+    distinguish them. The features of the later transaction are not recomputed. The state of every bucket loses the
+    accounts whose hashes (``xxhash64``) are in ``forget``.
     """
 
     def step(state: buckets.State, rows: pa.Table) -> tuple[pd.DataFrame, buckets.State]:
         computed, memory = compute(state["kept"], rows)
         return _payloads(computed), {"kept": memory}
 
-    processor = buckets.BucketProcessor({"kept": MEMORY}, _ROWS, step)
-    packed = _packed(silver, settings, _ROWS).groupBy("bucket")
+    def clean(name: str, table: pa.Table) -> pa.Table:
+        return buckets.without_accounts(forget, table) if forget else table
+
+    processor = buckets.BucketProcessor({"kept": MEMORY}, _ROWS, step, clean)
+    packed = _packed(silver, settings, _ROWS, every=bool(forget)).groupBy("bucket")
     return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
 
 
@@ -255,7 +259,7 @@ def _payloads(computed: pa.Table) -> pd.DataFrame:
     return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]})
 
 
-def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema) -> DataFrame:
+def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema, every: bool = False) -> DataFrame:
     """Pack transactions by bucket; ``schema`` names columns of ``silver``, and ``account`` and ``time``."""
     computed = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
-    return buckets.pack(silver.withColumns(computed), schema, settings.buckets)
+    return buckets.pack(silver.withColumns(computed), schema, settings.buckets, every)

@@ -22,6 +22,8 @@ from fraudlake.streaming.rows import has_rows
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
@@ -32,14 +34,16 @@ FROM_KAFKA = "score_kafka"
 _DAYS = list(prediction_quality.DAYS)
 
 
-def streams(lake: Lake, from_topic: bool = False) -> list[Stream]:
+def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) -> list[Stream]:
     """``silver_transactions`` or a topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
+
+    Accounts whose hashes are in ``forget`` leave the state of the stream that scores from silver.
 
     Raises:
         FraudlakeError: there is no champion yet, or it cannot be used.
     """
     champion = _champion(lake)
-    scoring = _from_kafka(lake) if from_topic else _from_silver(lake)
+    scoring = _from_kafka(lake) if from_topic else _from_silver(lake, forget)
     # Publish at the start: somebody may have moved the alias by hand.
     return [replace(scoring, before=lambda: publish(lake, champion)), _measured(lake)]
 
@@ -49,7 +53,7 @@ def _champion(lake: Lake) -> Model:
     return registry.load(registry.required_champion().number)
 
 
-def _from_silver(lake: Lake) -> Stream:
+def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
     threshold, appender = lake.settings.threshold, Appender.of(lake, "score")
     champion = published.Champion()
     kafka_checkpoint = lake.checkpoint(FROM_KAFKA)
@@ -65,7 +69,7 @@ def _from_silver(lake: Lake) -> Stream:
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS)
     return Stream(
         "score",
-        features.of_stream(transactions, lake.settings),
+        features.of_stream(transactions, lake.settings, forget),
         write,
         reads=(tables.SILVER_TRANSACTIONS,),
         writes=_written(lake, "silver"),
@@ -155,7 +159,7 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
             score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
             scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
             merge.upsert(lake, scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
-            _measure(lake, days, {model.number: model.profile})
+            measure(lake, days, {model.number: model.profile})
         return model.number, known.where(in_range).count()
 
 
@@ -170,7 +174,7 @@ def _measured(lake: Lake) -> Stream:
         scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
         days = named.union(scored.join(decided_on, on="date", how="left_semi").distinct()).distinct()
         versions = [row["model_version"] for row in days.select("model_version").distinct().collect()]
-        _measure(lake, days, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+        measure(lake, days, published.profiles(lake.read(tables.GOLD_MODELS), versions))
 
     return Stream(
         "prediction_quality",
@@ -180,7 +184,7 @@ def _measured(lake: Lake) -> Stream:
     )
 
 
-def _measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
+def measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
     """Compute quality and drift of days and versions, and merge the figures into their tables."""
 
     def scored(dates: list[date]) -> DataFrame:

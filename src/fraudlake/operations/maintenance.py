@@ -97,16 +97,26 @@ def vacuum(lake: Lake) -> Vacuumed:
         if behind:
             skipped[table.name] = behind
         else:
-            conflict.retried(partial(_vacuum, lake, table))
+            conflict.retried(partial(_vacuum, lake, table, lake.settings.retention))
             cleaned.append(table.name)
     return Vacuumed(cleaned, skipped)
 
 
-def _vacuum(lake: Lake, table: tables.Table) -> None:
+def purge(lake: Lake, table: tables.Table) -> None:
+    """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
+    conflict.retried(lambda: lake.spark.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
+    conflict.retried(partial(_vacuum, lake, table, timedelta(0)))
+    _set_retention(lake, table, lake.settings.retention)
+
+
+def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
-    wanted = f"interval {int(lake.settings.retention.total_seconds())} seconds"
+    _set_retention(lake, table, retention)
+    lake.spark.sql(f"VACUUM {lake.name_of(table)}")
+
+
+def _set_retention(lake: Lake, table: tables.Table, retention: timedelta) -> None:
+    wanted = f"interval {int(retention.total_seconds())} seconds"
     default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
-    name = lake.name_of(table)
     if lake.detail(table).properties.get(_RETENTION, default) != wanted:
-        lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")
-    lake.spark.sql(f"VACUUM {name}")
+        lake.spark.sql(f"ALTER TABLE {lake.name_of(table)} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")

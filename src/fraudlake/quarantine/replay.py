@@ -25,7 +25,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import json_file
 from fraudlake.quarantine.show import broken, raw_columns, require_known
-from fraudlake.silver import duplicates, transactions
+from fraudlake.silver import duplicates, rules, transactions
 from fraudlake.streaming.merge import merge, same
 from fraudlake.streaming.rows import has_rows
 from fraudlake.streaming.stream import Appender
@@ -54,7 +54,8 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
     """Check quarantined rows again, with the present settings and the present time.
 
     Rows that are valid move to ``silver_transactions``. The others stay, with their values unchanged and their reasons
-    updated. Late rows and rows with a repeated source position are not replayed: the lake has them already.
+    updated. Late rows and rows with a repeated source position are not replayed: the lake has them already. Rows of
+    forgotten accounts are not either: they are empty.
 
     Args:
         lake: the lake; ``refine`` must not run.
@@ -77,7 +78,8 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         finished = finish(lake)
         rows = lake.read(tables.SILVER_QUARANTINE)
         rows = rows if rule is None else broken(rows, rule)
-        replayable = rows.where(duplicates.REPLAYABLE)
+        is_empty = F.array_contains("reasons", rules.FORGOTTEN)
+        replayable = rows.where(duplicates.REPLAYABLE).where(~is_empty)
         candidates, total = replayable.count(), rows.count()
         moved = 0
         if candidates:

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 PLACE_IS_NEW = "place_is_new"
 TRANSACTION_IS_NEW = "transaction_is_new"
 LATE = "late"
+FORGOTTEN = "forgotten"
 """Reasons that a row alone cannot show.
 
-Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well.
+Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well; or
+its account was forgotten, and nothing but its source position is left.
 """
 _MESSAGE_IS_READABLE = "message_is_readable"
 Condition = Callable[["Settings", "Column"], "Column"]
@@ -42,7 +44,7 @@ _VALID: dict[str, Condition] = {
 
 def reasons(settings: Settings) -> tuple[str, ...]:
     """Return all that a row can be in quarantine for: the rules of :func:`quality_rules`, and the reasons above."""
-    return (_MESSAGE_IS_READABLE, *_conditions(settings), PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE)
+    return (_MESSAGE_IS_READABLE, *_conditions(settings), PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE, FORGOTTEN)
 
 
 def _conditions(settings: Settings) -> dict[str, Condition]:

@@ -1,0 +1,90 @@
+"""Forgotten accounts: ``gold_forgotten`` says when, and how many rows of which table, by a salted hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+ITERATIONS = 600_000
+"""Of PBKDF2: who has hash and salt must take a tenth of a second for each account that is tried."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The rows of ``gold_forgotten``, and the salt and iterations of the lake's hashes."""
+
+    rows: list[Row]
+    salt: str
+    iterations: int
+
+    def hash_of(self, account: str) -> str:
+        """Return the hash of an account."""
+        return hashlib.pbkdf2_hmac("sha256", account.encode(), bytes.fromhex(self.salt), self.iterations).hex()
+
+    def is_unfinished(self, account: str) -> bool:
+        """Tell whether the removal of an account was begun and not finished."""
+        return any(row["finished_at"] is None for row in self._of(account))
+
+    def finished_at(self, account: str) -> datetime | None:
+        """Return when an account was forgotten last (UTC); None: never."""
+        return max((row["finished_at"] for row in self._of(account) if row["finished_at"]), default=None)
+
+    def begin(self, lake: Lake, counts: Mapping[str, Mapping[str, int]]) -> None:
+        """Write down the rows that accounts have, by account and table, before they are removed.
+
+        Where an earlier removal was cut, the larger number of rows counts: the earlier one has removed some.
+        """
+        for account, by_table in counts.items():
+            cut = [row for row in self._of(account) if row["finished_at"] is None]
+            began_at = min((row["began_at"] for row in cut), default=datetime.now(UTC))
+            earlier = {row["table_name"]: row["rows"] for row in cut}
+            for row in cut:
+                self.rows.remove(row)
+            self.rows.extend(
+                {
+                    "account_hash": self.hash_of(account),
+                    "salt": self.salt,
+                    "iterations": self.iterations,
+                    "table_name": name,
+                    "rows": max(earlier.get(name, 0), by_table.get(name, 0)),
+                    "began_at": began_at,
+                    "finished_at": None,
+                }
+                for name in sorted({*earlier, *by_table})
+            )
+        self._write(lake)
+
+    def finish(self, lake: Lake, accounts: Iterable[str]) -> None:
+        """Write down that nothing is left of accounts."""
+        now = datetime.now(UTC)
+        for row in (row for account in accounts for row in self._of(account)):
+            row["finished_at"] = row["finished_at"] or now
+        self._write(lake)
+
+    def _of(self, account: str) -> list[Row]:
+        account_hash = self.hash_of(account) if self.rows else ""
+        return [row for row in self.rows if row["account_hash"] == account_hash]
+
+    def _write(self, lake: Lake) -> None:
+        lake.write(pa.Table.from_pylist(self.rows, tables.GOLD_FORGOTTEN.schema), tables.GOLD_FORGOTTEN, "overwrite")
+
+
+def read(lake: Lake) -> Forgotten:
+    """Read the table; a lake that has forgotten no account gets a new salt."""
+    rows: list[Row] = lake.rows(tables.GOLD_FORGOTTEN).to_pylist()
+    if rows:
+        return Forgotten(rows, rows[0]["salt"], rows[0]["iterations"])
+    return Forgotten([], secrets.token_hex(16), ITERATIONS)

@@ -1,0 +1,87 @@
+"""Own files: landed files that ``simulate`` wrote, and delivered files, lose the rows of accounts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from fraudlake.bronze import parquet
+from fraudlake.sources import landing, ledger
+from fraudlake.sources.landing_folder import landing_folder
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.sources.landing import File
+
+_COLUMN = "accountId"
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """A landed file that has rows of the accounts; ``rows`` counts them by account."""
+
+    file: File
+    is_own: bool
+    rows: Counter[str]
+
+
+def landed(lake: Lake, accounts: Sequence[str]) -> Iterator[LandedFile]:
+    """Find the landed files that have rows of accounts; files that cannot be read are not among them."""
+    wanted = pa.array(accounts)
+    for file in landing_folder(lake).list_files():
+        try:
+            column = pq.read_table(file.path, columns=[_COLUMN])[_COLUMN].cast(pa.string())
+        except (OSError, KeyError, pa.ArrowException):
+            continue
+        rows = Counter(column.filter(pc.is_in(column, wanted)).to_pylist())
+        if rows:
+            yield LandedFile(file, parquet.is_own(file.path), rows)
+
+
+def blank(lake: Lake, landed_file: LandedFile) -> None:
+    """Make the rows of the accounts null, so that all rows keep their numbers.
+
+    The ledger gets an entry first; otherwise the file would count as rewritten by somebody else.
+    """
+    file = landed_file.file
+    path = Path(file.path)
+    rows = pq.read_table(path)
+    is_theirs = pc.is_in(rows[_COLUMN], pa.array(list(landed_file.rows)))
+    columns = [pc.if_else(is_theirs, pa.scalar(None, column.type), column) for column in rows.columns]
+    draft = path.with_name(f".{path.name}.inprogress.forget")
+    parquet.write_own(pa.table(columns, rows.schema.names), draft)
+    entries = ledger.latest(lake)
+    if file.source in entries:
+        status = draft.stat()
+        now = landing.File(file.path, file.source, status.st_size, status.st_mtime_ns // 1000)
+        number = max(entry.number for entry in entries.values()) + 1
+        ledger.append(lake, [ledger.Entry(now, ledger.ACCEPTED, len(rows), number=number)])
+    draft.replace(path)
+
+
+def delivered(lake: Lake, accounts: Collection[str], erase: bool) -> Counter[str]:
+    """Count the alerts of accounts in the files that were delivered, by account, and with ``erase`` remove them."""
+    counts: Counter[str] = Counter()
+    folder = lake.settings.delivery_folder
+    for path in sorted(Path(folder).glob("alerts-*.jsonl")) if folder else ():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        subjects = [json.loads(line)["subject"] for line in lines]
+        theirs = Counter(subject for subject in subjects if subject in accounts)
+        counts += theirs
+        if theirs and erase:
+            draft = path.with_name(f".{path.name}.tmp")
+            with draft.open("w", encoding="utf-8") as file:
+                file.writelines(line for line, subject in zip(lines, subjects, strict=True) if subject not in accounts)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+    return counts

@@ -1,0 +1,69 @@
+"""Forgotten accounts: their rows leave a bucket's state, and the alerts of the others stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake.detection import buckets, detector
+from fraudlake.detection.live_rules import STATE, LiveRules
+from fraudlake.settings import Settings
+from tests.detection.test_live_rules import RULES, history
+from tests.oracle import Row
+
+HASHES = {"0": 10, "1": 11, "2": 12, "3": 13}
+
+
+def table(rows: Iterable[Row]) -> pa.Table:
+    values = [
+        {
+            "account": HASHES[row.account_id],
+            "account_id": row.account_id,
+            "transaction_id": f"t{row.position}",
+            "time": row.time,
+            "amount": row.amount,
+            "source": row.source,
+            "position": row.position,
+        }
+        for row in rows
+    ]
+    return (
+        pa.Table.from_pylist(values, pa.schema([field for field in detector.ROWS if field.name != "source"]))
+        .append_column("source", pa.array([row.source for row in rows], pa.string()).dictionary_encode())
+        .select(detector.ROWS.names)
+        .cast(detector.ROWS)
+    )
+
+
+def alerts(raised: list[Any]) -> list[tuple[str, tuple[str, ...]]]:
+    return sorted((rule.name, tuple(alert["transaction_ids"])) for rule, rows in raised for alert in rows.to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rules_go_on_as_if_a_forgotten_account_had_never_paid(seed: int) -> None:
+    live = LiveRules.of(Settings(rules=RULES))
+    rows = history(seed, 200, 4)
+    first, second = rows[:110], rows[110:]
+
+    def evaluated(first: list[Row], forget: set[str]) -> tuple[pa.Table, list[Any]]:
+        _, state = live.evaluate(STATE.empty_table(), table(first), first[-1].time)
+        state = live.without_accounts(state, forget)
+        raised, _ = live.evaluate(state, table(second), rows[-1].time)
+        return state, alerts(raised)
+
+    state, raised = evaluated(first, {"1", "3"})
+    _, expected = evaluated([row for row in first if row.account_id in ("0", "2")], set())
+    _, before = evaluated(first, set())
+    assert raised == expected
+    assert raised != before or seed != 0
+    rows_left = [pa.ipc.open_stream(row["rows"]).read_all() for row in state.to_pylist()]
+    assert {account for left in rows_left for account in left["account_id"].to_pylist()} <= {"0", "2"}
+
+
+def test_rows_of_an_account_leave_by_its_hash() -> None:
+    rows = table([Row("0", 0, 1.0), Row("1", 1, 1.0, position=1), Row("0", 2, 1.0, position=2)])
+    assert buckets.without_accounts([HASHES["0"], 99], rows)["account_id"].to_pylist() == ["1"]
+    assert buckets.without_accounts([99], rows).equals(rows)

@@ -1,0 +1,231 @@
+"""Forget: an independent scan of every byte finds nothing of two accounts, and the streams go on exactly once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fraudlake import simulator, steps, tables
+from fraudlake.bronze import parquet
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.gold import account_daily, detector_agreement
+from fraudlake.lake import checkpoint
+from fraudlake.operations import forget
+from fraudlake.operations.status import status
+from fraudlake.streaming import stream
+
+pytestmark = pytest.mark.stream
+
+NAMED, NUMBERED, OTHER = "ACCT-77-zeta", "17", "ACCT-88-eta"
+NOON = datetime(2026, 1, 1, 12)
+TRAFFIC = simulator.Traffic(accounts=20, rate=1 / 30, fraud=0.2, bad=0.03, seed=3, columns=False)
+SCHEMA = simulator.SCHEMA
+
+
+def rows(*values: tuple[float, str | None, float]) -> pa.Table:
+    """Rows of a landed file: seconds after noon, account, amount."""
+    seconds, accounts, amounts = zip(*values, strict=True)
+    times = [NOON + timedelta(seconds=second) for second in seconds]
+    return pa.table([times, accounts, amounts, [False] * len(values)], SCHEMA.names).cast(SCHEMA)
+
+
+def run(lake: Any) -> None:
+    """Run what needs no model."""
+    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+        stream.run(lake, step(lake), "available-now")
+    stream.run(lake, steps.deliver(lake, "file"), "available-now")
+
+
+def traces(folder: Path, account: str) -> set[str]:
+    """Search all files for an account: cells of parquet files, and the bytes of the others."""
+    is_named = not account.isdigit()
+    # A number is also part of other numbers, so that it must be quoted.
+    text = re.compile((re.escape(account) if is_named else rf'"{account}\\?"').encode())
+    files = set()
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        parts = [file.read_bytes()]
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                parts += [archive.read(name) for name in archive.namelist()]
+        if parts[0].startswith(b"PAR1"):
+            # A number would be found by chance in the bytes; footers and statistics are not compressed.
+            parts = parts if is_named else []
+            cells = {cell for row in pq.read_table(file, partitioning=None).to_pylist() for cell in leaves(row)}
+            parts += [cell.encode() for cell in cells]
+            if account in cells:
+                parts.append(f'"{account}"'.encode())
+        if any(text.search(part) for part in parts):
+            files.add(str(file.relative_to(folder)))
+    return files
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """The texts of a row, nested ones included."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, bytes):
+        yield value.decode("utf-8", "replace")
+    elif isinstance(value, str):
+        yield value
+
+
+def others(lake: Any, table: tables.Table) -> Counter[tuple[Any, ...]]:
+    """Rows of a table that are of neither account, without the times at which they were made."""
+    columns = [name for name in lake.table(table).column_names if name not in ("quarantined_at", "detected_at")]
+    account = "accountId" if "accountId" in columns else "account_id"
+    rows = [row.asDict() for row in lake.read(table).select(*columns).collect()]
+    return Counter(
+        tuple(map(str, row.values()))
+        for row in rows
+        if row[account] not in (NAMED, NUMBERED)
+        and NAMED not in str(row.get("_rescued_data"))
+        and any(row[name] is not None for name in tables.PAYLOAD if name in columns)  # else it was made null
+    )
+
+
+@pytest.fixture
+def open_lake(lake: Any, tmp_path: Path) -> Any:
+    def open_() -> Any:
+        opened = lake(buckets=4, shuffle_partitions=2, delivery_folder=str(tmp_path / "delivered"))
+        # So that the bytes of the state's files can be searched.
+        opened.spark.conf.set("spark.sql.streaming.stateStore.rocksdb.compression", "none")
+        return opened
+
+    return open_
+
+
+FOLLOWED = (
+    tables.BRONZE_TRANSACTIONS,
+    tables.SILVER_TRANSACTIONS,
+    tables.SILVER_QUARANTINE,
+    tables.SILVER_ALERTS,
+    tables.SILVER_DELIVERIES,
+    tables.GOLD_ALERT_WINDOWS,
+    account_daily.TABLE,
+)
+
+
+def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_go_on(
+    open_lake: Any, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator.simulate(landing, TRAFFIC, rows=400, file_rows=200)
+    # An alert of each account, an amount that no rule allows, and a flag that is open at the end.
+    mine = rows(
+        *((second, account, 0.5) for second, account in ((0, NAMED), (1, NUMBERED), (2, OTHER))),
+        *((second, account, 900.0) for second, account in ((5, NAMED), (6, NUMBERED), (7, OTHER))),
+        *((second, account, -1.0) for second, account in ((10, NAMED), (11, OTHER))),
+    )
+    parquet.write_own(mine, landing / "part-own-0.parquet")
+    late = 86_400 * 3
+    flags = rows(*((late + second, account, 0.25) for second, account in ((0, NAMED), (1, NUMBERED), (2, OTHER))))
+    parquet.write_own(flags, landing / "part-own-1.parquet")
+    rescued = rows((20, None, 5.0), (21, OTHER, 5.0)).append_column("note", pa.array([NAMED, "nothing"]))
+    pq.write_table(rescued, landing / "part-flink-1.parquet")
+    (landing / "part-flink-0.parquet").write_text(f"damaged, of {NAMED}")
+    lake = open_lake()
+    run(lake)
+    lake.spark.sql(
+        "INSERT INTO silver_verdicts SELECT transaction_id, true, 'ann', account_id, timestamp, date "
+        f"FROM silver_transactions WHERE account_id IN ('{NAMED}', '{OTHER}')"
+    )
+    before = {table.name: others(lake, table) for table in FOLLOWED}
+    assert status(lake).gaps == []
+    for account in (NAMED, NUMBERED):
+        left = traces(tmp_path, account)
+        assert {path.split("/")[1] for path in left if path.startswith("lake/")} >= {"tables", "landing"}
+        assert {path.split("/")[0] for path in left} >= {"lake", "delivered"}
+    assert any("/state/" in path for path in traces(tmp_path, NAMED))
+    assert any("_delta_log" in path for path in traces(tmp_path, NAMED))
+
+    planned = forget.plan(lake, [NAMED, NUMBERED])
+    assert planned.rows[NAMED]["bronze_transactions"] == 5
+    assert planned.rows[NAMED]["silver_quarantine"] == 2
+    assert planned.rows[NAMED]["silver_alerts"] == planned.rows[NAMED]["delivered files"] == 1
+    assert {table.name: others(lake, table) for table in FOLLOWED} == before
+
+    for owner, name in CUTS:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, cut)
+            with pytest.raises((KeyboardInterrupt, FraudlakeError)):
+                forget.forget(lake, [NAMED, NUMBERED])
+    result = forget.forget(open_lake(), [NAMED, NUMBERED])
+
+    assert result.traces == []
+    flinks = {"lake/landing/part-flink-0.parquet", "lake/landing/part-flink-1.parquet"}
+    assert any("part-flink-0.parquet, part-flink-1.parquet" in sentence for sentence in result.stays)
+    assert traces(tmp_path, NAMED) == flinks
+    assert traces(tmp_path, NUMBERED) == set()
+    lake = open_lake()
+    assert {table.name: others(lake, table) for table in FOLLOWED} == before
+    assert status(lake).gaps == []
+    bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
+    assert status(lake).reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
+    audited = {row["table_name"]: row for row in audit(lake, NAMED)}
+    assert audited["bronze_transactions"]["rows"] == 5
+    assert all(row["finished_at"] for row in audited.values())
+    with pytest.raises(UsageError, match="it was forgotten at"):
+        forget.forget(lake, [NAMED])
+
+    # The small transactions of all three were before: only the one that nobody forgot raises an alert.
+    parquet.write_own(
+        rows(*((late + 30 + second, account, 700.0) for second, account in ((0, NAMED), (1, NUMBERED), (2, OTHER)))),
+        landing / "part-own-3.parquet",
+    )
+    run(lake)
+    assert status(lake).gaps == []
+    after = {table.name: others(lake, table) for table in FOLLOWED}
+    assert len(after["bronze_transactions"]) == len(before["bronze_transactions"]) + 1
+    (alert,) = (after["silver_alerts"] - before["silver_alerts"]).elements()
+    assert OTHER in alert
+    silver = lake.read(tables.SILVER_TRANSACTIONS).collect()
+    assert [[row["account_id"] for row in silver].count(account) for account in (NAMED, NUMBERED)] == [1, 1]
+    days = Counter(row["date"] for row in silver)
+    agreement = {row["date"]: row["transactions"] for row in lake.read(detector_agreement.TABLE).collect()}
+    assert agreement == days
+
+
+def cut(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+CUTS = (
+    (forget, "_empty_landed_rows"),
+    (checkpoint.Checkpoint, "erase_past_state"),
+)
+
+
+def audit(lake: Any, account: str) -> list[Any]:
+    """The rows of gold_forgotten of an account, as the documentation says how to find them."""
+    rows = lake.read(tables.GOLD_FORGOTTEN).collect()
+    salt, iterations = bytes.fromhex(rows[0]["salt"]), rows[0]["iterations"]
+    account_hash = hashlib.pbkdf2_hmac("sha256", account.encode(), salt, iterations).hex()
+    return [row for row in rows if row["account_hash"] == account_hash]
+
+
+def test_an_account_that_is_nowhere_and_a_step_that_is_behind_are_refused(lake: Any, landing: Path) -> None:
+    parquet.write_own(rows((0, NAMED, 5.0)), landing / "part-own-0.parquet")
+    opened = lake()
+    stream.run(opened, steps.ingest(opened), "available-now")
+    stream.run(opened, steps.refine(opened), "available-now")
+    with pytest.raises(UsageError, match="nobody: there is nothing of it"):
+        forget.forget(opened, ["nobody"])
+    parquet.write_own(rows((1, NAMED, 5.0)), landing / "part-own-1.parquet")
+    stream.run(opened, steps.ingest(opened), "available-now")
+    with pytest.raises(FraudlakeError, match="refine has not read all of bronze_transactions"):
+        forget.forget(opened, [NAMED])
+    with opened.exclusive("ingest"), pytest.raises(FraudlakeError, match="already runs 'ingest'"):
+        forget.forget(opened, [NAMED])
+    assert opened.read(tables.BRONZE_TRANSACTIONS).where(f"accountId = '{NAMED}'").count() == 2
