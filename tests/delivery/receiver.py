@@ -82,9 +82,9 @@ def listening(port: int = 0) -> Iterator[Receiver]:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
             elif isinstance(behaviour, tuple):
-                self._answer(*behaviour)
                 if 200 <= behaviour[0] < 300:
                     receiver.taken.append(request)
+                self._answer(*behaviour)
             else:
                 time.sleep(float(behaviour))
                 receiver.taken.append(request)
