@@ -24,6 +24,7 @@ def test_auto_compaction_of_small_files_changes_no_row(lake: Any) -> None:
     opened.spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "4")
     for i in range(5):
         land(opened, [Row(str(i), MARCH_7 + i * SECOND, 20.0, position=i)])
+    opened.spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
     operations = opened.spark.sql("DESCRIBE HISTORY silver_transactions").select("operation").collect()
     assert "OPTIMIZE" in {row["operation"] for row in operations}
     assert opened.spark.sql("DESCRIBE DETAIL silver_transactions").first()["numFiles"] < 5

@@ -41,10 +41,12 @@ def delete(lake: Any, condition: str) -> None:
 def test_a_restored_table_has_the_rows_of_the_version_and_the_present_one_stays_readable(lake: Any) -> None:
     opened = lake()
     land(opened, pair("1", 0))
+    wanted = opened.version(tables.SILVER_TRANSACTIONS)
     land(opened, pair("2", 2))
     present = opened.version(tables.SILVER_TRANSACTIONS)
-    done = restore(opened, "silver_transactions", 1)
-    assert (done.version_before, done.version_after) == (present, present + 1)
+    done = restore(opened, "silver_transactions", wanted)
+    # Where the table is compacted on the way, another version follows.
+    assert (done.version_before, done.version_after) == (present, opened.version(tables.SILVER_TRANSACTIONS))
     assert (done.rows_before, done.rows_after) == (4, 2)
     assert positions(opened) == [0, 1]
     assert positions(opened, done.version_before) == [0, 1, 2, 3]
@@ -143,11 +145,12 @@ def test_a_mistake_is_one_line(lake: Any, fraudlake_here: FraudlakeHere, argumen
 def test_the_command_prints_versions_and_rows(lake: Any, fraudlake_here: FraudlakeHere) -> None:
     opened = lake()
     land(opened, pair("1", 0))
+    present = opened.version(tables.SILVER_TRANSACTIONS)
     done = fraudlake_here("--lake", str(opened.root), "--json", "restore", "silver_transactions", "--version", "0")
     assert done.returncode == 0, done.stderr
+    versions = f'"version_before": {present}, "version_after": {opened.version(tables.SILVER_TRANSACTIONS)}'
     assert done.stdout == (
-        '{"table": "silver_transactions", "version": 0, "version_before": 1, "version_after": 2, '
-        '"rows_before": 2, "rows_after": 0}\n'
+        f'{{"table": "silver_transactions", "version": 0, {versions}, "rows_before": 2, "rows_after": 0}}\n'
     )
     stream.run(opened, steps.detect(opened), "available-now")
     assert alerted(opened) == []

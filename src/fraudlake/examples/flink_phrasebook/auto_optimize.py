@@ -32,6 +32,7 @@ _DELTA = "spark.databricks.delta"
 
 def main(spark: SparkSession, folder: Path) -> None:
     """Print how many files the same rows take, without either, with each."""
+    spark = spark.newSession()  # the settings below end with it
     land(spark, folder / "transactions", files=5)
     transactions = read(spark, folder / "transactions").repartition(5)
     spark.conf.set(f"{_DELTA}.autoCompact.minNumFiles", 2)
