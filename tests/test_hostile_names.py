@@ -141,8 +141,8 @@ def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
     assert len({alert["alert_id"] for alert in alerts}) == len(NAMES)
     for alert in alerts:
         shown = provenance.explain(opened, alert["alert_id"])
-        assert shown.large.landed["file"] == "';-- `x` $(y)/part-'; DROP TABLE x; --"
-        assert shown.small.values["transaction_id"] == f"small {alert['account_id']}"
+        assert shown.transactions[-1].landed["file"] == "';-- `x` $(y)/part-'; DROP TABLE x; --"
+        assert shown.transactions[0].values["transaction_id"] == f"small {alert['account_id']}"
     files = (tmp_path / "delivered").glob("*.jsonl")
     events = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert sorted(event["data"]["account_id"] for event in events) == sorted(NAMES)

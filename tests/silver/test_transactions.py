@@ -81,7 +81,7 @@ def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
     quality_rules, reasons = rules.quality_rules(settings, F.current_timestamp()), rules.reasons(settings)
     assert tuple(rule.name for rule in quality_rules) == reasons[: len(quality_rules)]
     assert reasons[len(quality_rules) - 3 : len(quality_rules)] == ("kind_fits", "shop_fits", "shop_is_given")
-    assert reasons[len(quality_rules) :] == ("place_is_new", "transaction_is_new", "late")
+    assert reasons[len(quality_rules) :] == ("place_is_new", "transaction_is_new", "late", "forgotten")
 
 
 def test_a_row_may_not_be_ahead_of_the_time_of_its_arrival(spark: Any) -> None:
