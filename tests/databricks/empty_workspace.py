@@ -22,6 +22,7 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from fraudlake import tables
 from fraudlake.lake import contents
 
 _TYPES = {
@@ -34,6 +35,8 @@ _TYPES = {
     "DATE": pa.date32(),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
     "ARRAY<STRING>": pa.list_(pa.string()),
+    "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
+    tables.EVIDENCE: tables.SILVER_ALERTS.schema.field("evidence").type,
 }
 _SOURCES = {
     "binaryFile": "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY",
@@ -211,7 +214,7 @@ def _files(folder: str) -> list[Path]:
 
 
 def _empty(columns: str) -> pa.Table:
-    given = [column.split() for column in re.split(r",\s*", columns.strip())]
+    given = [column.split() for column in re.split(r",\s*(?![^<]*>)", columns.strip())]
     return pa.schema([(name, _TYPES[kind]) for name, kind, *_ in given]).empty_table()
 
 

@@ -32,7 +32,6 @@ _DELTA = "spark.databricks.delta"
 
 def main(spark: SparkSession, folder: Path) -> None:
     """Print how many files the same rows take, without either, with each."""
-    spark = spark.newSession()  # the settings below end with it
     land(spark, folder / "transactions", files=5)
     transactions = read(spark, folder / "transactions").repartition(5)
     spark.conf.set(f"{_DELTA}.autoCompact.minNumFiles", 2)
@@ -42,6 +41,8 @@ def main(spark: SparkSession, folder: Path) -> None:
         table = str(folder / name)
         transactions.write.format("delta").save(table)
         print(name, spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()[0]["numFiles"])
+    for setting in ("optimizeWrite.enabled", "autoCompact.enabled", "autoCompact.minNumFiles"):
+        spark.conf.unset(f"{_DELTA}.{setting}")
 
 
 if __name__ == "__main__":
