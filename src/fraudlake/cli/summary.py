@@ -43,7 +43,7 @@ def print_counts(console: Console, status: Status) -> None:
     if status.removed:
         by_table = ", ".join(f"{name} {count:,}" for name, count in status.removed.items())
         layers.add_row("removed", f"{sum(status.removed.values()):,}", f"older than row_retention: {by_table}")
-    layers.add_row("alerts", f"{status.alerts:,}", "small payment, then a large one")
+    layers.add_row("alerts", f"{status.alerts:,}", "raised by the rules")
     for destination, outcomes in status.deliveries.items():
         details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
         layers.add_row(
