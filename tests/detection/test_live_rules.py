@@ -159,6 +159,12 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     detect(lake(rules=[{**BUSY, "above": 6}]), rows(40)[:3])
     opened = lake()
     detect(opened, rows(50))
+    assert state(opened).rows_by_rule == {}
+    opened = lake(rules=[{**BUSY, "above": 6}])
+    assert state(opened).rows_by_rule == {"busy": 0}
+    detect(opened, rows(55))  # it was gone: it begins again
+    assert state(opened).rows_by_rule == {"busy": 4}
+    assert state(lake(rules=[DEAR])).rows_by_rule == {"busy": 4, "dear": 0}
     assert {position for _, (position,) in raised(opened)} == {13, 20, 21, 22, 23, 42}
 
 

@@ -77,7 +77,8 @@ def detector_output(silver: DataFrame, settings: Settings, forget: Mapping[int, 
     columns += [F.col(name).alias(field.name) for name, field in further.items()]
     packed = buckets.pack(silver.select(*columns), rows, settings.buckets, every=bool(forget)).groupBy("bucket")
     schema = from_arrow_schema(_OUTPUT)
-    state = {"kept": detector.FLAGS, **({"rules": live_rules.STATE} if live.rules else {})}
+    # The state has a table for rules even without any, so that what it holds of the last one leaves it.
+    state = {"kept": detector.FLAGS, "rules": live_rules.STATE}
     if in_event_time:
         timed = buckets.TimedBucketProcessor(state, rows, _in_event_time(limits, live, bound), _clean(live, forget))
         return packed.transformWithStateInPandas(timed, schema, "Append", "EventTime")
@@ -248,11 +249,8 @@ def _evaluate(
 ) -> tuple[pa.Table, buckets.State]:
     """Apply all rules to a bucket's rows; return the alerts, :data:`_OUTPUT`, and the new state."""
     pairs, open_flags = detector.detect(state["kept"], rows, limits, now)
-    alerts = [_alert_rows(pairs, limits.names)]
-    if not live.rules:
-        return alerts[0], {"kept": open_flags}
     raised, needed = live.evaluate(state["rules"], rows, now)
-    alerts += [_rule_alert_rows(*alerts_of_rule) for alerts_of_rule in raised]
+    alerts = [_alert_rows(pairs, limits.names), *(_rule_alert_rows(*alerts_of_rule) for alerts_of_rule in raised)]
     return pa.concat_tables(alerts), {"kept": open_flags, "rules": needed}
 
 

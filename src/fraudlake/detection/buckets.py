@@ -77,19 +77,21 @@ def unpack(payloads: Iterable[bytes], schema: pa.Schema) -> pa.Table:
 
 
 class _ArrowState:
-    """An Arrow table as one value of a bucket's state; an empty table is not stored."""
+    """An Arrow table as one value of a bucket's state, read before it is written; an empty table is not stored."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str, schema: pa.Schema) -> None:
         self._value, self._schema = handle.getValueState(name, "payload BINARY"), schema
+        self._is_stored = False
 
     def read(self) -> pa.Table:
         state = self._value.get()
+        self._is_stored = state is not None
         return unpack([state[0]] if state else [], self._schema)
 
     def write(self, table: pa.Table) -> None:
         if len(table):
             self._value.update((to_bytes(table.unify_dictionaries().combine_chunks()),))
-        elif self._value.exists():
+        elif self._is_stored:
             self._value.clear()
 
 

@@ -87,8 +87,8 @@ class LiveRules:
         Returns:
             The alerts of each rule that has any, and the new state.
         """
-        if not len(state) and not len(rows):
-            return [], state
+        if not self.rules or (not len(state) and not len(rows)):
+            return [], STATE.empty_table()
         new, before = self._silver(rows), {row["definition"]: row for row in state.to_pylist()}
         raised, needed = [], []
         for rule, check in zip(self.rules, self._checks, strict=True):

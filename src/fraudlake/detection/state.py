@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ class State:
     flags_by_age: dict[str, int]
     waiting_rows: int
     rows_by_rule: dict[str, int]
-    """Transactions that each threshold and pattern of the settings needs for later alerts."""
+    """Transactions that each threshold and pattern needs for later alerts: those of the settings, and of the state."""
     bytes_on_disk: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,16 +44,11 @@ def state(lake: Lake) -> State:
     checkpoint = lake.checkpoint("detect")
     ordering = str(checkpoint.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
-    flags = detector.FLAGS.empty_table()
-    waiting = detector.ROWS.empty_table()
-    rows_by_rule = {rule.name: 0 for rule in live_rules.LiveRules.of(lake.settings).rules}
-    if not checkpoint.is_new:
-        flags = read(lake, "detect", "kept", detector.FLAGS)
-        if ordering == "event_time":
-            waiting = read(lake, "detect", "waiting", detector.ROWS)
-        if rows_by_rule:
-            for row in read(lake, "detect", "rules", live_rules.STATE).to_pylist():
-                rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
+    flags = read(lake, "detect", "kept", detector.FLAGS)
+    waiting = read(lake, "detect", "waiting", detector.ROWS)
+    rows_by_rule = Counter({rule.name: 0 for rule in live_rules.LiveRules.of(lake.settings).rules})
+    for row in read(lake, "detect", "rules", live_rules.STATE).to_pylist():
+        rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None
     return State(
@@ -62,13 +58,15 @@ def state(lake: Lake) -> State:
         open_flags=len(flags),
         flags_by_age=_by_age(flags["time"].to_numpy(), newest or 0),
         waiting_rows=len(waiting),
-        rows_by_rule=rows_by_rule,
+        rows_by_rule=dict(rows_by_rule),
         bytes_on_disk=sum(file.stat().st_size for file in checkpoint.state.rglob("*") if file.is_file()),
     )
 
 
 def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
-    """Read one state variable of every bucket of a stream that processes buckets."""
+    """Read one table of every bucket's state, of a stream that processes buckets; empty where the state has none."""
+    if name not in lake.checkpoint(step).state_variables:
+        return schema.empty_table()
     # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
     _ = lake.tableless.streams.active
     values = (

@@ -51,6 +51,16 @@ class Checkpoint:
         return self.folder / "state"
 
     @property
+    def state_variables(self) -> set[str]:
+        """The names of the tables that the state has had since the stream last started, as Spark's metadata says."""
+        files = [file for file in (self.state / "0" / "_metadata" / "v2").glob("*") if file.name.isdigit()]
+        if not files:
+            return set()
+        text = max(files, key=lambda file: int(file.name)).read_text().splitlines()[1]
+        properties = json.loads(json.loads(text)["operatorPropertiesJson"])
+        return {variable["stateName"] for variable in properties["stateVariables"]}
+
+    @property
     def fixed(self) -> dict[str, object]:
         """The settings that the stream began with and that cannot change; empty before it has begun."""
         return dict(self._notes().get("fixed", {})) if self._notes_file.exists() else {}

@@ -378,12 +378,8 @@ def _scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[
 
 def _state(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     """Return the tables of the state of all streams, with the step and the name of each."""
-    if not lake.checkpoint("detect").is_new:
-        yield "detect", "kept", state.read(lake, "detect", "kept", detector.FLAGS)
-        if lake.checkpoint("detect").fixed.get("ordering") == "event_time":
-            yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
-        if live_rules.LiveRules.of(lake.settings).rules:
-            for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
-                yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
-    if not lake.checkpoint("score").is_new:
-        yield "score", "kept", state.read(lake, "score", "kept", features.MEMORY)
+    yield "detect", "kept", state.read(lake, "detect", "kept", detector.FLAGS)
+    yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
+    for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
+        yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
+    yield "score", "kept", state.read(lake, "score", "kept", features.MEMORY)
