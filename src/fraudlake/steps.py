@@ -101,7 +101,7 @@ def detect(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
 
     The accounts in ``forget``, by their hashes (``xxhash64``), leave the state. Where the step starts over, late rows
-    of the stream before leave ``silver_quarantine``: every row is judged again.
+    of the stream before leave ``silver_quarantine``: every row is evaluated again.
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
 
@@ -148,7 +148,7 @@ ROWS_OF_TASK = 250_000
 def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[history.Report, pa.Table]:
     """``silver_transactions`` of a range of days, both included → the figures of a rule, and its alerts.
 
-    The alerts are sorted by time; :data:`fraudlake.detection.backtest.ALERTS` has their columns.
+    The alerts are sorted by time; :data:`fraudlake.detection.evidence.COLUMNS` has their columns.
     """
     limits = [f"date >= '{first}'"] if first else []
     limits += [f"date <= '{last}'"] if last else []
@@ -232,10 +232,9 @@ def recompute_windows(lake: Lake, touched: DataFrame) -> None:
         merge.apply_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
 
-def recompute_days(lake: Lake, aggregate: Aggregate, days: list[date]) -> None:
+def recompute_days(lake: Lake, aggregate: Aggregate, transactions: DataFrame, days: list[date]) -> None:
     """Compute the groups of some days again, and remove those that have no transaction any more."""
-    transactions = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), days)
-    computed = aggregate.compute(transactions, lake.read(tables.SILVER_ALERTS), lake.settings)
+    computed = aggregate.compute(refresh.on_dates(transactions, days), lake.read(tables.SILVER_ALERTS), lake.settings)
     gone = refresh.on_dates(lake.read(aggregate.table), days).join(computed, on=list(aggregate.keys), how="left_anti")
     changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
     merge.apply_changes(lake, changes, aggregate.table, aggregate.keys)

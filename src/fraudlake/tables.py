@@ -121,6 +121,8 @@ _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))
 
 PAYLOAD = ("dt", "accountId", "amount", "alert", "transaction_id")
 """Bronze's columns for Flink's four fields and, where a producer sends one, its own id of the transaction."""
+SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
+"""Bronze's columns that say where a row landed: a file and a row, or a message."""
 _LANDED = """
     dt TIMESTAMP event time (UTC) of the transaction
     accountId STRING account that pays

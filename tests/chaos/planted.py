@@ -13,7 +13,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
 
 Moment = tuple[int, str, str]
 """How many files land, the step, and the folder of the lake in which a new file is the moment to kill it."""
@@ -176,10 +175,10 @@ class _Finder(MetaPathFinder):
     bug: Bug
 
     def find_spec(self, name: str, path: Sequence[str] | None, _: ModuleType | None = None) -> ModuleSpec | None:
-        spec: Any = PathFinder.find_spec(name, path) if name == self.bug.module else None
-        if spec is not None:
+        spec = PathFinder.find_spec(name, path) if name == self.bug.module else None
+        if spec is not None and spec.origin is not None:
             spec.loader = _Loader(name, spec.origin, self.bug)
-        return spec  # type: ignore[no-any-return]
+        return spec
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def test_figures_count_alerts_by_day_and_what_they_found() -> None:
     assert report.alerts_per_day == {"2026-01-01": 2, "2026-01-02": 1}
     assert report.amount_at_risk == 30.0
     label = report.by_label
-    assert (label.judged_alerts, label.right_alerts, label.fraud, label.found_fraud) == (3, 2, 4, 1)
+    assert (label.alerts_with_truth, label.right_alerts, label.fraud, label.detected_fraud) == (3, 2, 4, 1)
     verdict = report.by_verdict
     assert (verdict.precision, verdict.recall) == (1 / 2, 1 / 2)
     assert "count 2" in report.samples[0]

@@ -129,5 +129,5 @@ def _shares(agreement: Agreement) -> str:
     def share(value: float | None, part: int, whole: int) -> str:
         return f"{'unknown' if value is None else f'{value:.3f}'} ({part:,} of {whole:,})"
 
-    precision = share(agreement.precision, agreement.right_alerts, agreement.judged_alerts)
-    return f"precision {precision}, recall {share(agreement.recall, agreement.found_fraud, agreement.fraud)}"
+    precision = share(agreement.precision, agreement.right_alerts, agreement.alerts_with_truth)
+    return f"precision {precision}, recall {share(agreement.recall, agreement.detected_fraud, agreement.fraud)}"

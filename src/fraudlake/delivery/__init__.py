@@ -1,1 +1,1 @@
-"""Delivery: alerts leave the lake, and what became of each is kept."""
+"""Delivery: alerts leave the lake, and what became of each is recorded."""

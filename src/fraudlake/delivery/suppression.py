@@ -61,4 +61,5 @@ def held_back(
 
 def minute_of(alert: Alert) -> datetime:
     """Return the minute (UTC) in which an alert was detected."""
-    return alert["detected_at"].replace(second=0, microsecond=0)  # type: ignore[no-any-return]
+    detected_at: datetime = alert["detected_at"]
+    return detected_at.replace(second=0, microsecond=0)

@@ -57,25 +57,25 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
 class Agreement:
     """How alerts agree with one source of the truth.
 
-    An alert is right if one of its transactions is fraud; fraud is found if an alert holds it.
+    An alert is right if one of its transactions is fraud; fraud is detected if an alert has it.
     """
 
-    judged_alerts: int
+    alerts_with_truth: int
     """Alerts with a transaction whose truth is known."""
     right_alerts: int
     fraud: int
     """Fraudulent transactions of the range."""
-    found_fraud: int
+    detected_fraud: int
 
     @property
     def precision(self) -> float | None:
-        """Share of the judged alerts that are right."""
-        return self.right_alerts / self.judged_alerts if self.judged_alerts else None
+        """Share of the alerts with a known truth that are right."""
+        return self.right_alerts / self.alerts_with_truth if self.alerts_with_truth else None
 
     @property
     def recall(self) -> float | None:
-        """Share of the fraud that was found."""
-        return self.found_fraud / self.fraud if self.fraud else None
+        """Share of the fraud that was detected."""
+        return self.detected_fraud / self.fraud if self.fraud else None
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -134,7 +134,7 @@ def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, 
     rows = alerts.to_pylist()
     ends = {row["transaction_id"]: row["amount"] for row in rows}
     labels = [dict(zip(row["transaction_ids"], row["labels"], strict=True)) for row in rows]
-    judged = [{name: verdicts[name] for name in row["transaction_ids"] if name in verdicts} for row in rows]
+    decided = [{name: verdicts[name] for name in row["transaction_ids"] if name in verdicts} for row in rows]
     days = Counter(row["time"].date().isoformat() for row in rows)
     step = max(1, len(rows) // SAMPLES)
     return Report(
@@ -148,7 +148,7 @@ def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, 
         alerts_per_day=dict(sorted(days.items())),
         amount_at_risk=sum(amount or 0.0 for amount in ends.values()),
         by_label=_agreement(labels, history.fraud),
-        by_verdict=_agreement(judged, sum(verdicts.values())),
+        by_verdict=_agreement(decided, sum(verdicts.values())),
         samples=[evidence.story(row) for row in rows[::step][:SAMPLES]],
     )
 

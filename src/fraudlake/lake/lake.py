@@ -114,6 +114,11 @@ class Lake(ABC):
         name = self.name_of(table) if version is None else f"{self.name_of(table)} VERSION AS OF {version}"
         return self.spark.sql(select(columns, name, clauses)).toArrow()
 
+    def count(self, table: tables.Table, condition: str = "", version: int | None = None) -> int:
+        """Count the rows of a table that fulfil a condition in SQL, or all; now or in a version of the table."""
+        clauses = f"WHERE {condition}" if condition else ""
+        return int(self.query(table, "count(*) AS total", clauses, version)["total"][0].as_py())
+
     def read_version(self, table: tables.Table, version: int) -> DataFrame:
         """Return a table as it was in a version."""
         return self.spark.read.option("versionAsOf", version).table(self.name_of(table))

@@ -44,7 +44,6 @@ LANDED_FILES, DELIVERED_FILES = "landed files", "delivered files"
 _LANDED = (tables.BRONZE_TRANSACTIONS, tables.SILVER_QUARANTINE)
 _LEDGERS = (tables.BRONZE_FILES, tables.BRONZE_REJECTED_FILES)
 _BY_ACCOUNT = tuple(table for table in contents.TABLES if "account_id" in table.column_names)
-_SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
 _STATEFUL = ("detect", "score")
 _ERASED = "erased: it named an account that was forgotten"
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
@@ -201,7 +200,7 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
             "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it after "
             f"{features.FORGET_DAYS} days without a transaction"
         )
-    if lake.query(tables.GOLD_MODELS, "count(*) AS models")["models"][0].as_py():
+    if lake.count(tables.GOLD_MODELS):
         stays.append("the trained models: they have learned from these transactions, and name no account")
     return stays
 
@@ -258,20 +257,9 @@ def _dates(rows: DataFrame) -> list[date]:
 
 def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
     """Compute the figures of whole days from the transactions of the other accounts."""
-    alerts = lake.read(tables.SILVER_ALERTS)
-    named = ", ".join(f"DATE '{day}'" for day in days)
     for aggregate in gold.AGGREGATES:
         if "account_id" not in aggregate.keys:
-            figures = aggregate.compute(refresh.on_dates(others, days), alerts, lake.settings)
-            merge.merge(
-                lake,
-                figures.select(*aggregate.table.column_names),
-                aggregate.table,
-                merge.same(aggregate.keys),
-                "WHEN MATCHED THEN UPDATE SET *",
-                "WHEN NOT MATCHED THEN INSERT *",
-                f"WHEN NOT MATCHED BY SOURCE AND t.date IN ({named}) THEN DELETE",
-            )
+            steps.recompute_days(lake, aggregate, others, days)
     predicted = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), days)
     measured = predicted.select("date", "model_version").distinct()
     versions = [row["model_version"] for row in measured.select("model_version").distinct().collect()]
@@ -284,11 +272,11 @@ def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
 def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Sequence[str]) -> None:
     """Leave of each row of bronze its source position, and have it in the quarantine instead of in silver."""
     landed = _rows_of(lake, tables.BRONZE_TRANSACTIONS, accounts)
-    positions = landed.select(*_SOURCE_POSITION).distinct()
-    at = merge.same(_SOURCE_POSITION)
+    positions = landed.select(*tables.SOURCE_POSITION).distinct()
+    at = merge.same(tables.SOURCE_POSITION)
     merge.merge(lake, positions, tables.SILVER_QUARANTINE, at, "WHEN MATCHED THEN DELETE")
     quarantine = lake.table(tables.SILVER_QUARANTINE)
-    known = {name: F.col(name) for name in (*_SOURCE_POSITION, "_ingested_at")} | {
+    known = {name: F.col(name) for name in (*tables.SOURCE_POSITION, "_ingested_at")} | {
         "reasons": F.array(F.lit(rules.FORGOTTEN)),
         "quarantined_at": clock.now(),
     }
@@ -298,7 +286,7 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
     conflict.retried(lambda: lake.append(empty, tables.SILVER_QUARANTINE))
     merge.merge(lake, wanted, tables.SILVER_TRANSACTIONS, theirs, "WHEN MATCHED THEN DELETE")
     bronze = lake.table(tables.BRONZE_TRANSACTIONS)
-    values = [name for name in bronze.column_names if name not in (*_SOURCE_POSITION, "_ingested_at")]
+    values = [name for name in bronze.column_names if name not in (*tables.SOURCE_POSITION, "_ingested_at")]
     nulls = ", ".join(f"t.`{name}` = NULL" for name in values)
     merge.merge(lake, positions, tables.BRONZE_TRANSACTIONS, at, f"WHEN MATCHED THEN UPDATE SET {nulls}")
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
 
-_SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
-_PLACE = (*_SOURCE_POSITION, "path")
+_PLACE = (*tables.SOURCE_POSITION, "path")
 _VALUES = (*tables.PAYLOAD, "_rescued_data", "_ingested_at")
 
 
@@ -178,20 +177,20 @@ def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
     low, high, is_readable = 0, len(commits), True
     while low < high:
         middle = (low + high) // 2
-        held = _holds(lake, table, condition, commits[middle].version)
-        if held:
+        has_row = _has(lake, table, condition, commits[middle].version)
+        if has_row:
             high = middle
         else:
-            low, is_readable = middle + 1, held is not None
+            low, is_readable = middle + 1, has_row is not None
     if low == len(commits):
         return None
     return Taken(commits[low].version, commits[low].at, is_readable)
 
 
-def _holds(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
+def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
     """Return whether a version has a row; None where it cannot be read any more."""
     try:
-        return bool(lake.query(table, "count(*) AS total", f"WHERE {condition}", version)["total"][0].as_py())
+        return bool(lake.count(table, condition, version))
     except Exception:  # by delta-rs, DataFusion or Spark, each its own
         return None
 

@@ -64,7 +64,7 @@ def restore(
                 "leave, nor read rows that come back: add --allow-streams to restore it all the same, and then "
                 "'fraudlake replay --from DAY --to DAY --apply' to make days agree with bronze again"
             )
-        rows_before = _count(lake, table, before)
+        rows_before = lake.count(table, version=before)
         try:
             lake.replace(lake.read_version(table, target), table, {RESTORED: target})
         except PySparkException as error:
@@ -73,7 +73,7 @@ def restore(
                 "that a table no longer uses after the setting 'retention'; nothing was changed"
             ) from None
         after = lake.version(table)
-        return Restored(table.name, target, before, after, rows_before, _count(lake, table, after))
+        return Restored(table.name, target, before, after, rows_before, lake.count(table, version=after))
 
 
 def _table(name: str) -> Table:
@@ -105,8 +105,3 @@ def _version(lake: Lake, table: Table, version: int | None, timestamp: datetime 
             f"its oldest, {first.version}, is of {first.at:%Y-%m-%d %H:%M:%S}"
         )
     return earlier[-1]
-
-
-def _count(lake: Lake, table: Table, version: int) -> int:
-    (row,) = lake.query(table, "count(*) AS total", version=version).to_pylist()
-    return int(row["total"])

@@ -89,7 +89,7 @@ def remove_old_rows(lake: Lake) -> dict[str, int]:
         first_day = lake.settings.first_day(table.name)
         if first_day is not None:
             old = old_rows(table, first_day)
-            if lake.query(table, "count(*) AS total", f"WHERE {old}").to_pylist()[0]["total"]:
+            if lake.count(table, old):
                 conflict.retried(partial(lake.remove, table, old, {RETENTION: str(first_day)}))
     return {entry["table_name"]: entry["rows"] for entry in _note(lake)}
 
@@ -161,8 +161,8 @@ def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> l
     if RETENTION in commit.record:
         first_day: date | None = date.fromisoformat(commit.record[RETENTION])
         rows, aside = (
-            _count(lake, table, commit.version - 1, condition) - _count(lake, table, commit.version, condition)
-            for condition in ("true", _ASIDE.get(table.name, "false"))
+            lake.count(table, condition, commit.version - 1) - lake.count(table, condition, commit.version)
+            for condition in ("", _ASIDE.get(table.name, "false"))
         )
     else:
         then = [entry for entry in before if entry["version"] <= commit.record[RESTORED]]
@@ -175,8 +175,3 @@ def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> l
             return []
     values = (table.name, lake.identity(table), commit.version, rows, aside, first_day, commit.at)
     return [dict(zip(tables.GOLD_ROW_REMOVALS.column_names, values, strict=True))]
-
-
-def _count(lake: Lake, table: Table, version: int, condition: str) -> int:
-    (row,) = lake.query(table, "count(*) AS total", f"WHERE {condition}", version).to_pylist()
-    return int(row["total"])

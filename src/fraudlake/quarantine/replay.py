@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _PLANNED = "date DATE, warnings ARRAY<STRING>, reasons_as_landed ARRAY<STRING>"
 """The columns of a plan beside those of the quarantine."""
-_SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,9 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
         checked = _with_duplicate_reasons(lake, as_replaced)
         # A row that stays keeps the values that landed, so its reasons are the ones of these values.
         reasons = _with_duplicate_reasons(lake, as_landed).select(
-            *_SOURCE_POSITION, F.col("reasons").alias("reasons_as_landed")
+            *tables.SOURCE_POSITION, F.col("reasons").alias("reasons_as_landed")
         )
-        same = [F.col(f"checked.{name}").eqNullSafe(F.col(f"landed.{name}")) for name in _SOURCE_POSITION]
+        same = [F.col(f"checked.{name}").eqNullSafe(F.col(f"landed.{name}")) for name in tables.SOURCE_POSITION]
         plan = checked.alias("checked").join(reasons.alias("landed"), on=same, how="inner")
         plan.select("checked.*", "reasons_as_landed").write.parquet(str(folder / "plan"))
         moved = lake.spark.read.parquet(str(folder / "plan")).where(F.size("reasons") == 0).count()
@@ -189,7 +188,7 @@ def _update_quarantine(lake: Lake, plan: DataFrame) -> None:
         lake,
         plan,
         tables.SILVER_QUARANTINE,
-        f"{same(_SOURCE_POSITION)} AND {duplicates.REPLAYABLE.replace('reasons', 't.reasons')}",
+        f"{same(tables.SOURCE_POSITION)} AND {duplicates.REPLAYABLE.replace('reasons', 't.reasons')}",
         "WHEN MATCHED AND size(s.reasons) = 0 THEN DELETE",
         "WHEN MATCHED AND t.reasons <> s.reasons_as_landed AND size(s.reasons_as_landed) > 0 "
         "THEN UPDATE SET t.reasons = s.reasons_as_landed",

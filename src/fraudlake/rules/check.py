@@ -1,4 +1,4 @@
-"""Check: a rule that was held against the columns becomes what evaluates rows, all at once or part by part."""
+"""Check: a rule that was checked against the columns becomes what evaluates rows, all at once or part by part."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
 
 
 class Check(Protocol):
-    """A rule that was held against the columns: it can evaluate rows."""
+    """A rule that was checked against the columns: it can evaluate rows."""
 
     @property
     def partition_by(self) -> Sequence[str]:

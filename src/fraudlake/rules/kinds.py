@@ -1,6 +1,6 @@
 """Kinds of rule: a rule of any kind is read by its ``kind``.
 
-A kind is a module with a model of its parameters. Its method ``check`` holds the rule against the columns of the lake
+A kind is a module with a model of its parameters. Its method ``check`` checks the rule against the columns of the lake
 and returns a :class:`~fraudlake.rules.check.Check`, which evaluates rows.
 """
 

@@ -194,11 +194,11 @@ class Run:
         times = self._matcher.times
         within = self._matcher.within
         if within is not None and len(self._partial) > 1:
-            kept = _Heap()
+            in_time = _Heap()
             for item in self._partial:
                 if item.first == _NEVER or (time is not None and time - times[item.first] < within):
-                    kept.add(item)
-            self._partial = kept
+                    in_time.add(item)
+            self._partial = in_time
         if self._complete:
             yield from self._emit(self._partial, row)
 
@@ -227,7 +227,7 @@ class Run:
                 variable = state.variable
                 if conditions[variable](row, bounds):
                     extended = bounds[: variable + 1] + (row + 1,) * (variables - variable)
-                    taken.append(_Open(first, state.next, extended))  # type: ignore[arg-type]
+                    taken.append(_Open(first, state.next, extended))  # type: ignore[arg-type]  # only the final state has none
                     final = self._final_behind(state.next, row, bounds)
                     if final is not None:
                         taken.append(_Open(first, final, extended))

@@ -66,7 +66,7 @@ class PatternRule(BaseModel):
         return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"  # noqa: S608 (our own parser reads it)
 
     def check(self, columns: Mapping[str, Column]) -> PatternCheck:
-        """Hold the rule against the columns, which are given by the names that a query may use.
+        """Check the rule against the columns, which are given by the names that a query may use.
 
         Raises:
             UsageError: the query is not valid; with its position.

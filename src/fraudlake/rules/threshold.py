@@ -56,7 +56,7 @@ class ThresholdRule(BaseModel):
         return self
 
     def check(self, columns: Mapping[str, Column]) -> ThresholdCheck:
-        """Hold the rule against the columns, which are given by the names that a rule may use.
+        """Check the rule against the columns, which are given by the names that a rule may use.
 
         Raises:
             UsageError: there is no such column, its type does not suit, or the condition is not valid.
