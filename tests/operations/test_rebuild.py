@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -42,24 +43,35 @@ def land(folder: Path, name: str, *rows: tuple[str, str, float], ids: list[str |
     pq.write_table(pa.table(columns), folder / name)
 
 
-def take(lake: Any) -> None:
-    """Run the steps up to the aggregates over what is there."""
-    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+def land_days(folder: Path) -> None:
+    """Land three days of March."""
+    rows = (ACROSS_MIDNIGHT, AT_NOON, BELOW_500, INVALID, INTO_THE_NEXT_DAY, NEXT_NOON)
+    land(folder, "part-a-0", *(row for part in rows for row in part))
+
+
+ALERTED = (steps.ingest, steps.refine, steps.detect)
+"""The steps up to the alerts."""
+
+
+def take(lake: Any, wanted: tuple[Any, ...] = (*ALERTED, steps.aggregate)) -> None:
+    """Run steps over what is there."""
+    for step in wanted:
         stream.run(lake, step(lake), "available-now")
 
 
+@pytest.fixture(scope="module")
+def three_days(module_lake: Any) -> Path:
+    """A lake that has taken three days of March under the settings' defaults."""
+    land_days(module_lake.root / "landing")
+    take(module_lake)
+    return Path(module_lake.root)
+
+
 @pytest.fixture
-def land_days(lake: Callable[..., Any], landing: Path) -> Callable[..., Any]:
-    """Open a lake with these settings, and take three days of March through its steps."""
-
-    def open_(**values: Any) -> Any:
-        rows = (ACROSS_MIDNIGHT, AT_NOON, BELOW_500, INVALID, INTO_THE_NEXT_DAY, NEXT_NOON)
-        land(landing, "part-a-0", *(row for part in rows for row in part))
-        opened = lake(**values)
-        take(opened)
-        return opened
-
-    return open_
+def filled(three_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
+    """A copy of the lake with three days of March."""
+    shutil.copytree(three_days, landing.parent, dirs_exist_ok=True)
+    return lake()
 
 
 def alerts(lake: Any, version: int | None = None) -> list[str]:
@@ -97,25 +109,22 @@ def times(samples: list[dict[str, Any]]) -> list[str]:
     return [str(row["timestamp"]) for row in samples]
 
 
-def test_the_same_settings_change_nothing(land_days: Callable[..., Any]) -> None:
+def test_the_same_settings_change_nothing(filled: Any) -> None:
     """The first alert of the day needs the day before, the last one ends on the day after."""
-    lake = land_days()
-    assert alerts(lake) == ALERTS
-    before = (account_days(lake), hours(lake), detected(lake))
-    assert counts(rebuild(lake, DAY_7, DAY_7)) == {
+    assert alerts(filled) == ALERTS
+    before = (account_days(filled), hours(filled), detected(filled))
+    assert counts(rebuild(filled, DAY_7, DAY_7)) == {
         "transactions": (0, 0, 6),
         "quarantine": (0, 0, 1),
         "alerts": (0, 0, 3),
     }
-    done = rebuild(lake, DAY_7, DAY_7, apply=True)
+    done = rebuild(filled, DAY_7, DAY_7, apply=True)
     assert {name for name in done.versions if name.startswith("silver")} == set()
-    assert (account_days(lake), hours(lake), detected(lake)) == before
+    assert (account_days(filled), hours(filled), detected(filled)) == before
 
 
-def test_another_rule_adds_its_alerts_and_streams_go_on(
-    land_days: Callable[..., Any], lake: Callable[..., Any], landing: Path
-) -> None:
-    known = detected(land_days())
+def test_another_rule_adds_its_alerts_and_streams_go_on(filled: Any, lake: Callable[..., Any], landing: Path) -> None:
+    known = detected(filled)
     opened = lake(large_above=400)
     shown = rebuild(opened, DAY_7, DAY_7)
     assert counts(shown)["alerts"] == (1, 0, 3)
@@ -137,10 +146,8 @@ def test_another_rule_adds_its_alerts_and_streams_go_on(
     assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
 
 
-def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(
-    land_days: Callable[..., Any], lake: Callable[..., Any], landing: Path
-) -> None:
-    land_days()
+@pytest.mark.usefixtures("filled")
+def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Callable[..., Any], landing: Path) -> None:
     opened = lake(timestamp_floor="2026-03-08")
     done = rebuild(opened, DAY_7, DAY_7, apply=True)
     assert counts(done) == {"transactions": (0, 6, 0), "quarantine": (7, 1, 0), "alerts": (0, 3, 0)}
@@ -170,11 +177,11 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(
     assert status(opened).gaps == []
 
 
+@pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize("cut_at", ["silver_quarantine", "silver_alerts", "windows"])
 def test_a_replay_that_was_cut_is_finished_by_the_next_one(
-    land_days: Callable[..., Any], lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, cut_at: str
+    lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:
-    land_days()
     opened = lake(large_above=400, warn=("amount_is_positive",))
     replace = Lake.replace
 
@@ -215,11 +222,10 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one(
     assert [path.name for path in opened.replays.iterdir()] == []
 
 
-def test_what_a_replay_of_the_quarantine_corrected_stays(land_days: Callable[..., Any]) -> None:
-    lake = land_days()
-    replay.replay(lake, None, {"amount": "abs(amount)"})
-    take(lake)
-    assert counts(rebuild(lake, DAY_7, DAY_7)) == {
+def test_what_a_replay_of_the_quarantine_corrected_stays(filled: Any) -> None:
+    replay.replay(filled, None, {"amount": "abs(amount)"})
+    take(filled, ALERTED)
+    assert counts(rebuild(filled, DAY_7, DAY_7)) == {
         "transactions": (0, 0, 7),
         "quarantine": (0, 0, 0),
         "alerts": (0, 0, 3),
@@ -229,9 +235,9 @@ def test_what_a_replay_of_the_quarantine_corrected_stays(land_days: Callable[...
 def test_of_two_rows_with_an_id_the_one_that_came_first_stays(lake: Callable[..., Any], landing: Path) -> None:
     opened = lake()
     land(landing, "part-b-0", ("2026-03-07 12:00:00", "1", 20.0), ids=["x"])
-    take(opened)
+    take(opened, ALERTED)
     land(landing, "part-a-0", ("2026-03-07 12:00:00", "1", 30.0), ids=["x"])
-    take(opened)
+    take(opened, ALERTED)
     assert counts(rebuild(opened, DAY_7, DAY_7)) == {
         "transactions": (0, 0, 1),
         "quarantine": (0, 0, 1),
@@ -240,46 +246,48 @@ def test_of_two_rows_with_an_id_the_one_that_came_first_stays(lake: Callable[...
 
 
 def test_alerts_of_transactions_that_the_detector_still_holds_are_left_to_the_stream(
-    land_days: Callable[..., Any], landing: Path
+    lake: Callable[..., Any], landing: Path
 ) -> None:
-    lake = land_days(ordering="event_time", max_out_of_orderness="10 seconds", buckets=2)
-    assert alerts(lake) == ALERTS[:3]
-    done = rebuild(lake, DAY_7, date(2026, 3, 8), apply=True)
+    land_days(landing)
+    opened = lake(ordering="event_time", max_out_of_orderness="10 seconds", buckets=2)
+    take(opened, ALERTED)
+    assert alerts(opened) == ALERTS[:3]
+    done = rebuild(opened, DAY_7, date(2026, 3, 8), apply=True)
     assert counts(done)["alerts"] == (0, 0, 3)
     land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 20.0))
-    take(lake)
-    assert alerts(lake) == ALERTS
+    take(opened, ALERTED)
+    assert alerts(opened) == ALERTS
 
 
-def test_days_whose_rows_have_left_are_refused(land_days: Callable[..., Any]) -> None:
+@pytest.mark.usefixtures("filled")
+def test_days_whose_rows_have_left_are_refused(lake: Callable[..., Any]) -> None:
     days = (datetime.now(UTC).date() - date(2026, 3, 7)).days
-    lake = land_days(row_retention={"bronze_transactions": timedelta(days=days)})
-    retention.remove_old_rows(lake)
+    opened = lake(row_retention={"bronze_transactions": timedelta(days=days)})
+    retention.remove_old_rows(opened)
     with pytest.raises(UsageError, match=r"rows before 2026-03-07 have left .*: choose 2026-03-08 or later"):
-        rebuild(lake, DAY_7, DAY_7)
-    assert counts(rebuild(lake, date(2026, 3, 8), date(2026, 3, 8)))["alerts"] == (0, 0, 2)
+        rebuild(opened, DAY_7, DAY_7)
+    assert counts(rebuild(opened, date(2026, 3, 8), date(2026, 3, 8)))["alerts"] == (0, 0, 2)
 
 
-def test_a_step_that_is_behind_must_read_first(land_days: Callable[..., Any], landing: Path) -> None:
-    lake = land_days()
+def test_a_step_that_is_behind_must_read_first(filled: Any, landing: Path) -> None:
     land(landing, "part-a-1", ("2026-03-07 15:00:00", "1", 20.0))
-    stream.run(lake, steps.ingest(lake), "available-now")
+    stream.run(filled, steps.ingest(filled), "available-now")
     with pytest.raises(FraudlakeError, match="refine has still to read bronze_transactions: run 'fraudlake refine'"):
-        rebuild(lake, DAY_7, DAY_7)
-    stream.run(lake, steps.refine(lake), "available-now")
+        rebuild(filled, DAY_7, DAY_7)
+    stream.run(filled, steps.refine(filled), "available-now")
     with pytest.raises(FraudlakeError, match="detect has still to read silver_transactions: run 'fraudlake detect'"):
-        rebuild(lake, DAY_7, DAY_7)
+        rebuild(filled, DAY_7, DAY_7)
 
 
 def test_the_command_prints_what_changes(
-    land_days: Callable[..., Any], fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+    lake: Callable[..., Any], fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = land_days()
+    root = str(lake().root)
     changes = {"silver_alerts": Changes(1, 0, 3, [{"account_id": "2", "rule": None}], [])}
     done = Rebuilt(DAY_7, DAY_7, changes, {"silver_alerts": (1, 2)}, True)
     monkeypatch.setattr(rebuilding, "rebuild", lambda *_: done)
     days = ("replay", "--from", "2026-03-07", "--to", "2026-03-07")
-    text = fraudlake_here("--lake", str(lake.root), *days, "--apply").stdout.splitlines()
+    text = fraudlake_here("--lake", root, *days, "--apply").stdout.splitlines()
     assert text[1:] == [
         "  silver_alerts: 1 added, 0 gone, 3 same",
         "    + account_id=2",
@@ -287,5 +295,5 @@ def test_the_command_prints_what_changes(
         "  silver_alerts: version 2; before 1",
     ]
     monkeypatch.undo()
-    backwards = fraudlake_here("--lake", str(lake.root), "replay", "--from", "2026-03-08", "--to", "2026-03-07")
+    backwards = fraudlake_here("--lake", root, "replay", "--from", "2026-03-08", "--to", "2026-03-07")
     assert (backwards.returncode, backwards.stderr) == (2, "fraudlake: --to 2026-03-07 is before --from 2026-03-08\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from fraudlake.operations import maintenance, retention
 from fraudlake.operations.restore import restore
 from fraudlake.operations.status import status
 from fraudlake.streaming import stream
-from tests.conftest import FraudlakeHere, run
+from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream
 
@@ -37,18 +38,26 @@ def land(folder: Path, name: str, *rows: tuple[datetime | None, str, float]) -> 
 
 def take(lake: Any) -> None:
     """Run the steps up to the account days over what is there."""
-    for step in ("ingest", "refine", "detect"):
-        run(lake.root, step)
+    for step in (steps.ingest, steps.refine, steps.detect):
+        stream.run(lake, step(lake), "available-now")
     stream.run(lake, steps.aggregate(lake)[:1], "available-now")
 
 
-@pytest.fixture
-def filled(lake: Callable[..., Any], landing: Path) -> Any:
+@pytest.fixture(scope="module")
+def two_days(module_lake: Any) -> Path:
     """A lake with an alert and an invalid row on each of two days, and an invalid row without a time."""
+    landing = module_lake.root / "landing"
     land(landing, "part-a-0", (MARCH_7, "1", 0.5), (MARCH_7 + timedelta(seconds=1), "1", 600.0), (MARCH_7, "2", -1.0))
     land(landing, "part-a-1", (MARCH_8, "1", 0.5), (MARCH_8 + timedelta(seconds=1), "1", 600.0), (MARCH_8, "2", -1.0))
     land(landing, "part-a-2", (None, "3", 5.0))
-    take(lake())
+    take(module_lake)
+    return Path(module_lake.root)
+
+
+@pytest.fixture
+def filled(two_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
+    """A copy of the lake with two days, of which the first is older than the limits."""
+    shutil.copytree(two_days, landing.parent, dirs_exist_ok=True)
     return lake(row_retention=LIMITS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,10 +37,9 @@ def land(lake: Lake, rows: list[tuple[str | None, float, str | None]], first: in
     frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
 
 
-@pytest.fixture
-def broken(lake: Callable[..., Lake]) -> Lake:
+@pytest.fixture(scope="module")
+def refined(module_lake: Lake) -> Lake:
     """A lake with rows 0 and 5 in silver and rows 1 to 5 in quarantine: row 5 is late, so it is in both."""
-    opened = lake()
     rows = [
         ("1", 5.0, "x"),
         ("1", -6.0, None),
@@ -48,13 +48,21 @@ def broken(lake: Callable[..., Lake]) -> Lake:
         ("1", -5.0, "x"),
         ("3", 9.0, None),
     ]
-    land(opened, rows)
-    stream.run(opened, steps.refine(opened), "available-now")
-    opened.spark.sql(
+    land(module_lake, rows)
+    stream.run(module_lake, steps.refine(module_lake), "available-now")
+    module_lake.spark.sql(
         "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
         "FROM bronze_transactions WHERE _source_row = 5"
     )
-    return opened
+    return module_lake
+
+
+@pytest.fixture
+def broken(refined: Lake, lake: Callable[..., Lake], tmp_path: Path) -> Lake:
+    """A copy of the lake."""
+    assert refined.folder is not None
+    shutil.copytree(refined.folder, tmp_path / "lake")
+    return lake()
 
 
 def silver(lake: Lake) -> list[tuple[int, float, list[str] | None]]:

@@ -95,6 +95,11 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What a UI would show of past work, by default of a thousand queries with their plans, fills the heap.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "10",
         # Spark renders each query's plan for its UI, even where the UI is off; the short form takes less time.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),

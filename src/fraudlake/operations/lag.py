@@ -30,11 +30,11 @@ def command_of(step: str) -> str:
 
 def unread(lake: Lake, table: tables.Table) -> dict[str, list[Commit]]:
     """Return the commits with new rows that a step has still to read, by step; only of steps that have begun."""
-    identity, history = lake.identity(table), lake.history(table)
-    lag = {}
-    for folder in sorted(lake.checkpoints.glob("*")):
-        version = lake.checkpoint(folder.name).unread_versions().get(identity)
-        changes = [] if version is None else new_rows(history, version)
-        if changes:
-            lag[folder.name] = changes
-    return lag
+    steps = sorted(folder.name for folder in lake.checkpoints.glob("*"))
+    versions = {step: lake.checkpoint(step).unread_versions() for step in steps}
+    # In a workspace, identity and history are a query each.
+    identity = lake.identity(table) if any(versions.values()) else ""
+    readers = {step: tables_read[identity] for step, tables_read in versions.items() if identity in tables_read}
+    history = lake.history(table) if readers else []
+    lag = {step: new_rows(history, version) for step, version in readers.items()}
+    return {step: commits for step, commits in lag.items() if commits}

@@ -266,7 +266,9 @@ def _changes(table: Table, present: DataFrame, computed: DataFrame) -> Changes:
         counts = added.count(), gone.count()
         samples = (
             [row.asDict() for row in rows.orderBy(_ORDER[table.name], *columns[:1]).limit(SAMPLES).collect()]
-            for rows in (added, gone)
+            if count
+            else []
+            for rows, count in zip((added, gone), counts, strict=True)
         )
         return Changes(*counts, computed.count() - counts[0], *samples)
 

@@ -52,7 +52,7 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
     """
     folder = landing_folder(lake)
     folder.require()
-    if not lake.rows(tables.BRONZE_FILES) and not any(True for _ in landing.files(folder.path)):
+    if not any(True for _ in landing.files(folder.path)) and not lake.rows(tables.BRONZE_FILES):
         raise FraudlakeError(f"nothing has landed in {folder.path}: no finished file is there yet")
     source = FileSource(retry_rejected)
     return Stream(
