@@ -51,7 +51,8 @@ def silver_alerts() -> DataFrame:
 def _view(aggregate: Aggregate) -> None:
     @dp.materialized_view(name=aggregate.table.name, comment=aggregate.table.row)
     def view() -> DataFrame:
-        return aggregate.compute(spark.read.table("silver_transactions"), spark.read.table("silver_alerts"), SETTINGS)
+        days, alerted = spark.read.table("silver_transactions"), spark.read.table("silver_alerts")
+        return aggregate.compute(days, alerted, SETTINGS.active_rules)
 
 
 for each in AGGREGATES:

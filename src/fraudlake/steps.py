@@ -9,15 +9,17 @@ from pyspark.sql import functions as F
 
 from fraudlake import gold, tables
 from fraudlake.delivery import delivery
-from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import backtest as history
+from fraudlake.detection import comparison, rule_table
+from fraudlake.detection import stream as detector_stream
 from fraudlake.gold import alert_windows
 from fraudlake.model import scoring, training
 from fraudlake.quarantine import replay
-from fraudlake.silver import duplicates, rules, verdicts
+from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.silver import duplicates, verdicts
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import file_source, kafka_source
-from fraudlake.streaming import conflict, merge, refresh
+from fraudlake.streaming import merge, refresh
 from fraudlake.streaming.batch_inputs import BatchInputs
 from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, Stream
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model import search
     from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
 
 def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
@@ -100,40 +103,12 @@ def refine(lake: Lake) -> list[Stream]:
 def detect(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
 
+    Alerts of rules in the shadow go to ``silver_shadow_alerts``.
+
     The accounts in ``forget``, by their hashes (``xxhash64``), leave the state. Where the step starts over, late rows
     of the stream before leave ``silver_quarantine``: every row is evaluated again.
     """
-    checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
-
-    def forget_late() -> None:
-        is_late = f"array_contains(reasons, '{rules.LATE}')"
-        if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
-            name = lake.name_of(tables.SILVER_QUARANTINE)
-            conflict.retried(lambda: lake.spark.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608
-
-    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        # In the order of arrival no row is late, and the detector's output is used once.
-        with persisted(batch, eager=False) if in_event_time else nullcontext():
-            appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
-            if in_event_time:
-                late = silver.quarantined_late(silver_alerts.late(batch), lake.table(tables.SILVER_QUARANTINE))
-                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id)
-
-    in_event_time = lake.settings.ordering == "event_time"
-    transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
-    return [
-        Stream(
-            "detect",
-            silver_alerts.detector_output(transactions, lake.settings, forget),
-            write,
-            reads=(tables.SILVER_TRANSACTIONS,),
-            writes={tables.SILVER_ALERTS.name: lake.read(tables.SILVER_ALERTS)},
-            fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
-            persist=False,
-            waits=in_event_time,
-            before=forget_late,
-        )
-    ]
+    return [detector_stream.stream(lake, forget)]
 
 
 def deliver(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]:
@@ -150,19 +125,55 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
 
     The alerts are sorted by time; :data:`fraudlake.detection.evidence.COLUMNS` has their columns.
     """
-    limits = [f"date >= '{first}'"] if first else []
-    limits += [f"date <= '{last}'"] if last else []
-    in_range = " AND ".join(limits) or "true"
-    figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
-    (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
-    there = history.Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
+    in_range = _in_range("date", first, last)
+    there, truths = _truth(lake, in_range)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     tasks = max(lake.settings.buckets, -(-there.transactions // ROWS_OF_TASK))
     alerts = history.in_order(history.alerts(silver, rule, lake.settings, tasks).toArrow())
+    return history.report(rule, alerts, there, truths), alerts
+
+
+def compare(
+    lake: Lake, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None
+) -> comparison.Comparison:
+    """``silver_alerts`` and ``silver_shadow_alerts`` of a range of days, both included → what a rule raised, compared.
+
+    Without a first day, the days begin with its first alert.
+    """
+    raised = lake.read(tables.SILVER_ALERTS).unionByName(lake.read(tables.SILVER_SHADOW_ALERTS))
+    own = comparison.raised(raised, version)
+    if first is None:
+        first = own.select(F.min(F.to_date("timestamp"))).collect()[0][0]
+    there, truths = _truth(lake, _in_range("date", first, last))
+    in_days = _in_range("to_date(timestamp)", first, last)
+    alerts = comparison.as_evidence(own.where(in_days), lake.read(tables.SILVER_TRANSACTIONS))
+
+    def ends(of: RuleVersion) -> list[str]:
+        rows = comparison.raised(raised, of).where(in_days).select("transaction_id").toArrow()
+        return list(rows["transaction_id"].to_pylist())
+
+    own_ends = ends(version)
+    others = [other for other in rules.live if other.rule != version.rule]
+    return comparison.Comparison(
+        history.report(version.rule, history.in_order(alerts.toArrow()), there, truths),
+        [comparison.Overlap.of(other, own_ends, ends(other)) for other in others],
+    )
+
+
+def _in_range(day: str, first: date | None, last: date | None) -> str:
+    limits = [f"{day} >= '{first}'"] if first else []
+    limits += [f"{day} <= '{last}'"] if last else []
+    return " AND ".join(limits) or "true"
+
+
+def _truth(lake: Lake, in_range: str) -> tuple[history.Range, dict[str, bool]]:
+    """Return what silver holds of a range, and the latest verdicts on its transactions, by their ids."""
+    figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
+    (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
+    there = history.Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
     latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range)
     decided = latest.where("verdict IS NOT NULL").select("transaction_id", "verdict").toArrow().to_pylist()
-    truths = {row["transaction_id"]: row["verdict"] for row in decided}
-    return history.report(rule, alerts, there, truths), alerts
+    return there, {row["transaction_id"]: row["verdict"] for row in decided}
 
 
 def aggregate(lake: Lake) -> list[Stream]:
@@ -177,7 +188,7 @@ def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         def compute(dates: list[date]) -> DataFrame:
             days = refresh.on_dates(lake.read(tables.SILVER_TRANSACTIONS), dates)
-            return aggregate.compute(days, lake.read(tables.SILVER_ALERTS), lake.settings)
+            return aggregate.compute(days, lake.read(tables.SILVER_ALERTS), fraud_rules(lake))
 
         refresh.refresh(lake, _of_whole_days(lake, batch, F.col("date")), aggregate.table, aggregate.keys, compute)
 
@@ -234,10 +245,17 @@ def recompute_windows(lake: Lake, touched: DataFrame) -> None:
 
 def recompute_days(lake: Lake, aggregate: Aggregate, transactions: DataFrame, days: list[date]) -> None:
     """Compute the groups of some days again, and remove those that have no transaction any more."""
-    computed = aggregate.compute(refresh.on_dates(transactions, days), lake.read(tables.SILVER_ALERTS), lake.settings)
+    computed = aggregate.compute(
+        refresh.on_dates(transactions, days), lake.read(tables.SILVER_ALERTS), fraud_rules(lake)
+    )
     gone = refresh.on_dates(lake.read(aggregate.table), days).join(computed, on=list(aggregate.keys), how="left_anti")
     changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
     merge.apply_changes(lake, changes, aggregate.table, aggregate.keys)
+
+
+def fraud_rules(lake: Lake) -> list[FraudRule]:
+    """Return the rules of the kind ``small_then_large`` that are live."""
+    return [version.rule for version in rule_table.read(lake).live if isinstance(version.rule, FraudRule)]
 
 
 def _watermark(lake: Lake) -> Column:

@@ -227,8 +227,29 @@ SILVER_ALERTS = Table(
     kind STRING small_then_large, threshold or pattern; null, as the next two, in alerts of version 0.1.0
     evidence {EVIDENCE} its transactions in order, with what the rule calls each
     measures MAP<STRING,STRING> values that the rule computed, by name
+    rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
     """,
     properties=_STREAMED,
+)
+SILVER_SHADOW_ALERTS = replace(
+    SILVER_ALERTS,
+    name="silver_shadow_alerts",
+    row="An alert of a rule in the shadow: it is compared, and neither delivered nor counted.",
+)
+SILVER_RULES = Table(
+    "silver_rules",
+    "A change of a rule: a new version, or a version's new status; the latest change of a version counts.",
+    """
+    change BIGINT number of the change, from 1; rows with one number were made together
+    name STRING rule
+    version BIGINT version of the rule, from 1
+    kind STRING small_then_large, threshold or pattern
+    definition STRING the version of the rule as JSON
+    status STRING draft, shadow (evaluated, its alerts are in silver_shadow_alerts), live or retired
+    author STRING who made the change
+    reason STRING why
+    changed_at TIMESTAMP when (UTC)
+    """,
 )
 SILVER_DELIVERIES = Table(
     "silver_deliveries",
@@ -382,6 +403,8 @@ TABLES = (
     SILVER_TRANSACTIONS,
     SILVER_QUARANTINE,
     SILVER_ALERTS,
+    SILVER_SHADOW_ALERTS,
+    SILVER_RULES,
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
     GOLD_ALERT_WINDOWS,

@@ -22,6 +22,7 @@ JOB_PARAMETERS = {"from": "2026-03-07", "to": "2026-03-08", "model_version": "1"
 Task = tuple[str, str, list[str]]
 """Key of the job, key of the task, and what its command is called with."""
 _DEFAULT_ROOT = "/Workspace/Users/${workspace.current_user.userName}/.bundle/${bundle.name}/${bundle.target}"
+_FILES = "${workspace.root_path}/files"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _PREFIXED = {"jobs": "name", "pipelines": "name", "dashboards": "display_name", "alerts": "display_name"}
 _PREFIXED_IN_CATALOG = ("schemas", "registered_models")
@@ -71,7 +72,12 @@ def render(target: str, **values: str) -> Rendered:
     }
     known = {
         "bundle": {**whole["bundle"], "target": target},
-        "workspace": {"current_user": USER, "root_path": _DEFAULT_ROOT, **chosen.get("workspace", {})},
+        "workspace": {
+            "current_user": USER,
+            "root_path": _DEFAULT_ROOT,
+            "file_path": _FILES,
+            **chosen.get("workspace", {}),
+        },
         "var": variables,
         "resources": whole["resources"],
     }

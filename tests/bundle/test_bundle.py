@@ -114,7 +114,8 @@ def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: p
     monkeypatch.setattr("fraudlake.lake.open_lake", open_)
 
     # The probe asks the workspace, not the lake.
-    steps = [task for task in tasks(target, **GIVEN) if task[0] != "probe"]
+    rules = str(ROOT / "rules.toml")
+    steps = [task for task in tasks(target, **GIVEN, file=rules) if task[0] != "probe"]
     for job, key, parameters in steps:
         result = CliRunner().invoke(cli, parameters)
         assert isinstance(result.exception, OpenedError), f"{job}.{key}: {result.output}{result.exception}"

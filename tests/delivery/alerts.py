@@ -33,6 +33,7 @@ def alert(
         "kind": "small_then_large",
         "evidence": [{"variable": "LARGE", "transaction_id": f"large-{number}", "timestamp": time, "amount": 900.5}],
         "measures": [("seconds_between", "1.25")],
+        "rule_version": 1,
     }
 
 

@@ -51,6 +51,7 @@ def test_an_event_is_a_row_with_the_columns_of_silver_alerts(tmp_path: Path) -> 
         '[{"variable": "LARGE", "transaction_id": "large-1", '
         '"timestamp": "2026-03-07T12:00:01.000000Z", "amount": 900.5}]',
         '{"seconds_between": "1.25"}',
+        1,
     )
 
 

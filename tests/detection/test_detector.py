@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fraudlake.detection import detector, ordering
+from fraudlake.rules.rule_set import RuleSet
 from fraudlake.rules.small_then_large import FraudRule
 from tests import oracle
 from tests.oracle import Row
@@ -38,11 +39,15 @@ def table(rows: list[Row]) -> pa.Table:
     )
 
 
+def limits(*rules: FraudRule) -> detector.Limits:
+    return detector.Limits.of(RuleSet.of(rules).versions)
+
+
 def detect(batches: list[list[Row]], rules: tuple[FraudRule, ...] = (RULE,)) -> list[tuple[str, str, str]]:
     """Rule, small id and large id of every alert on these micro-batches."""
     flags, alerts = detector.FLAGS.empty_table(), []
     for rows in batches:
-        pairs, flags = detector.detect(flags, table(rows), detector.Limits.of(rules), now=0)
+        pairs, flags = detector.detect(flags, table(rows), limits(*rules), now=0)
         alerts += with_ids(pairs, rules)
     return sorted(alerts)
 
@@ -61,7 +66,7 @@ def detect_in_event_time(batches: list[list[Row]], bound: int) -> tuple[list[tup
         if not rows:
             watermark = 10**18  # the end: no row waits any longer
         split = detector.split_by_watermark(waiting, table(rows), watermark, bound)
-        pairs, flags = detector.detect(flags, split.ready, detector.Limits.of((RULE,)), split.ready_before)
+        pairs, flags = detector.detect(flags, split.ready, limits(RULE), split.ready_before)
         waiting = split.waiting
         alerts += with_ids(pairs, (RULE,))
         late += split.late["transaction_id"].to_pylist()
@@ -95,7 +100,7 @@ def test_another_accounts_transaction_between_does_not_clear_the_flag() -> None:
 def test_two_accounts_with_the_same_hash_are_not_taken_for_one() -> None:
     rows = table([Row("1", 0, 0.5), Row("2", SECOND, 600.0, position=1)])
     same = rows.set_column(0, "account", pa.array([7, 7], pa.int64()))
-    pairs, _ = detector.detect(detector.FLAGS.empty_table(), same, detector.Limits.of((RULE,)), now=0)
+    pairs, _ = detector.detect(detector.FLAGS.empty_table(), same, limits(RULE), now=0)
     assert with_ids(pairs, (RULE,)) == []
 
 
@@ -148,10 +153,10 @@ def test_an_account_with_a_third_of_all_rows_hides_no_alert_of_its_own_or_of_oth
 
 
 def test_a_flag_that_expired_before_now_is_dropped() -> None:
-    flags = detector.detect(detector.FLAGS.empty_table(), table(account((0, 0.5))), detector.Limits.of((RULE,)), 0)[1]
+    flags = detector.detect(detector.FLAGS.empty_table(), table(account((0, 0.5))), limits(RULE), 0)[1]
     later = table([Row("2", 70 * SECOND, 50.0)])
-    still_open = detector.detect(flags, later, detector.Limits.of((RULE,)), 60 * SECOND)[1]
-    dropped = detector.detect(flags, later, detector.Limits.of((RULE,)), 60 * SECOND + 1)[1]
+    still_open = detector.detect(flags, later, limits(RULE), 60 * SECOND)[1]
+    dropped = detector.detect(flags, later, limits(RULE), 60 * SECOND + 1)[1]
     assert (len(flags), len(still_open), len(dropped)) == (1, 1, 0)
 
 

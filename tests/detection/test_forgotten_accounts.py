@@ -10,6 +10,7 @@ import pytest
 
 from fraudlake.detection import buckets, detector
 from fraudlake.detection.live_rules import STATE, LiveRules
+from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from tests.detection.test_live_rules import RULES, history
 from tests.oracle import Row
@@ -39,12 +40,15 @@ def table(rows: Iterable[Row]) -> pa.Table:
 
 
 def alerts(raised: list[Any]) -> list[tuple[str, tuple[str, ...]]]:
-    return sorted((rule.name, tuple(alert["transaction_ids"])) for rule, rows in raised for alert in rows.to_pylist())
+    return sorted(
+        (version.rule.name, tuple(alert["transaction_ids"])) for version, rows in raised for alert in rows.to_pylist()
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_rules_go_on_as_if_a_forgotten_account_had_never_paid(seed: int) -> None:
-    live = LiveRules.of(Settings(rules=RULES))
+    settings = Settings(rules=RULES)
+    live = LiveRules.of(settings, RuleSet.of(settings.known_rules).versions)
     rows = history(seed, 200, 4)
     first, second = rows[:110], rows[110:]
 

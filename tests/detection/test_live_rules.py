@@ -10,10 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from fraudlake import steps, tables
+from fraudlake.detection import rule_table
 from fraudlake.detection.state import state
 from fraudlake.errors import UsageError
+from fraudlake.rules.kinds import Rule
 from fraudlake.streaming import stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect, land
@@ -39,6 +42,10 @@ TRIPLE = {
     "skip": "TO NEXT ROW",
 }
 RULES = (BUSY, DEAR, PROBE, TRIPLE)
+
+
+def rule(fields: dict[str, Any]) -> Rule:
+    return TypeAdapter(Rule).validate_python(fields)
 
 
 def history(seed: int, rows: int, accounts: int) -> list[Row]:
@@ -112,13 +119,13 @@ def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
     shuffled = sorted(rows, key=lambda row: row.time + random.Random(row.position).randrange(60 * SECOND))
     end = Row("end", rows[-1].time + 600 * SECOND, 20.0, "part-9", 0)
     detect(opened, shuffled[:450], shuffled[450:], [end])
-    for rule in opened.settings.known_rules[1:]:
-        _, alerts = steps.backtest(opened, rule, None, None)
+    for each in opened.settings.known_rules[1:]:
+        _, alerts = steps.backtest(opened, each, None, None)
         tried = sorted(
             (row["transaction_ids"], {name: as_text(value) for name, value in json.loads(row["measures"]).items()})
             for row in alerts.to_pylist()
         )
-        live = opened.read(tables.SILVER_ALERTS).where(f"rule = '{rule.name}'").collect()
+        live = opened.read(tables.SILVER_ALERTS).where(f"rule = '{each.name}'").collect()
         assert len(tried) > 5
         assert tried == sorted(([part["transaction_id"] for part in row["evidence"]], row["measures"]) for row in live)
 
@@ -152,25 +159,29 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     def rows(first: int) -> list[Row]:
         return [Row("1", MARCH_7 + (first + i) * SECOND, 20.0, position=first + i) for i in range(4)]
 
-    detect(lake(), rows(0))
-    detect(lake(rules=[BUSY]), rows(10))  # it begins with the rows that come now
-    detect(lake(rules=[BUSY]), rows(20))
-    detect(lake(rules=[{**BUSY, "above": 6}]), rows(30))  # so does another one
-    detect(lake(rules=[{**BUSY, "above": 6}]), rows(40)[:3])
+    busy, busier = rule(BUSY), rule({**BUSY, "above": 9})
     opened = lake()
-    detect(opened, rows(50))
+    detect(opened, rows(0))
+    rule_table.apply(opened, [(busy, "live")], "test", None)
+    detect(opened, rows(10))  # it has seen the four rows before
+    rule_table.apply(opened, [(busier, "live")], "test", None)
+    detect(opened, rows(20))  # these are rows 9 to 12 of the window
+    rule_table.retire(opened, "busy", "test", None)
+    assert state(opened).rows_by_rule == {"busy": 12}
+    detect(opened, rows(30))
     assert state(opened).rows_by_rule == {}
-    opened = lake(rules=[{**BUSY, "above": 6}])
+    rule_table.set_status(opened, "busy", "live", "test", None)
     assert state(opened).rows_by_rule == {"busy": 0}
-    detect(opened, rows(55))  # it was gone: it begins again
-    assert state(opened).rows_by_rule == {"busy": 4}
-    assert state(lake(rules=[DEAR])).rows_by_rule == {"busy": 4, "dear": 0}
-    assert {position for _, (position,) in raised(opened)} == {13, 20, 21, 22, 23, 42}
+    detect(opened, rows(55))  # of those before, the window holds all but the first ones
+    assert state(opened).rows_by_rule == {"busy": 20}
+    alerts = opened.read(tables.SILVER_ALERTS).where("rule = 'busy'").collect()
+    found = {(row["rule_version"], int(row["transaction_id"].rpartition("-")[2])) for row in alerts}
+    assert found == {(1, 10), (1, 11), (1, 12), (1, 13), (2, 21), (2, 22), (2, 23)} | {(2, 55 + i) for i in range(4)}
 
 
 def test_a_rule_may_name_a_declared_column(lake: Any) -> None:
-    rule = {**BUSY, "column": "terminal", "aggregate": "distinct", "above": 1, "name": "terminals"}
-    opened = lake(rules=[rule], columns={"terminal": "string"})
+    terminals = {**BUSY, "column": "terminal", "aggregate": "distinct", "above": 1, "name": "terminals"}
+    opened = lake(rules=[terminals], columns={"terminal": "string"})
     land(opened, [Row("1", MARCH_7 + i * SECOND, 20.0, position=i) for i in range(3)])
     name = opened.name_of(tables.SILVER_TRANSACTIONS)
     opened.spark.sql(f"UPDATE {name} SET terminal = CASE position WHEN 0 THEN 'a' WHEN 1 THEN 'a' ELSE 'b' END")
@@ -196,5 +207,5 @@ def test_a_rule_whose_rows_are_not_divided_by_account_is_refused(lake: Any) -> N
     opened = lake(
         rules=[{"kind": "pattern", "name": "all", "sql": f"SELECT * FROM transactions MATCH_RECOGNIZE ({clauses})"}]
     )
-    with pytest.raises(UsageError, match="all: a rule of the settings needs PARTITION BY accountId"):
+    with pytest.raises(UsageError, match="all: a rule of a stream needs PARTITION BY accountId"):
         steps.detect(opened)

@@ -37,6 +37,22 @@ DAY = "2026-01-01"
 TOPIC = "workspace-jobs"
 ENDED = {"ingest", "refine", "detect", "deliver", "aggregate", "score"}
 """Tasks that are ended behind their commits."""
+RULES = """
+[[rules]]
+name = "small_then_large"
+small_below = 1
+large_above = 400
+within = "60 s"
+
+[[rules]]
+kind = "threshold"
+name = "often"
+aggregate = "count"
+transactions = 2
+above = 1
+status = "shadow"
+"""
+"""One rule changes, and another one begins in the shadow, between two runs of the stream."""
 BY_HAND = "by hand"
 """Commands that no job runs."""
 OWN = {
@@ -48,6 +64,7 @@ OWN = {
     "number",  # rises with each commit to the ledger, and a task that was ended has made one more
     "rejected_at",
     "published_at",
+    "changed_at",
     "modified_at",  # to the millisecond in a workspace
     "model",
     "profile",
@@ -142,6 +159,9 @@ def both(
     schema = ["--catalog", CATALOG, "--schema", SCHEMA]
     taken.take(BY_HAND, "verdicts", [*schema, "verdicts", str(folder / "decided.csv")])
     taken.take(BY_HAND, "replay", [*schema, "quarantine", "--replay", "--set", "amount=abs(amount)"])
+    (folder / "rules.toml").write_text(RULES)
+    for job, task, parameters in _jobs(taken, ("rules",), file=str(folder / "rules.toml")):
+        taken.take(job, task, parameters)
     taken.land(second)
     taken.take(*next(_jobs(taken, ("ingest_and_detect",))), ended_behind=2)
     kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import steps, tables
+from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.operations import rebuild as rebuilding
@@ -65,6 +66,13 @@ def three_days(module_lake: Any) -> Path:
     land_days(module_lake.root / "landing")
     take(module_lake)
     return Path(module_lake.root)
+
+
+def with_large_above_400(lake: Any) -> Any:
+    """Change the rule of a lake."""
+    (known,) = rule_table.read(lake).live
+    rule_table.apply(lake, [(known.rule.model_copy(update={"large_above": 400.0}), "live")], "test", None)
+    return lake
 
 
 @pytest.fixture
@@ -125,7 +133,7 @@ def test_the_same_settings_change_nothing(filled: Any) -> None:
 
 def test_another_rule_adds_its_alerts_and_streams_go_on(filled: Any, lake: Callable[..., Any], landing: Path) -> None:
     known = detected(filled)
-    opened = lake(large_above=400)
+    opened = with_large_above_400(lake())
     shown = rebuild(opened, DAY_7, DAY_7)
     assert counts(shown)["alerts"] == (1, 0, 3)
     assert times(shown.changes["silver_alerts"].samples_added) == ["2026-03-07 13:00:01"]
@@ -182,7 +190,7 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Call
 def test_a_replay_that_was_cut_is_finished_by_the_next_one(
     lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:
-    opened = lake(large_above=400, warn=("amount_is_positive",))
+    opened = with_large_above_400(lake(warn=("amount_is_positive",)))
     replace = Lake.replace
 
     def killed(*arguments: Any) -> None:

@@ -85,7 +85,7 @@ def in_parts(check: Check, history: pa.Table, cuts: list[int]) -> list[tuple[lis
 @pytest.mark.parametrize("name", ANSWERED)
 def test_rows_in_parts_give_the_alerts_that_they_give_at_once(name: str) -> None:
     over, sql = QUERIES[name]
-    check, history = PatternCheck(query.parse(sql, flink.COLUMNS)), table(over)
+    check, history = PatternCheck(query.parse(sql, flink.COLUMNS), None), table(over)
     times = sorted(set(history["timestamp"].cast(pa.int64()).to_pylist()))
     draw = random.Random(name)
     for count in (1, 3, len(times)):

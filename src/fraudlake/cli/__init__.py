@@ -1,6 +1,18 @@
 """The command line: ``fraudlake COMMAND`` runs one step of the lake, or all of them in order."""
 
-from fraudlake.cli import delivery, detection, example, ingestion, model, operations, recovery, rules, run, workspace
+from fraudlake.cli import (
+    delivery,
+    detection,
+    example,
+    ingestion,
+    model,
+    operations,
+    recovery,
+    rule_changes,
+    rules,
+    run,
+    workspace,
+)
 from fraudlake.cli.app import cli
 from fraudlake.cli.main import main
 
@@ -14,6 +26,7 @@ __all__ = [
     "model",
     "operations",
     "recovery",
+    "rule_changes",
     "rules",
     "run",
     "workspace",

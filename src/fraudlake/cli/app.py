@@ -118,8 +118,8 @@ def cli(
     context.obj = App(lake, catalog, schema, config, as_json)
 
 
-def run_step(app: App, step: str, flags: dict[str, str | None], **arguments: Any) -> None:
-    """Run a step's streams under the flags of its command, and print what each did."""
+def run_step(app: App, step: str, flags: dict[str, str | None], **arguments: Any) -> Lake:
+    """Run a step's streams under the flags of its command, and print what each did; return the lake."""
     from fraudlake import steps
 
     lake = app.open(**flags)
@@ -128,3 +128,4 @@ def run_step(app: App, step: str, flags: dict[str, str | None], **arguments: Any
         f"{stream.step}: {stream.rows:,} {unit(stream.step)} in {stream.batches} micro-batches" for stream in done
     )
     app.say({"streams": [asdict(item) for item in done]}, text)
+    return lake

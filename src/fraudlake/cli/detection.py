@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fraudlake.cli.app import RULES, STREAMING, App, cli, options, run_step
+from fraudlake.cli.rule_changes import note_other_rules
 
 
 @cli.command()
@@ -13,9 +14,10 @@ from fraudlake.cli.app import RULES, STREAMING, App, cli, options, run_step
 def detect(app: App, /, **flags: str | None) -> None:
     """silver_transactions → silver_alerts.
 
-    Reads new rows of silver_transactions through the stateful detector; writes silver_alerts. Needs: refine.
+    Reads new rows of silver_transactions through the stateful detector, under the rules of silver_rules; writes
+    silver_alerts, and silver_shadow_alerts. Needs: refine.
     """
-    run_step(app, "detect", flags)
+    note_other_rules(run_step(app, "detect", flags))
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""Commands that work on rules: rules check, backtest."""
+"""Commands that try rules: rules check, backtest, show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
     from fraudlake.detection.backtest import Agreement, Report
+    from fraudlake.detection.comparison import Comparison
     from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -22,7 +24,7 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 
 @cli.group(name="rules")
 def rules_() -> None:
-    """Rules as data: any row pattern, threshold or window, tried on history."""
+    """Rules as data: tried on history, run in the shadow, switched on and off without a restart."""
 
 
 def _source(command: Any) -> Any:
@@ -69,15 +71,20 @@ def backtest(
 ) -> None:
     """Try a rule on the transactions that silver holds, in event-time order; nothing is changed.
 
-    NAME is a rule of the settings; --sql gives a query that is none yet.
+    NAME is a rule of the lake, in its newest version; --sql gives a query that is none yet.
     """
     from fraudlake import steps
+    from fraudlake.detection import rule_table
     from fraudlake.rules import query
 
-    settings = app.settings(**flags)
-    rule = _rule(settings, name, file)
-    rule.check(query.columns(settings.columns))
+    _require_one(name, file)
+    rule = query_of(file) if file else None
+    if rule is not None:
+        rule.check(query.columns(app.settings(**flags).columns))
     lake = app.open_existing(**flags)
+    if rule is None:
+        rule = rule_table.read(lake).version_of(str(name)).rule
+        rule.check(query.columns(lake.settings.columns))
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
         report, alerts = steps.backtest(lake, rule, *days)
@@ -87,22 +94,93 @@ def backtest(
     app.say(report.as_dict(), _text(report))
 
 
-def _rule(settings: Settings, name: str | None, file: Path | None) -> Rule:
+@rules_.command()
+@click.argument("name")
+@click.option("--version", "number", type=int, help="Version of the rule.  [default: the newest]")
+@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: that of its first alert]")
+@click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
+@click.pass_obj
+def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
+    """Say what a rule is, how it came to be, and what it has raised in the stream, live or in the shadow."""
+    from fraudlake import steps
+    from fraudlake.detection import rule_table
+
+    lake = app.open_existing()
+    rules = rule_table.read(lake)
+    version = rules.version_of(name, number)
+    changes = rule_table.changes(lake, name) or rules.versions_of(name)
+    days = (first.date() if first else None, last.date() if last else None)
+    compared = steps.compare(lake, rules, version, *days)
+    result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
+    lines = [
+        f"{version}: {version.status}",
+        *(f"  {field} = {value!r}" for field, value in definition(version).items()),
+        *(f"  {described(change)}" for change in changes),
+        _text(compared.report),
+        *_overlaps(compared),
+    ]
+    app.say(result, "\n".join(lines))
+
+
+def as_dict(version: RuleVersion) -> dict[str, Any]:
+    """Return a version of a rule as its status stands, for ``--json``."""
+    return {
+        "name": version.rule.name,
+        "version": version.version,
+        "kind": version.rule.kind,
+        "status": version.status,
+        "definition": definition(version),
+        "author": version.author,
+        "reason": version.reason,
+        "changed_at": version.changed_at,
+    }
+
+
+def definition(version: RuleVersion) -> dict[str, Any]:
+    """Return the fields of a rule that say what it does."""
+    return version.rule.model_dump(mode="json", exclude_defaults=True, exclude={"name", "kind"})
+
+
+def described(change: RuleVersion) -> str:
+    """Say who made a change of a rule, when and why."""
+    at = f"{change.changed_at:%Y-%m-%d %H:%M:%S} " if change.changed_at else ""
+    by = f" by {change.author}" if change.author else ""
+    return f"{at}version {change.version}: {change.status}{by}{f': {change.reason}' if change.reason else ''}"
+
+
+def query_of(file: Path, name: str | None = None) -> Rule:
+    """Read a query over MATCH_RECOGNIZE as a rule, by default under the name of its file.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    from fraudlake.rules.pattern import PatternRule
+
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--sql {file}: {first_line(error)}") from None
+    return PatternRule.model_construct(kind="pattern", name=name or file.name, sql=text)
+
+
+def _require_one(name: str | None, file: Path | None) -> None:
     if (name is None) == (file is None):
         raise UsageError("give either the NAME of a rule or --sql FILE")
-    if file is not None:
-        from fraudlake.rules.pattern import PatternRule
 
-        try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--sql {file}: {first_line(error)}") from None
-        return PatternRule.model_construct(kind="pattern", name=file.name, sql=text)
-    for rule in settings.known_rules:
-        if rule.name == name:
-            return rule
-    known = ", ".join(rule.name for rule in settings.known_rules)
-    raise UsageError(f"there is no rule '{name}'; there are {known}")
+
+def _rule(settings: Settings, name: str | None, file: Path | None) -> Rule:
+    from fraudlake.rules.rule_set import RuleSet
+
+    _require_one(name, file)
+    return query_of(file) if file else RuleSet.of(settings.known_rules).version_of(str(name)).rule
+
+
+def _overlaps(compared: Comparison) -> list[str]:
+    return [
+        f"  beside {other.rule} version {other.version}: {other.both:,} alerts end with the same transaction, "
+        f"{other.only_this:,} are this rule's alone, {other.only_other:,} the other's"
+        for other in compared.overlaps
+    ]
 
 
 def _write(file: Path, lines: list[str]) -> None:

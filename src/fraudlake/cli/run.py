@@ -11,6 +11,7 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
 from fraudlake.cli.model import train_or_tell
 from fraudlake.cli.progress import output, run_streams, timed
+from fraudlake.cli.rule_changes import note_other_rules
 
 
 @cli.command()
@@ -40,6 +41,7 @@ def run(app: App, /, **flags: str | None) -> None:
     if lake.settings.trigger == "continuous":
         streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
         run_streams(lake, [stream for step in streaming for stream in step(lake)], "continuous")
+    note_other_rules(lake)
     figures = status_of(lake)
     if app.json:
         click.echo(json.dumps({**figures.as_dict(), "model": trained}, default=str))

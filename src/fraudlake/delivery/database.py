@@ -20,6 +20,7 @@ KEY = "alert_id"
 _TYPES: dict[str, Any] = {
     "STRING": sa.Text(),
     "DOUBLE": sa.Double(),
+    "BIGINT": sa.BigInteger(),
     "TIMESTAMP": sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     tables.EVIDENCE: sa.JSON(none_as_null=True),
     "MAP<STRING,STRING>": sa.JSON(none_as_null=True),

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fraudlake.detection import buckets, detector, evidence, live_rules, ordering
+from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock
 
 if TYPE_CHECKING:
@@ -26,15 +27,19 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
-GRACE_SECONDS = 600
-"""Grace period in the order of arrival: how long, in event time, an expired flag stays open for rows out of order."""
+STATE = {"kept": detector.FLAGS, "rules": live_rules.STATE}
+"""The tables of a bucket's state; there is one for rules even without any, so that what the last one left goes."""
+GRACE = detector.microseconds(600)
+"""Grace period in the order of arrival: how long, in event time (microseconds), an expired flag stays open for rows out
+of order."""
+_RULE = pa.schema([("rule", pa.string()), ("rule_version", pa.int64()), ("is_shadow", pa.bool_())])
 
 _OUTPUT = pa.schema(
     [
-        ("rule", pa.string()),  # null for a row that came too late
+        *_RULE,  # null for a row that came too late
         ("account_id", pa.string()),
         ("transaction_id", pa.string()),
         ("time", pa.int64()),
@@ -55,49 +60,114 @@ _OUTPUT = pa.schema(
 _EVIDENCE = "array<struct<variable:string,transaction_id:string,time:bigint,amount:double>>"
 
 
-def detector_output(silver: DataFrame, settings: Settings, forget: Mapping[int, str] | None = None) -> DataFrame:
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates rules of all kinds on a bucket's rows."""
+
+    limits: detector.Limits
+    live: live_rules.LiveRules
+    further: Mapping[str, pa.Field]
+    """The further columns of silver, each with its field in :attr:`rows`."""
+
+    @classmethod
+    def of(cls, settings: Settings, versions: Sequence[RuleVersion]) -> Evaluator:
+        """Return the evaluator of rules under some settings, of which it needs the declared columns.
+
+        Raises:
+            UsageError: a rule does not suit the columns, or its rows are not divided by account.
+        """
+        live = live_rules.LiveRules.of(settings, versions)
+        return cls(detector.Limits.of(versions), live, live.fields(settings))
+
+    @property
+    def rows(self) -> pa.Schema:
+        """The columns of the rows: the detector's, and those that rules need beside."""
+        return pa.schema([*detector.ROWS, *self.further.values()])
+
+    def columns(self, may_be_late: bool) -> list[Column]:
+        """Select :attr:`rows` from silver. A value that no output can need is sent as null, which saves space."""
+        amount, is_whole = F.col("amount"), bool(self.live.versions)
+        small, large = max(self.limits.small_below, default=-math.inf), min(self.limits.large_above, default=math.inf)
+        candidate = (amount < small) | (amount > large) | F.lit(is_whole)
+        is_labelled = F.lit(may_be_late or is_whole)
+        return [
+            F.xxhash64("account_id").alias("account"),
+            F.unix_micros("timestamp").alias("time"),
+            amount,
+            F.col("source"),
+            F.col("position"),
+            F.when(candidate | is_labelled, F.col("account_id")).alias("account_id"),
+            F.when(candidate, F.col("transaction_id")).alias("transaction_id"),
+            F.when(is_labelled, F.col("label")).alias("label"),
+            *(F.col(name).alias(field.name) for name, field in self.further.items()),
+        ]
+
+    def evaluate(self, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
+        """Apply all rules to a bucket's rows.
+
+        Args:
+            state: the tables of :data:`STATE`, as the micro-batch before returned them.
+            rows: new rows, :attr:`rows`.
+            now: no later row has an earlier event time, microseconds; in the order of arrival hardly any has.
+
+        Returns:
+            The alerts, in the columns of the detector's output, and the new state.
+        """
+        pairs, open_flags = detector.detect(state["kept"], rows, self.limits, now)
+        raised, needed = self.live.evaluate(state["rules"], rows, now)
+        alerts = [_alert_rows(pairs, self.limits.versions), *(_rule_alert_rows(*of_rule) for of_rule in raised)]
+        return pa.concat_tables(alerts), {"kept": open_flags, "rules": needed}
+
+
+def detector_output(
+    silver: DataFrame,
+    settings: Settings,
+    versions: Sequence[RuleVersion] | None = None,
+    change: buckets.Change | None = None,
+) -> DataFrame:
     """Run the detector over a stream, in the order that ``settings.ordering`` names.
 
     Args:
         silver: a stream of ``silver_transactions``.
-        settings: the fraud rules, the order, how late a row may be, and the number of buckets.
-        forget: accounts by their hash (``xxhash64``), which leave the state of every bucket; usually none.
+        settings: the declared columns, the order, how late a row may be, and the number of buckets.
+        versions: the rules; by default those of the settings.
+        change: applied to the state of every bucket in each micro-batch; usually none.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
     """
-    limits, in_event_time = detector.Limits.of(settings.active_rules), settings.ordering == "event_time"
-    live = live_rules.LiveRules.of(settings)
+    versions = RuleSet.of(settings.known_rules).versions if versions is None else versions
+    evaluator, in_event_time = Evaluator.of(settings, versions), settings.ordering == "event_time"
     if in_event_time:
         bound = math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
         silver = silver.withWatermark("timestamp", f"{bound} milliseconds")
-    further = live.fields(settings)
-    rows = pa.schema([*detector.ROWS, *further.values()])
-    columns = _columns(limits, in_event_time, is_whole=bool(live.rules))
-    columns += [F.col(name).alias(field.name) for name, field in further.items()]
-    packed = buckets.pack(silver.select(*columns), rows, settings.buckets, every=bool(forget)).groupBy("bucket")
+    rows = evaluator.rows
+    packed = buckets.pack(silver.select(*evaluator.columns(in_event_time)), rows, settings.buckets, every=bool(change))
+    by_bucket, change = packed.groupBy("bucket"), change or buckets.unchanged
     schema = from_arrow_schema(_OUTPUT)
-    # The state has a table for rules even without any, so that what it holds of the last one leaves it.
-    state = {"kept": detector.FLAGS, "rules": live_rules.STATE}
     if in_event_time:
-        timed = buckets.TimedBucketProcessor(state, rows, _in_event_time(limits, live, bound), _clean(live, forget))
-        return packed.transformWithStateInPandas(timed, schema, "Append", "EventTime")
-    processor = buckets.BucketProcessor(state, rows, _as_they_arrive(limits, live), _clean(live, forget))
-    return packed.transformWithStateInPandas(processor, schema, "Append", "None")
+        timed = buckets.TimedBucketProcessor(STATE, rows, _in_event_time(evaluator, bound), change)
+        return by_bucket.transformWithStateInPandas(timed, schema, "Append", "EventTime")
+    processor = buckets.BucketProcessor(STATE, rows, _as_they_arrive(evaluator), change)
+    return by_bucket.transformWithStateInPandas(processor, schema, "Append", "None")
 
 
-def detector_output_of_history(silver: DataFrame, settings: Settings, tasks: int) -> DataFrame:
+def detector_output_of_history(
+    silver: DataFrame, settings: Settings, versions: Sequence[RuleVersion], tasks: int
+) -> DataFrame:
     """Apply the rules of the kind ``small_then_large`` to transactions that are there, in event-time order.
 
     Args:
         silver: rows of ``silver_transactions``, from the longest time of a rule before those that matter.
-        settings: the rules.
+        settings: the declared columns.
+        versions: the rules; those of other kinds are passed over.
         tasks: how many tasks share the accounts.
 
     Returns:
         What :func:`alerts` selects from; no row is late.
     """
-    limits = detector.Limits.of(settings.active_rules)
+    limits = detector.Limits.of(versions)
+    evaluator = Evaluator.of(settings, limits.versions)
 
     def detect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
@@ -105,29 +175,32 @@ def detector_output_of_history(silver: DataFrame, settings: Settings, tasks: int
             rows = pa.Table.from_batches(present).combine_chunks()
             rows = rows.set_column(3, "source", rows["source"].dictionary_encode()).cast(detector.ROWS)
             pairs, _ = detector.detect(detector.FLAGS.empty_table(), rows, limits, now=0)
-            yield from _alert_rows(pairs, limits.names).to_batches()
+            yield from _alert_rows(pairs, limits.versions).to_batches()
 
-    rows = silver.select(*_columns(limits, in_event_time=False, is_whole=False))
+    rows = silver.select(*evaluator.columns(may_be_late=False))
     return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))
 
 
-def _clean(live: live_rules.LiveRules, forget: Mapping[int, str] | None) -> buckets.Clean:
-    """Return what leaves accounts out of the state."""
-    if not forget:
-        return buckets.all_stays
+def forgetting(settings: Settings, versions: Sequence[RuleVersion], forget: Mapping[int, str]) -> buckets.Change:
+    """Return what leaves accounts, given by their hash (``xxhash64``), out of the state."""
+    live = live_rules.LiveRules.of(settings, versions)
 
-    def clean(name: str, table: pa.Table) -> pa.Table:
-        if name == "rules":
-            return live.without_accounts(table, set(forget.values()))
-        return buckets.without_accounts(forget, table)
+    def change(bucket: int, state: buckets.State) -> buckets.State:
+        return {
+            name: live.without_accounts(table, set(forget.values()))
+            if name == "rules"
+            else buckets.without_accounts(forget, table)
+            for name, table in state.items()
+        }
 
-    return clean
+    return change
 
 
-def alerts(detector_output: DataFrame) -> DataFrame:
+def alerts(detector_output: DataFrame, is_shadow: bool = False) -> DataFrame:
     """Return the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time.
 
-    What describes the small transaction is null in alerts of other kinds than ``small_then_large``.
+    What describes the small transaction is null in alerts of other kinds than ``small_then_large``. ``is_shadow``
+    selects the alerts of rules in the shadow instead.
     """
     time, seconds = F.timestamp_micros("time"), (F.col("time") - F.col("small_time")) / 1_000_000
     seconds_text = F.regexp_replace(F.format_string("%.3f", seconds), r"\.?0+$", "")
@@ -140,7 +213,7 @@ def alerts(detector_output: DataFrame) -> DataFrame:
         lambda row: _transaction(row["variable"], row["transaction_id"], row["time"], row["amount"]),
     )
     is_pair = F.col("kind").isNull()
-    return detector_output.where(F.col("rule").isNotNull()).select(
+    return detector_output.where(F.col("is_shadow") == F.lit(is_shadow)).select(
         alert_id("rule", "first_transaction_id", "transaction_id").alias("alert_id"),
         "rule",
         "account_id",
@@ -169,6 +242,7 @@ def alerts(detector_output: DataFrame) -> DataFrame:
         F.when(is_pair, F.create_map(F.lit("seconds_between"), seconds_text))
         .otherwise(F.from_json("measures", "map<string,string>"))
         .alias("measures"),
+        "rule_version",
     )
 
 
@@ -204,61 +278,31 @@ def late(detector_output: DataFrame) -> DataFrame:
     )
 
 
-def _columns(limits: detector.Limits, in_event_time: bool, is_whole: bool) -> list[Column]:
-    """Return the detector's columns. A value that no output can need is sent as null, which saves space."""
-    amount = F.col("amount")
-    candidate = (amount < max(limits.small_below)) | (amount > min(limits.large_above)) | F.lit(is_whole)
-    may_be_late = F.lit(in_event_time or is_whole)
-    return [
-        F.xxhash64("account_id").alias("account"),
-        F.unix_micros("timestamp").alias("time"),
-        amount,
-        F.col("source"),
-        F.col("position"),
-        F.when(candidate | may_be_late, F.col("account_id")).alias("account_id"),
-        F.when(candidate, F.col("transaction_id")).alias("transaction_id"),
-        F.when(may_be_late, F.col("label")).alias("label"),
-    ]
-
-
-def _as_they_arrive(limits: detector.Limits, live: live_rules.LiveRules) -> buckets.Step:
-    grace = detector.microseconds(GRACE_SECONDS)
-
+def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
     def step(state: buckets.State, rows: pa.Table) -> tuple[pd.DataFrame, buckets.State]:
-        alerts, state = _evaluate(state, rows, limits, live, ordering.clock(rows) - grace)
+        alerts, state = evaluator.evaluate(state, rows, ordering.clock(rows) - GRACE)
         return _frame(alerts), state
 
     return step
 
 
-def _in_event_time(limits: detector.Limits, live: live_rules.LiveRules, bound_milliseconds: int) -> buckets.TimedStep:
+def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.TimedStep:
     bound = bound_milliseconds * 1000
 
-    def step(
-        state: buckets.State, waiting: pa.Table, rows: pa.Table, watermark: int
-    ) -> tuple[pd.DataFrame, buckets.State, pa.Table]:
-        split = detector.split_by_watermark(waiting, rows, watermark, bound)
-        alerts, state = _evaluate(state, split.ready, limits, live, split.ready_before)
-        return _frame(pa.concat_tables([alerts, _late_rows(split.late)])), state, split.waiting
+    def step(state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pd.DataFrame, buckets.State]:
+        split = detector.split_by_watermark(state[buckets.WAITING], rows, watermark, bound)
+        alerts, state = evaluator.evaluate(state, split.ready, split.ready_before)
+        return _frame(pa.concat_tables([alerts, _late_rows(split.late)])), {**state, buckets.WAITING: split.waiting}
 
     return step
 
 
-def _evaluate(
-    state: buckets.State, rows: pa.Table, limits: detector.Limits, live: live_rules.LiveRules, now: int
-) -> tuple[pa.Table, buckets.State]:
-    """Apply all rules to a bucket's rows; return the alerts, :data:`_OUTPUT`, and the new state."""
-    pairs, open_flags = detector.detect(state["kept"], rows, limits, now)
-    raised, needed = live.evaluate(state["rules"], rows, now)
-    alerts = [_alert_rows(pairs, limits.names), *(_rule_alert_rows(*alerts_of_rule) for alerts_of_rule in raised)]
-    return pa.concat_tables(alerts), {"kept": open_flags, "rules": needed}
-
-
-def _alert_rows(pairs: detector.AlertPairs, names: tuple[str, ...]) -> pa.Table:
+def _alert_rows(pairs: detector.AlertPairs, versions: tuple[RuleVersion, ...]) -> pa.Table:
     large, small = (pairs.candidates.take(pa.array(numbers)) for numbers in (pairs.large, pairs.small))
+    rules = pa.Table.from_pylist([_rule_columns(version) for version in versions], _RULE).take(pa.array(pairs.rule))
     return _output_table(
         len(pairs.rule),
-        rule=pa.array(np.array(names)[pairs.rule]),
+        **{name: rules[name] for name in _RULE.names},
         **{name: large[name] for name in ("account_id", "transaction_id", "time", "amount")},
         first_transaction_id=small["transaction_id"],
         small_transaction_id=small["transaction_id"],
@@ -267,14 +311,18 @@ def _alert_rows(pairs: detector.AlertPairs, names: tuple[str, ...]) -> pa.Table:
     )
 
 
-def _rule_alert_rows(rule: Rule, alerts: pa.Table) -> pa.Table:
+def _rule_columns(version: RuleVersion) -> dict[str, Any]:
+    return {"rule": version.rule.name, "rule_version": version.version, "is_shadow": version.is_shadow}
+
+
+def _rule_alert_rows(version: RuleVersion, alerts: pa.Table) -> pa.Table:
     names = ("variable", "transaction_id", "time", "amount")
     lists = ("roles", "transaction_ids", "times", "amounts")
     rows = [
         {
             **{name: alert[name] for name in ("account_id", "transaction_id", "amount", "measures")},
-            "rule": rule.name,
-            "kind": rule.kind,
+            **_rule_columns(version),
+            "kind": version.rule.kind,
             "time": alert["times"][-1],
             "first_transaction_id": alert["transaction_ids"][0],
             "evidence": json.dumps(

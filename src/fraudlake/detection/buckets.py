@@ -106,25 +106,24 @@ State = dict[str, pa.Table]
 class _States:
     """The tables of a bucket's state."""
 
-    def __init__(self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema], clean: Clean) -> None:
-        self._clean = clean
+    def __init__(self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema]) -> None:
         self._states = {name: _ArrowState(handle, name, schema) for name, schema in schemas.items()}
 
     def read(self) -> State:
-        return {name: self._clean(name, state.read()) for name, state in self._states.items()}
+        return {name: state.read() for name, state in self._states.items()}
 
     def write(self, tables: State) -> None:
         for name, state in self._states.items():
             state.write(tables[name])
 
 
-Clean = Callable[[str, pa.Table], pa.Table]
-"""Takes the name and a table of the state as it is read; returns what stays of it."""
+Change = Callable[[int, State], State]
+"""Takes a bucket's number and its state as it is read; returns the state to go on with."""
 
 
-def all_stays(name: str, table: pa.Table) -> pa.Table:
-    """Return the table."""
-    return table
+def unchanged(bucket: int, state: State) -> State:
+    """Return the state."""
+    return state
 
 
 def without_accounts(hashes: Collection[int], table: pa.Table) -> pa.Table:
@@ -139,17 +138,17 @@ Step = Callable[[State, pa.Table], tuple[pd.DataFrame, State]]
 class BucketProcessor(StatefulProcessor):
     """Processes each bucket's rows as they arrive; its state is some Arrow tables."""
 
-    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: Step, clean: Clean = all_stays) -> None:
+    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: Step, change: Change = unchanged) -> None:
         """``state`` has the schema of each table of the state, ``rows`` is that of the packed rows."""
-        self._schemas, self._step, self._clean = (state, rows), step, clean
+        self._schemas, self._step, self._change = (state, rows), step, change
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = _States(handle, self._schemas[0], self._clean)
+        self._state = _States(handle, self._schemas[0])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
-        state, new = self._state.read(), _unpack_frames(rows, self._schemas[1])
+        state, new = self._change(key[0], self._state.read()), _unpack_frames(rows, self._schemas[1])
         output = pd.DataFrame()
         if len(new):
             output, state = self._step(state, new)
@@ -158,44 +157,43 @@ class BucketProcessor(StatefulProcessor):
             yield output
 
 
-TimedStep = Callable[[State, pa.Table, pa.Table, int], tuple[pd.DataFrame, State, pa.Table]]
-"""Takes a bucket's state, its waiting rows, its new rows and the watermark in microseconds; returns the output, the new
-state and the rows that still wait."""
+WAITING = "waiting"
+TimedStep = Callable[[State, pa.Table, int], tuple[pd.DataFrame, State]]
+"""Takes a bucket's state, with its waiting rows, its new rows and the watermark in microseconds; returns the output and
+the new state, with the rows that still wait."""
 
 
 class TimedBucketProcessor(StatefulProcessor):
-    """Processes each bucket's rows in event-time order; its waiting rows are a further table of its state.
+    """Processes each bucket's rows in event-time order; its waiting rows are a table of its state, too.
 
     A timer is set to the first waiting row. So the rows are processed once the watermark of the stream has passed them,
     even if their bucket gets no new rows.
     """
 
     def __init__(
-        self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: TimedStep, clean: Clean = all_stays
+        self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: TimedStep, change: Change = unchanged
     ) -> None:
         """``state`` has the schema of each table of the state, ``rows`` is that of the packed and the waiting rows."""
-        self._schemas, self._step, self._clean = (state, rows), step, clean
+        self._schemas, self._step, self._change = ({**state, WAITING: rows}, rows), step, change
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._handle = handle
-        self._state = _States(handle, self._schemas[0], self._clean)
-        self._waiting = _ArrowState(handle, "waiting", self._schemas[1])
+        self._state = _States(handle, self._schemas[0])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
-        yield from self._process(_unpack_frames(rows, self._schemas[1]), timerValues)
+        yield from self._process(key[0], _unpack_frames(rows, self._schemas[1]), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the waiting rows that the watermark has passed."""
-        yield from self._process(self._schemas[1].empty_table(), timerValues)
+        yield from self._process(key[0], self._schemas[1].empty_table(), timerValues)
 
-    def _process(self, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
+    def _process(self, bucket: int, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
         watermark = timers.getCurrentWatermarkInMs() * 1000
-        waiting = self._clean("waiting", self._waiting.read())
-        output, state, waiting = self._step(self._state.read(), waiting, rows, watermark)
+        output, state = self._step(self._change(bucket, self._state.read()), rows, watermark)
         self._state.write(state)
-        self._waiting.write(waiting)
+        waiting = state[WAITING]
         for expiry in list(self._handle.listTimers()):
             self._handle.deleteTimer(expiry)
         if len(waiting):

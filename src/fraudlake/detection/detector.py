@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.detection import ordering
+from fraudlake.rules.small_then_large import FraudRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from fraudlake.rules.small_then_large import FraudRule
+    from fraudlake.rules.rule_set import RuleVersion
 
 ROWS = pa.schema(
     [
@@ -54,19 +55,20 @@ FLAGS = pa.schema(
 class Limits:
     """The fraud rules as the detector needs them: amounts in account currency, times in microseconds."""
 
-    names: tuple[str, ...]
+    versions: tuple[RuleVersion, ...]
     small_below: tuple[float, ...]
     large_above: tuple[float, ...]
     within: tuple[int, ...]
 
     @classmethod
-    def of(cls, rules: Sequence[FraudRule]) -> Limits:
-        """Take the limits from fraud rules."""
+    def of(cls, versions: Iterable[RuleVersion]) -> Limits:
+        """Take the limits from the fraud rules among those of all kinds."""
+        rules = [(version, version.rule) for version in versions if isinstance(version.rule, FraudRule)]
         return cls(
-            tuple(rule.name for rule in rules),
-            tuple(rule.small_below for rule in rules),
-            tuple(rule.large_above for rule in rules),
-            tuple(microseconds(rule.within.total_seconds()) for rule in rules),
+            tuple(version for version, _ in rules),
+            tuple(rule.small_below for _, rule in rules),
+            tuple(rule.large_above for _, rule in rules),
+            tuple(microseconds(rule.within.total_seconds()) for _, rule in rules),
         )
 
 
@@ -101,6 +103,9 @@ def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[A
     Returns:
         The alerts, and the flags that are open now.
     """
+    if not limits.versions:
+        nothing = np.zeros(0, np.int64)
+        return AlertPairs(FLAGS.empty_table(), nothing, nothing, nothing), FLAGS.empty_table()
     order = ordering.row_order(flags, rows)
     account, time, amount = (
         np.concatenate([flags[name].to_numpy(), rows[name].to_numpy()])[order] for name in ("account", "time", "amount")

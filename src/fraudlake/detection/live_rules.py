@@ -1,13 +1,13 @@
 """Live rules: thresholds and patterns raise alerts from a bucket's rows, micro-batch by micro-batch.
 
-Of each rule the state holds the rows that a later alert may have or count, and a pattern's open matches. A rule that is
-new, or was changed, begins with the rows that come then; the state of one that is gone is dropped.
+Of each rule the state holds the rows that a later alert may have or count, and a pattern's open matches. The state of a
+rule that is gone is dropped.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from fraudlake.rules import query
 if TYPE_CHECKING:
     from fraudlake.rules.check import Check
     from fraudlake.rules.expressions import Column
-    from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
 STATE = pa.schema(
@@ -47,29 +47,29 @@ class LiveRules:
     not have anyway: in its rows their names begin with ``silver_``.
     """
 
-    rules: tuple[Rule, ...]
+    versions: tuple[RuleVersion, ...]
     columns: Mapping[str, Column]
     further: tuple[str, ...]
 
     @classmethod
-    def of(cls, settings: Settings) -> LiveRules:
-        """Return the rules of the settings.
+    def of(cls, settings: Settings, versions: Iterable[RuleVersion]) -> LiveRules:
+        """Return the rules among those of all kinds.
 
         Raises:
             UsageError: a rule does not suit the columns, or its rows are not divided by account.
         """
-        rules = tuple(rule for rule in settings.rules if rule.kind != "small_then_large")
-        columns = query.columns(settings.columns) if rules else {}
+        versions = tuple(version for version in versions if version.rule.kind != "small_then_large")
+        columns = query.columns(settings.columns) if versions else {}
         needed: set[str] = set()
-        for rule in rules:
-            check = rule.check(columns)
+        for version in versions:
+            check = version.rule.check(columns)
             if "account_id" not in check.partition_by:
                 raise UsageError(
-                    f"{rule.name}: a rule of the settings needs PARTITION BY accountId, since a stream divides rows by "
-                    "account; 'fraudlake rules backtest' evaluates it as it is"
+                    f"{version.rule.name}: a rule of a stream needs PARTITION BY accountId, since the stream divides "
+                    "rows by account; 'fraudlake rules backtest' evaluates it as it is"
                 )
             needed |= set(check.columns)
-        return cls(rules, columns, tuple(sorted(needed - {*evidence.NEEDS})))
+        return cls(versions, columns, tuple(sorted(needed - {*evidence.NEEDS})))
 
     def fields(self, settings: Settings) -> dict[str, pa.Field]:
         """Return the further columns of silver, each with its field in the detector's rows."""
@@ -87,12 +87,12 @@ class LiveRules:
         Returns:
             The alerts of each rule that has any, and the new state.
         """
-        if not self.rules or (not len(state) and not len(rows)):
+        if not self.versions or (not len(state) and not len(rows)):
             return [], STATE.empty_table()
         new, before = self._silver(rows), {row["definition"]: row for row in state.to_pylist()}
         raised, needed = [], []
-        for rule, check in zip(self.rules, self._checks, strict=True):
-            definition = rule.model_dump_json()
+        for version, check in zip(self.versions, self._checks, strict=True):
+            definition = version.rule.model_dump_json()
             known = before.get(definition)
             part = new.select([*dict.fromkeys((*evidence.NEEDS, *check.columns))])
             seen, open_matches = 0, []
@@ -102,11 +102,11 @@ class LiveRules:
                 open_matches = json.loads(known["open_matches"])
             evaluation = check.evaluate(part, seen, open_matches, now)
             if evaluation.alerts:
-                raised.append(RuleAlerts(rule, evidence.table(part, evaluation.alerts)))
+                raised.append(RuleAlerts(version, evidence.table(part, evaluation.alerts)))
             if len(evaluation.needed):
                 needed.append(
                     {
-                        "rule": rule.name,
+                        "rule": version.rule.name,
                         "definition": definition,
                         "rows": buckets.to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks()),
                         "open_matches": json.dumps(evaluation.open_matches),
@@ -116,7 +116,8 @@ class LiveRules:
 
     def without_accounts(self, state: pa.Table, accounts: Collection[str]) -> pa.Table:
         """Return a bucket's state, :data:`STATE`, without the rows and open matches of accounts."""
-        checks = {rule.model_dump_json(): check for rule, check in zip(self.rules, self._checks, strict=True)}
+        definitions = (version.rule.model_dump_json() for version in self.versions)
+        checks = dict(zip(definitions, self._checks, strict=True))
         states = []
         for row in state.to_pylist():
             check = checks.get(row["definition"])
@@ -140,7 +141,7 @@ class LiveRules:
     @cached_property
     def _checks(self) -> list[Check]:
         """The rules, checked: in a task, since a checked rule cannot travel there."""
-        return [rule.check(self.columns) for rule in self.rules]
+        return [version.rule.check(self.columns) for version in self.versions]
 
     def _silver(self, rows: pa.Table) -> pa.Table:
         """Return rows of the detector in the columns of silver."""
@@ -153,5 +154,5 @@ class LiveRules:
 class RuleAlerts(NamedTuple):
     """Alerts of a rule, in the columns of :data:`evidence.COLUMNS`."""
 
-    rule: Rule
+    version: RuleVersion
     alerts: pa.Table

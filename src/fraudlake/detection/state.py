@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fraudlake.detection import buckets, detector, live_rules
+from fraudlake.detection import buckets, detector, live_rules, rule_table
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -31,7 +31,7 @@ class State:
     flags_by_age: dict[str, int]
     waiting_rows: int
     rows_by_rule: dict[str, int]
-    """Transactions that each threshold and pattern needs for later alerts: those of the settings, and of the state."""
+    """Transactions that each threshold and pattern needs for later alerts: evaluated ones, and those of the state."""
     bytes_on_disk: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -46,7 +46,8 @@ def state(lake: Lake) -> State:
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
     flags = read(lake, "detect", "kept", detector.FLAGS)
     waiting = read(lake, "detect", "waiting", detector.ROWS)
-    rows_by_rule = Counter({rule.name: 0 for rule in live_rules.LiveRules.of(lake.settings).rules})
+    evaluated = live_rules.LiveRules.of(lake.settings, rule_table.read(lake).evaluated).versions
+    rows_by_rule = Counter({version.rule.name: 0 for version in evaluated})
     for row in read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])

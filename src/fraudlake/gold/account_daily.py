@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,7 +14,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.settings import Settings
+    from fraudlake.rules.small_then_large import FraudRule
 
 KEYS = ("account_id", "date")
 TABLE = Table(
@@ -33,20 +35,19 @@ TABLE = Table(
 )
 
 
-def account_daily(transactions: DataFrame, alerts: DataFrame, settings: Settings) -> DataFrame:
+def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[FraudRule]) -> DataFrame:
     """Aggregate by account and day (UTC).
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more.
-        settings: the fraud rules; a transaction counts as small, or as large, if it is so for any of them.
+        rules: the fraud rules; a transaction counts as small, or as large, if it is so for any of them.
 
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.
     """
-    rules = settings.active_rules
-    small = F.col("amount") < max(rule.small_below for rule in rules)
-    large = F.col("amount") > min(rule.large_above for rule in rules)
+    small = F.col("amount") < max((rule.small_below for rule in rules), default=-math.inf)
+    large = F.col("amount") > min((rule.large_above for rule in rules), default=math.inf)
     activity = transactions.groupBy(*KEYS).agg(
         F.count("*").alias("transactions"),
         F.sum("amount").alias("amount_sum"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.settings import Settings
+    from fraudlake.rules.small_then_large import FraudRule
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Aggregate:
     """A gold table that follows ``silver_transactions`` and ``silver_alerts``.
 
     ``keys`` are the columns that identify a group: ``date``, and ``account_id`` or nothing. ``compute`` makes all
-    groups of the transactions (whole days, UTC), the alerts (of these days or more) and the settings.
+    groups of the transactions (whole days, UTC), the alerts (of these days or more) and the fraud rules that are live.
     """
 
     table: Table
     keys: tuple[str, ...]
-    compute: Callable[[DataFrame, DataFrame, Settings], DataFrame]
+    compute: Callable[[DataFrame, DataFrame, Sequence[FraudRule]], DataFrame]

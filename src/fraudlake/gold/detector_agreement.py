@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,7 +13,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.settings import Settings
+    from fraudlake.rules.small_then_large import FraudRule
 
 KEYS = ("date",)
 TABLE = Table(
@@ -28,13 +29,13 @@ TABLE = Table(
 )
 
 
-def detector_agreement(transactions: DataFrame, alerts: DataFrame, settings: Settings) -> DataFrame:
+def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequence[FraudRule]) -> DataFrame:
     """Count by day (UTC) the transactions that both flagged, that only Flink flagged, and that only Spark flagged.
 
     Args:
         transactions: ``silver_transactions``; ``label`` is Flink's flag; null counts as false.
         alerts: ``silver_alerts``; those of other kinds of rule than Flink's detector has do not count.
-        settings: not needed.
+        rules: not needed.
 
     Returns:
         The columns of ``gold_detector_agreement``.

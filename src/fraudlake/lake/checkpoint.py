@@ -19,8 +19,8 @@ from fraudlake.lake import json_file
 class Checkpoint:
     """The folder of one stream's checkpoint.
 
-    Beside Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends on, and
-    the ids of the tables that the stream reads.
+    Beside Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends on, the
+    ids of the tables that the stream reads, and of a stream that evaluates rules their changes by micro-batch.
     """
 
     step: str
@@ -36,6 +36,38 @@ class Checkpoint:
         offsets, commits = self._log("offsets"), self._log("commits")
         begun = int(offsets[-1].name) if offsets else None
         return None if commits and begun == int(commits[-1].name) else begun
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the micro-batch that comes next: one that was begun and not committed, or a new one."""
+        offsets, pending = self._log("offsets"), self.pending_batch()
+        return pending if pending is not None else int(offsets[-1].name) + 1 if offsets else 0
+
+    def rules_of(self, batch: int) -> int | None:
+        """Return the number of the change of rules after which a micro-batch evaluates; None if it was not noted."""
+        noted = {int(first): change for first, change in self._rules.items() if int(first) <= batch}
+        return noted[max(noted)] if noted else None
+
+    def note_rules(self, batch: int, change: int) -> None:
+        """Note, before a micro-batch is processed, the change of rules after which it and later ones evaluate."""
+        if self.rules_of(batch) != change:
+            json_file.write(self._notes_file, {**self._notes(), "rules": {**self._rules, str(batch): change}})
+
+    @property
+    def _rules(self) -> dict[str, int]:
+        return dict(self._notes().get("rules", {})) if self._notes_file.exists() else {}
+
+    def version_read(self, batch: int, table: str) -> int | None:
+        """Return the last version of a Delta table, given by its id, that was read as a whole up to a micro-batch.
+
+        None: no version was, or the micro-batch is too long ago.
+        """
+        file = self.folder / "offsets" / str(batch)
+        lines = file.read_text().splitlines()[2:] if file.exists() else []
+        for source in (json.loads(line) for line in lines if line != "-"):
+            if source.get("reservoirId") == table and not (source["isStartingVersion"] and source["index"] >= 0):
+                return int(source["reservoirVersion"]) - 1
+        return None
 
     @property
     def id(self) -> str:
@@ -160,9 +192,12 @@ class Checkpoint:
                 if file.is_file() and file != present and file.name not in names:
                     file.unlink()
 
-    def watermark_milliseconds(self) -> int | None:
-        """Return the latest micro-batch's event-time watermark, in milliseconds since 1970; None before the first."""
-        offsets = self._log("offsets")
+    def watermark_milliseconds(self, batch: int | None = None) -> int | None:
+        """Return the event-time watermark of a micro-batch, by default the latest, in milliseconds since 1970.
+
+        None: there is no such micro-batch, or it is too long ago.
+        """
+        offsets = [file for file in self._log("offsets") if batch is None or int(file.name) == batch]
         if not offsets:
             return None
         metadata = json.loads(offsets[-1].read_text().splitlines()[1])

@@ -230,10 +230,10 @@ def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = (
         computed, memory = compute(state["kept"], rows)
         return _payloads(computed), {"kept": memory}
 
-    def clean(name: str, table: pa.Table) -> pa.Table:
-        return buckets.without_accounts(forget, table) if forget else table
+    def change(bucket: int, state: buckets.State) -> buckets.State:
+        return {name: buckets.without_accounts(forget, table) for name, table in state.items()} if forget else state
 
-    processor = buckets.BucketProcessor({"kept": MEMORY}, _ROWS, step, clean)
+    processor = buckets.BucketProcessor({"kept": MEMORY}, _ROWS, step, change)
     packed = _packed(silver, settings, _ROWS, every=bool(forget)).groupBy("bucket")
     return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
 from fraudlake.lake.lake import literal
@@ -81,7 +82,7 @@ def explain(lake: Lake, alert_id: str) -> Provenance:
     (origins_of_alert,) = origins(lake, alerts)
     return Provenance(
         alerts[0],
-        _rule(lake, alerts[0]["rule"]),
+        _rule(lake, alerts[0]["rule"], alerts[0]["rule_version"]),
         _taken(lake, tables.SILVER_ALERTS, is_alert),
         [replace(origin, taken=_commits(lake, origin.transaction)) for origin in origins_of_alert],
     )
@@ -195,8 +196,11 @@ def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
         return None
 
 
-def _rule(lake: Lake, name: str) -> dict[str, Any]:
-    for rule in lake.settings.known_rules:
-        if rule.name == name:
-            return {"kind": rule.kind} | rule.model_dump(exclude_defaults=True)
-    return {"name": name}
+def _rule(lake: Lake, name: str, number: int | None) -> dict[str, Any]:
+    """Return a rule as it was when it raised the alert; alerts from before there were versions have the first one."""
+    rules = rule_table.read(lake)
+    if name not in rules.names:
+        return {"name": name}
+    version = rules.version_of(name, number or 1)
+    fields = {"kind": version.rule.kind} | version.rule.model_dump(exclude_defaults=True)
+    return {**fields, "version": version.version, "status": version.status}

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import gold, steps, tables
 from fraudlake.detection import alerts as silver_alerts
+from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
 from fraudlake.operations import lag, retention
@@ -41,7 +42,14 @@ _SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARAN
 _SOURCE_POSITION = ["source", "position"]
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
-    _ALERTS.name: ("detected_at", "explanation", "kind", "evidence", "measures"),  # what follows from the others, too
+    _ALERTS.name: (
+        "detected_at",
+        "explanation",
+        "kind",
+        "evidence",
+        "measures",
+        "rule_version",
+    ),  # what follows from the others, too
 }
 """Columns that may differ between a row and the same row computed again, by table."""
 _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}
@@ -120,7 +128,7 @@ def _instant(value: datetime) -> Column:
 
 
 def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt:
-    """Compute days of silver, quarantine, alerts and aggregates again from bronze, under the present settings.
+    """Compute days of silver, quarantine, alerts and aggregates again from bronze, under present settings and rules.
 
     The detector takes the transactions in event-time order, from the longest time of a rule before the days on. What
     ``quarantine --replay`` moved to silver stays there. An alert that is the same keeps its row.
@@ -137,7 +145,8 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     """
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
-    days = _Days(first, last, max(rule.within for rule in lake.settings.active_rules))
+    longest = max((rule.within for rule in steps.fraud_rules(lake)), default=timedelta(0))
+    days = _Days(first, last, longest)
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
         _require_caught_up(lake)
@@ -207,7 +216,9 @@ def _computed(lake: Lake, days: _Days) -> Iterator[tuple[dict[Table, DataFrame],
         if before is not None:
             near = near.where(F.col("timestamp") < _instant(before))
         tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
-        raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, tasks))
+        raised = silver_alerts.alerts(
+            silver_alerts.detector_output_of_history(near, lake.settings, rule_table.read(lake).live, tasks)
+        )
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
         yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
     finally:

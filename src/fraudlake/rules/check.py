@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class Check(Protocol):
     @property
     def columns(self) -> Sequence[str]:
         """The columns of silver that it reads."""
+
+    @property
+    def look_back(self) -> timedelta | None:
+        """How far before a transaction others may lie that its alert depends on, in event time; None: any distance."""
 
     def evaluate(
         self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None

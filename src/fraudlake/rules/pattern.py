@@ -73,7 +73,10 @@ class PatternRule(BaseModel):
         """
         from fraudlake.rules import query
 
-        return PatternCheck(query.parse(self.text, columns, self.name))
+        parsed = query.parse(self.text, columns, self.name)
+        # Where matching goes on behind a match, the next match depends on where it ended, and so on back.
+        is_bounded = parsed.within is not None and parsed.skip.mode == "next"
+        return PatternCheck(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class PatternCheck:
     """A pattern that can evaluate rows."""
 
     query: Query
+    look_back: timedelta | None
 
     @property
     def partition_by(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -45,4 +46,5 @@ class FraudRule(BaseModel):
             "LARGE": f"LARGE.amount > {self.large_above!r} AND {within}",
         }
         measures = {"seconds_between": "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
-        return PatternRule(name=self.name, pattern="SMALL LARGE", define=define, measures=measures).check(columns)
+        pair = PatternRule(name=self.name, pattern="SMALL LARGE", define=define, measures=measures)
+        return replace(pair.check(columns), look_back=self.within)

@@ -95,6 +95,11 @@ class ThresholdCheck:
         named = frozenset() if self.condition is None else self.condition.columns
         return tuple(sorted({"account_id", "timestamp", self.column.name} | named))
 
+    @property
+    def look_back(self) -> timedelta | None:
+        """The duration of the window; so many transactions may take any time."""
+        return self.rule.last
+
     def evaluate(
         self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
     ) -> Evaluation:

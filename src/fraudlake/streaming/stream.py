@@ -55,6 +55,12 @@ class Stream:
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
+    renewed: Callable[[], Stream] | None = None
+    """Returns the stream as it should be, where a micro-batch raised :class:`OutdatedError`."""
+
+
+class OutdatedError(Exception):
+    """Raised by a micro-batch that has written nothing: the stream must be built anew, and repeat it."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,11 @@ def run(
                 for step, query in queries.items():
                     if counts[step].update(query):
                         progress(step, counts[step].rows, counts[step].batches)
-                ended = [query for query in queries.values() if not query.isActive]
-                if len(ended) == len(queries) or any(query.exception() for query in ended):
+                ended = {step: query.exception() for step, query in queries.items() if not query.isActive}
+                for step in [step for step, failure in ended.items() if OutdatedError.__name__ in str(failure)]:
+                    queries[step] = _start(lake, _renewed(streams, step), trigger)
+                    del ended[step]
+                if len(ended) == len(queries) or any(ended.values()):
                     break
         finally:
             for query in queries.values():
@@ -149,6 +158,14 @@ def run(
         for stream in streams:
             stream.after()
     return [Done(step, count.rows, count.batches) for step, count in counts.items()]
+
+
+def _renewed(streams: list[Stream], step: str) -> Stream:
+    """Return the stream of a step that is outdated, built anew."""
+    renewed = next(stream.renewed for stream in streams if stream.step == step)
+    if renewed is None:
+        raise FraudlakeError(f"{step} is outdated, and cannot be built anew")
+    return renewed()
 
 
 def _require_checkpoint(lake: Lake, stream: Stream) -> None:

@@ -1,0 +1,191 @@
+"""Commands that list and change rules: rules list, add, shadow, promote, retire, diff, apply."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fraudlake.cli.app import App
+from fraudlake.cli.progress import console
+from fraudlake.cli.rules import as_dict, definition, described, query_of, rules_
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleVersion, Status
+
+_VERSION = click.option("--version", "number", type=int, help="Version of the rule.  [default: the newest]")
+
+
+def _signed(command: Any) -> Any:
+    author = click.option("--author", help="Who makes the change.  [default: the user of this machine]")
+    return author(click.option("--reason", help="Why.")(command))
+
+
+@rules_.command(name="list")
+@click.option("--all", "is_all", is_flag=True, help="Retired versions, too.")
+@click.pass_obj
+def list_(app: App, /, is_all: bool) -> None:
+    """List the rules of the lake with their versions and statuses."""
+    from fraudlake.detection import rule_table
+
+    rules = rule_table.read(app.open_existing())
+    shown = [version for version in rules.versions if is_all or version.status != "retired"]
+    width = max((len(version.rule.name) for version in shown), default=0)
+    lines = [f"{version.rule.name:<{width}}  {version.rule.kind:<16}  {described(version)}" for version in shown]
+    result = {"change": rules.change, "rules": [as_dict(version) for version in shown]}
+    app.say(result, "\n".join(lines) or "there is no rule; add --all to see those that are retired")
+
+
+@rules_.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--sql", type=click.Path(path_type=Path), help="A Flink query over MATCH_RECOGNIZE instead of FILE.")
+@click.option("--name", help="The name of the query's rule.")
+@_signed
+@click.pass_obj
+def add(
+    app: App, /, file: Path | None, sql: Path | None, name: str | None, author: str | None, reason: str | None
+) -> None:
+    """Add rules, or new versions of rules, as drafts.
+
+    FILE is a TOML file with [[rules]] entries, as the settings have them.
+    """
+    from fraudlake.detection import rule_table
+    from fraudlake.rules import rule_file
+
+    if (file is None) == (sql is None) or (sql is None) != (name is None):
+        raise UsageError("give either a FILE of rules, or --sql FILE with --name NAME")
+    rules: list[Rule] = [rule for rule, _ in rule_file.read(file)] if file else [_named(sql, name)]
+    rule_table.require_valid(rules, app.settings())
+    lake = app.open()
+    _say(app, [rule_table.add(lake, rule, _author(author), reason) for rule in rules])
+
+
+@rules_.command()
+@click.argument("name")
+@_VERSION
+@_signed
+@click.pass_obj
+def shadow(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
+    """Evaluate a rule beside the live ones: its alerts go to silver_shadow_alerts, and nobody gets them."""
+    _set_status(app, name, "shadow", number, author, reason)
+
+
+@rules_.command()
+@click.argument("name")
+@_VERSION
+@_signed
+@click.pass_obj
+def promote(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
+    """Make a rule live from the next micro-batch on; the version that was live before retires."""
+    _set_status(app, name, "live", number, author, reason)
+
+
+@rules_.command()
+@click.argument("name")
+@click.option("--version", "number", type=int, help="Version of the rule.  [default: all]")
+@_signed
+@click.pass_obj
+def retire(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
+    """Evaluate a rule no more, from the next micro-batch on; its alerts stay."""
+    from fraudlake.detection import rule_table
+
+    _say(app, rule_table.retire(app.open(), name, _author(author), reason, number))
+
+
+@rules_.command()
+@click.argument("name")
+@click.option("--from", "first", type=int, help="One version.  [default: the one before the other]")
+@click.option("--to", "second", type=int, help="The other version.  [default: the newest]")
+@click.pass_obj
+def diff(app: App, /, name: str, first: int | None, second: int | None) -> None:
+    """Say in which fields two versions of a rule differ."""
+    from fraudlake.detection import rule_table
+
+    rules = rule_table.read(app.open_existing())
+    after = rules.version_of(name, second)
+    before = rules.version_of(name, first or after.version - 1)
+    old, new = ({"kind": version.rule.kind, **definition(version)} for version in (before, after))
+    changed = {field: (old.get(field), new.get(field)) for field in {**old, **new} if old.get(field) != new.get(field)}
+    lines = [f"  {field}: {was!r} -> {now!r}" for field, (was, now) in changed.items()]
+    result = {"name": name, "from": before.version, "to": after.version, "changed": changed}
+    app.say(result, "\n".join([f"{before} -> {after}", *(lines or ["  no difference"])]))
+
+
+@rules_.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Change the rules; without it only what would change is shown.")
+@_signed
+@click.pass_obj
+def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason: str | None) -> None:
+    """Make the rules of FILE those that are evaluated, and no others; drafts stay.
+
+    FILE is a TOML file with [[rules]] entries; an entry may say status = "shadow". Without FILE they are the rules of
+    the settings.
+    """
+    from fraudlake.detection import rule_table
+    from fraudlake.rules import rule_file
+
+    settings = app.settings()
+    wanted: Sequence[tuple[Rule, Status]] = (
+        rule_file.read(file) if file else [(rule, "live") for rule in settings.known_rules]
+    )
+    rule_table.require_valid([rule for rule, _ in wanted], settings)
+    if yes:
+        _say(app, rule_table.apply(app.open(), wanted, _author(author), reason))
+    else:
+        changes = rule_table.plan(rule_table.read(app.open_existing()), wanted)
+        _say(app, changes, "add --yes to change the rules so" if changes else None)
+
+
+def note_other_rules(lake: Lake) -> None:
+    """Say so where the settings have rules that are not live: they are only what a new lake begins with."""
+    from fraudlake.detection import rule_table
+    from fraudlake.settings import Settings
+
+    wanted = [rule for rule in lake.settings.known_rules if rule not in Settings.model_construct().known_rules]
+    live = [version.rule for version in rule_table.read(lake).live]
+    others = [rule.name for rule in wanted if rule not in live]
+    if others:
+        console.print(
+            f"the settings have rules that are not live in this lake ({', '.join(others)}): "
+            "'fraudlake rules apply' shows what they would change",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _named(sql: Path | None, name: str | None) -> Rule:
+    """Return a query as a rule, whose name is checked as that of any rule."""
+    from pydantic import ValidationError
+
+    from fraudlake.rules.pattern import PatternRule
+
+    rule = query_of(Path(str(sql)), name)
+    try:
+        return PatternRule.model_validate(rule.model_dump(exclude_defaults=True))
+    except ValidationError as error:
+        raise UsageError(f"--name {name}: {error.errors()[0]['msg'].lower()}") from None
+
+
+def _set_status(app: App, name: str, status: Any, number: int | None, author: str | None, reason: str | None) -> None:
+    from fraudlake.detection import rule_table
+
+    _say(app, rule_table.set_status(app.open(), name, status, _author(author), reason, number))
+
+
+def _author(given: str | None) -> str:
+    try:
+        return given or getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return "unknown"
+
+
+def _say(app: App, changes: Sequence[RuleVersion], hint: str | None = None) -> None:
+    lines = [f"{version}: {version.status}" for version in changes] or ["nothing changes"]
+    app.say({"changes": [as_dict(version) for version in changes]}, "\n".join([*lines, *([hint] if hint else [])]))

@@ -1,0 +1,214 @@
+"""The table of rules: ``silver_rules`` becomes a rule set, and changes of rules become its rows.
+
+Nothing in the table is ever overwritten, so the rule set after any change can be read again. Where the table is still
+empty, the rules are those of the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from fraudlake import tables
+from fraudlake.detection.live_rules import LiveRules
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.lake import literal
+from fraudlake.rules.kinds import Rule
+from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
+from fraudlake.streaming import conflict
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.settings import Settings
+
+_RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
+_APPLICATION = "fraudlake rules"
+"""Delta's ``txnAppId`` of changes: of two that begin at once, it takes one."""
+
+
+def read(lake: Lake, change: int | None = None) -> RuleSet:
+    """Return the rule set now, or as it stood after a change."""
+    rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
+    if not rows:
+        return RuleSet.of(lake.settings.known_rules)
+    latest: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: row["change"]):
+        latest[row["name"], row["version"]] = row
+    order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in latest))}
+    versions = (latest[key] for key in sorted(latest, key=lambda key: (order[key[0]], key[1])))
+    return RuleSet(tuple(map(_version, versions)), max(row["change"] for row in rows))
+
+
+def latest_change(lake: Lake) -> int:
+    """Return the number of the latest change; 0 where there was none."""
+    return int(lake.query(tables.SILVER_RULES, "max(change) AS change")["change"][0].as_py() or 0)
+
+
+def start(lake: Lake) -> RuleSet:
+    """Return the rule set; where the table is empty, it gets the rules of the settings first."""
+    present = read(lake)
+    if present.change:
+        return present
+    try:
+        return _write(lake, present, [_stamped(version, "settings", None) for version in present.versions])
+    except FraudlakeError:  # another process did so first
+        return read(lake)
+
+
+def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
+    """Add a rule, or a new version of one, as a draft.
+
+    Raises:
+        UsageError: the rule cannot be evaluated in a stream, or the newest version is the same.
+    """
+    present = start(lake)
+    require_valid([rule], lake.settings)
+    number = 1
+    if rule.name in present.names:
+        newest = present.version_of(rule.name)
+        if newest.rule == rule:
+            raise UsageError(f"{newest} ({newest.status}) is the same rule already")
+        number = newest.version + 1
+    added = _stamped(RuleVersion(rule, number, "draft"), author, reason)
+    _write(lake, present, [added])
+    return added
+
+
+def set_status(
+    lake: Lake, name: str, status: Literal["shadow", "live"], author: str, reason: str | None, number: int | None = None
+) -> list[RuleVersion]:
+    """Make a version of a rule, by default the newest, live or a shadow; a version in whose place it comes retires.
+
+    Returns:
+        The versions that changed.
+
+    Raises:
+        UsageError: there is no such rule or version, it has this status, or it does not suit the columns any more.
+    """
+    present = start(lake)
+    chosen = present.version_of(name, number)
+    if chosen.status == status:
+        raise UsageError(f"{chosen} is {status} already")
+    require_valid([chosen.rule], lake.settings)
+    changed = [_stamped(version, author, reason) for version in _with_status(present, chosen, status)]
+    _write(lake, present, changed)
+    return changed
+
+
+def retire(lake: Lake, name: str, author: str, reason: str | None, number: int | None = None) -> list[RuleVersion]:
+    """Retire a rule: all of its versions, or one; return those that changed.
+
+    Raises:
+        UsageError: there is no such rule or version, or it is retired already.
+    """
+    present = start(lake)
+    chosen = present.versions_of(name) if number is None else [present.version_of(name, number)]
+    active = (version for version in chosen if version.status != "retired")
+    retired = [_stamped(version, author, reason) for version in _retired(active)]
+    if not retired:
+        raise UsageError(f"{name if number is None else chosen[0]} is retired already")
+    _write(lake, present, retired)
+    return retired
+
+
+def changes(lake: Lake, name: str) -> list[RuleVersion]:
+    """Return the changes of a rule, the oldest first."""
+    rows = lake.query(tables.SILVER_RULES, "*", f"WHERE name = {literal(name)}").to_pylist()
+    return [_version(row) for row in sorted(rows, key=lambda row: (row["change"], row["version"]))]
+
+
+def plan(present: RuleSet, wanted: Sequence[tuple[Rule, Status]]) -> list[RuleVersion]:
+    """Return what must change so that the wanted rules, and no others, are evaluated; in the order of the rules.
+
+    A rule that is the same as one of its versions is that version, others become new versions. Rules that are not
+    wanted retire, and drafts stay.
+    """
+    changed: list[RuleVersion] = []
+    for rule, status in wanted:
+        versions = present.versions_of(rule.name) if rule.name in present.names else []
+        same = next((version for version in reversed(versions) if version.rule == rule), None)
+        chosen = same or RuleVersion(rule, len(versions) + 1, "draft")
+        changed += _retired(version for version in versions if version in present.evaluated and version != chosen)
+        if chosen.status != status:
+            changed.append(replace(chosen, status=status))
+    names = {rule.name for rule, _ in wanted}
+    return [*changed, *_retired(version for version in present.evaluated if version.rule.name not in names)]
+
+
+def apply(lake: Lake, wanted: Sequence[tuple[Rule, Status]], author: str, reason: str | None) -> list[RuleVersion]:
+    """Make the wanted rules those that are evaluated, in one change; return what changed, which may be nothing.
+
+    Raises:
+        UsageError: a rule cannot be evaluated in a stream; nothing was changed.
+    """
+    require_valid([rule for rule, _ in wanted], lake.settings)
+    present = start(lake)
+    changed = [_stamped(version, author, reason) for version in plan(present, wanted)]
+    if changed:
+        _write(lake, present, changed)
+    return changed
+
+
+def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
+    """Check that a stream can evaluate rules.
+
+    Raises:
+        UsageError: a rule does not suit the columns, or its rows are not divided by account; with the position.
+    """
+    LiveRules.of(settings, RuleSet.of(rules).versions)
+
+
+def _with_status(present: RuleSet, chosen: RuleVersion, status: Status) -> list[RuleVersion]:
+    """Return a version with its new status, and the version of its rule that had the status, which retires."""
+    others = present.versions_of(chosen.rule.name)
+    replaced = (version for version in others if version.status == status and version != chosen)
+    return [*_retired(replaced), replace(chosen, status=status)]
+
+
+def _retired(versions: Iterable[RuleVersion]) -> list[RuleVersion]:
+    return [replace(version, status="retired") for version in versions]
+
+
+def _stamped(version: RuleVersion, author: str, reason: str | None) -> RuleVersion:
+    return replace(version, author=author, reason=reason, changed_at=datetime.now(UTC))
+
+
+def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> RuleSet:
+    """Write a change, in one commit; return the rule set after it.
+
+    Raises:
+        FraudlakeError: another change was made at the same time.
+    """
+    change = present.change + 1
+    rows = [
+        {
+            "change": change,
+            "name": version.rule.name,
+            "version": version.version,
+            "kind": version.rule.kind,
+            "definition": version.rule.model_dump_json(exclude_none=True),
+            "status": version.status,
+            "author": version.author,
+            "reason": version.reason,
+            "changed_at": version.changed_at,
+        }
+        for version in versions
+    ]
+    table = pa.Table.from_pylist(rows, tables.SILVER_RULES.schema)
+    conflict.retried(lambda: lake.write(table, tables.SILVER_RULES, "append", (_APPLICATION, change)))
+    written = lake.query(tables.SILVER_RULES, "*", f"WHERE change = {change}").to_pylist()
+    if [(row["name"], row["changed_at"]) for row in sorted(written, key=str)] != [
+        (row["name"], row["changed_at"]) for row in sorted(rows, key=str)
+    ]:
+        raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")
+    return read(lake)
+
+
+def _version(row: dict[str, Any]) -> RuleVersion:
+    rule = _RULE.validate_json(row["definition"])
+    return RuleVersion(rule, row["version"], row["status"], row["author"], row["reason"], row["changed_at"])

@@ -1,0 +1,131 @@
+"""The detector's stream: ``silver_transactions`` → alerts, under the rules of the table of rules.
+
+Before a micro-batch is processed, the checkpoint notes the change of rules after which it evaluates. Where the rules
+have changed since, the stream is built anew for the same micro-batch, which then begins with the new rules; a
+micro-batch that is repeated after a crash keeps those that were noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from fraudlake import tables
+from fraudlake.detection import alerts, buckets, rule_table, warm_start
+from fraudlake.silver import rules as quality
+from fraudlake.silver import transactions as silver
+from fraudlake.streaming import conflict
+from fraudlake.streaming.rows import has_rows, persisted
+from fraudlake.streaming.stream import Appender, OutdatedError, Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.lake.checkpoint import Checkpoint
+    from fraudlake.rules.rule_set import RuleSet, RuleVersion
+
+
+def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
+    """Return the stream, as its next micro-batch needs it: see :func:`fraudlake.steps.detect`."""
+    checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
+    pending, first = checkpoint.pending_batch(), checkpoint.next_batch
+    rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.start(lake)
+    added = rules.added_since(_noted(lake, checkpoint, first - 1)) if first else ()
+    in_event_time = lake.settings.ordering == "event_time"
+    has_shadow = any(version.is_shadow for version in rules.evaluated)
+
+    def before() -> None:
+        if pending is None:
+            checkpoint.note_rules(first, rules.change)
+        is_late = f"array_contains(reasons, '{quality.LATE}')"
+        if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
+            name = lake.name_of(tables.SILVER_QUARANTINE)
+            conflict.retried(lambda: lake.spark.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608
+
+    def renewed() -> Stream:
+        checkpoint.note_rules(checkpoint.next_batch, rule_table.latest_change(lake))
+        return stream(lake, forget)
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        if batch_id != pending and ((added and batch_id != first) or rule_table.latest_change(lake) != rules.change):
+            raise OutdatedError
+        # In the order of arrival no row is late, and without a shadow the detector's output is used once.
+        if not (in_event_time or has_shadow):
+            appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+            return
+        with persisted(batch, eager=False):
+            appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+            if has_shadow:
+                shadow = alerts.alerts(batch, is_shadow=True)
+                appender.append(lake, shadow, tables.SILVER_SHADOW_ALERTS, batch_id)
+            if in_event_time:
+                late = silver.quarantined_late(alerts.late(batch), lake.table(tables.SILVER_QUARANTINE))
+                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id)
+
+    transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
+    change = _change(lake, checkpoint, rules, added, forget)
+    return Stream(
+        "detect",
+        alerts.detector_output(transactions, lake.settings, rules.evaluated, change),
+        write,
+        reads=(tables.SILVER_TRANSACTIONS,),
+        writes={table.name: lake.read(table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)},
+        fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
+        persist=False,
+        waits=in_event_time,
+        before=before,
+        renewed=renewed,
+    )
+
+
+def _noted(lake: Lake, checkpoint: Checkpoint, batch: int) -> RuleSet:
+    """Return the rules that a micro-batch was noted to evaluate; before there were notes, they were the first ones."""
+    return rule_table.read(lake, checkpoint.rules_of(batch) or 1)
+
+
+def _change(
+    lake: Lake,
+    checkpoint: Checkpoint,
+    rules: RuleSet,
+    added: Sequence[RuleVersion],
+    forget: Mapping[int, str] | None,
+) -> buckets.Change | None:
+    """Return what the state of every bucket becomes in the next micro-batch: without accounts, and with new rules."""
+    changes = []
+    if forget:
+        changes.append(alerts.forgetting(lake.settings, rules.evaluated, forget))
+    read = _read_so_far(lake, checkpoint) if added else None
+    if read is not None:
+        in_event_time = lake.settings.ordering == "event_time"
+        watermark = checkpoint.watermark_milliseconds(checkpoint.next_batch - 1) if in_event_time else None
+        micros = None if watermark is None else watermark * 1000
+        states = warm_start.states(read, lake.settings, rules.evaluated, added, micros)
+        changes.append(warm_start.change(lake.settings, added, states))
+    if not changes:
+        return None
+
+    def change(bucket: int, state: buckets.State) -> buckets.State:
+        for apply in changes:
+            state = apply(bucket, state)
+        return state
+
+    return change
+
+
+def _read_so_far(lake: Lake, checkpoint: Checkpoint) -> DataFrame | None:
+    """Return the rows of silver that the stream has read, but those that came too late; None where they are gone."""
+    identity = lake.identity(tables.SILVER_TRANSACTIONS)
+    version = checkpoint.version_read(checkpoint.next_batch - 1, identity)
+    if version is None:
+        return None
+    try:
+        rows = lake.read_version(tables.SILVER_TRANSACTIONS, version)
+        rows.schema  # noqa: B018 (Spark Connect reads a table only when it has to)
+    except PySparkException:  # the version has left by `retention`
+        return None
+    late = lake.read(tables.SILVER_QUARANTINE).where(f"array_contains(reasons, '{quality.LATE}')")
+    places = late.select(silver.source().alias("source"), silver.position().alias("position"))
+    return rows.join(places, on=["source", "position"], how="left_anti")

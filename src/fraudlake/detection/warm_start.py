@@ -1,0 +1,142 @@
+"""Warm start: rules that are new to a stream get the state that they would have if the stream had always had them.
+
+Their state is computed from the rows of silver that the stream has read so far, and put into the state of every bucket
+in the first micro-batch that has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from fraudlake.detection import alerts, buckets
+from fraudlake.detection.alerts import Evaluator
+from fraudlake.rules import query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake.settings import Settings
+
+_STATES = "bucket INT, kept BINARY, rules BINARY, recent BINARY"
+
+
+class WarmState(NamedTuple):
+    """What a bucket's new rules begin with, each table as an Arrow IPC stream."""
+
+    kept: bytes
+    """Open flags of rules of the kind ``small_then_large``."""
+    rules: bytes
+    """What the other rules need."""
+    recent: bytes
+    """Rows behind the watermark: some of them wait in the bucket's state, the others were evaluated."""
+
+
+def states(
+    silver: DataFrame,
+    settings: Settings,
+    versions: Sequence[RuleVersion],
+    added: Sequence[RuleVersion],
+    watermark: int | None,
+) -> dict[int, WarmState]:
+    """Compute the state of new rules.
+
+    Args:
+        silver: the rows of ``silver_transactions`` that the stream has read, without those that came too late.
+        settings: the declared columns and the number of buckets.
+        versions: all rules of the stream.
+        added: the new ones among them.
+        watermark: all rows before it are evaluated or too late, microseconds; None in the order of arrival.
+
+    Returns:
+        The state by bucket, of those that have any rows.
+    """
+    begin = _look_back(settings, added, _newest(silver) if watermark is None else watermark - 1)
+    if begin is not None:
+        silver = silver.where((F.col("date") >= F.lit(begin.date())) & (F.col("timestamp") >= F.lit(begin)))
+    evaluator, new = Evaluator.of(settings, versions), Evaluator.of(settings, added)
+    schema = evaluator.rows
+
+    def evaluate(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
+        rows = buckets.unpack(frame["payload"], schema)
+        newest = pc.max(rows["time"]).as_py() + 1
+        is_before = pc.less(rows["time"], watermark or newest)
+        nothing = {name: schema.empty_table() for name, schema in alerts.STATE.items()}
+        now = newest - alerts.GRACE if watermark is None else watermark
+        _, state = new.evaluate(nothing, rows.filter(is_before), now)
+        tables = (state["kept"], state["rules"], rows.filter(pc.invert(is_before)))
+        payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
+        return pd.DataFrame([(*key, *payloads)], columns=["bucket", *WarmState._fields])
+
+    packed = buckets.pack(silver.select(*evaluator.columns(may_be_late=True)), schema, settings.buckets)
+    computed = packed.groupBy("bucket").applyInPandas(evaluate, _STATES).toArrow().to_pylist()
+    return {row.pop("bucket"): WarmState(**row) for row in computed}
+
+
+def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int, WarmState]) -> buckets.Change:
+    """Return what puts the state of new rules, from :func:`states`, into the state of a bucket."""
+    new = Evaluator.of(settings, added)
+
+    def warmed(bucket: int, state: buckets.State) -> buckets.State:
+        warm = states.get(bucket)
+        if warm is None:
+            return state
+        kept, rules, recent = (pa.ipc.open_stream(payload).read_all() for payload in warm)
+        begun = {"kept": kept, "rules": rules}
+        if buckets.WAITING in state:
+            waiting, others = _divided(state[buckets.WAITING], recent)
+            _, begun = new.evaluate(begun, others, _first_time(waiting, others))
+            state = {**state, buckets.WAITING: waiting}
+        # An account's flag is its last transaction, whichever rule it is open for.
+        flags = begun["kept"].filter(pc.invert(pc.is_in(begun["kept"]["account"], state["kept"]["account"])))
+        known = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
+        others = state["rules"].filter(pc.invert(known))
+        return {
+            **state,
+            "kept": pa.concat_tables([state["kept"], flags]),
+            "rules": pa.concat_tables([others, begun["rules"]]),
+        }
+
+    return warmed
+
+
+def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the waiting rows, with the columns that new rules need, and the recent rows that do not wait."""
+
+    def places(rows: pa.Table) -> list[tuple[str, int]]:
+        return [*zip(rows["source"].cast(pa.string()).to_pylist(), rows["position"].to_pylist(), strict=True)]
+
+    wait, known = set(places(waiting)), places(recent)
+    is_waiting = pa.array([place in wait for place in known], pa.bool_())
+    again = set(known)
+    missing = pa.array([place not in again for place in places(waiting)], pa.bool_())
+    whole = pa.concat_tables([waiting.filter(missing), recent.filter(is_waiting)], promote_options="default")
+    return whole, recent.filter(pc.invert(is_waiting))
+
+
+def _first_time(waiting: pa.Table, evaluated: pa.Table) -> int:
+    """Return a time before which no row will be evaluated any more, microseconds."""
+    first = pc.min(waiting["time"]).as_py()
+    last = pc.max(evaluated["time"]).as_py() or 0
+    return last if first is None else min(first, last)
+
+
+def _newest(silver: DataFrame) -> int:
+    return int(silver.select(F.unix_micros(F.max("timestamp"))).collect()[0][0] or 0)
+
+
+def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> datetime | None:
+    """Return the event time that rules look back to from a time (microseconds); None: they look back to all."""
+    columns = query.columns(settings.columns)
+    spans = [version.rule.check(columns).look_back for version in added]
+    if None in spans:
+        return None
+    grace = timedelta(microseconds=alerts.GRACE)
+    return datetime.fromtimestamp(time / 1_000_000, UTC) - max(span for span in spans if span is not None) - grace
