@@ -20,12 +20,24 @@ NOW = datetime.now(UTC).replace(tzinfo=None)
 DAY = date(2026, 3, 7)
 SMALL, LARGE = datetime(2026, 3, 7, 12), datetime(2026, 3, 7, 12, 0, 30)
 
+VERDICTS = ((True, SMALL), (False, LARGE))
+"""Of the transaction ``b``; the later one counts."""
+
+
+def part(transaction: str) -> dict[str, Any]:
+    """A transaction of an alert's evidence."""
+    return {"variable": "LARGE", "transaction_id": transaction, "timestamp": LARGE, "amount": 600.0}
+
+
 Rows = list[tuple[tables.Table, list[dict[str, Any]]]]
 
 ROWS: Rows = [
     # Four rows landed two hours ago; one of them is valid, two are quarantined, one of these in silver, too, and late.
     (tables.BRONZE_TRANSACTIONS, [{"_ingested_at": NOW - timedelta(hours=2)}] * 4),
-    (tables.SILVER_TRANSACTIONS, [{"transaction_id": "b", "account_id": "2", "timestamp": LARGE, "amount": 600.0}]),
+    (
+        tables.SILVER_TRANSACTIONS,
+        [{"transaction_id": "b", "account_id": "2", "timestamp": LARGE, "amount": 600.0, "label": True}],
+    ),
     (
         tables.SILVER_QUARANTINE,
         [
@@ -39,7 +51,41 @@ ROWS: Rows = [
     ),
     (
         tables.SILVER_ALERTS,
-        [{"account_id": "2", "timestamp": LARGE, "amount": 600.0, "detected_at": NOW - timedelta(minutes=30)}],
+        [
+            {
+                "alert_id": "a",
+                "rule": "old",
+                "account_id": "2",
+                "transaction_id": "b",
+                "timestamp": LARGE,
+                "amount": 600.0,
+                "detected_at": NOW - timedelta(minutes=30),
+                "evidence": [part("a"), part("b")],
+            }
+        ],
+    ),
+    (
+        tables.SILVER_SHADOW_ALERTS,
+        [
+            {"alert_id": f"s{end}", "rule": "new", "timestamp": LARGE, "transaction_id": end, "evidence": [part(end)]}
+            for end in ("b", "c")
+        ],
+    ),
+    (
+        tables.SILVER_VERDICTS,
+        [{"transaction_id": "b", "verdict": verdict, "decided_at": at} for verdict, at in VERDICTS],
+    ),
+    (
+        tables.SILVER_RULES,
+        [
+            {"change": change, "name": name, "version": 1, "kind": "threshold", "status": status, "author": "ann"}
+            for change, name, status in (
+                (1, "old", "live"),
+                (2, "new", "draft"),
+                (3, "new", "shadow"),
+                (4, "old", "retired"),
+            )
+        ],
     ),
     (
         account_daily.TABLE,
@@ -162,6 +208,22 @@ def test_drift_compares_what_is_predicted_with_what_is_labelled(filled: Any) -> 
 
 def test_drift_of_features_is_that_of_days_which_no_model_learned_from(filled: Any) -> None:
     assert shown(filled, "feature_drift") == [(DAY, "amount", 0.3)]
+
+
+def test_rules_are_shown_as_they_stand_now(filled: Any) -> None:
+    assert [row[:5] for row in shown(filled, "rules")] == [("new", 1, "threshold", "shadow", "ann")]
+
+
+def test_alerts_of_rules_are_counted_by_day_apart_from_those_in_the_shadow(filled: Any) -> None:
+    assert shown(filled, "rule_days") == [("new", "shadow", "new (shadow)", DAY, 2), ("old", "live", "old", DAY, 1)]
+
+
+def test_precision_of_rules_counts_alerts_whose_truth_is_known(filled: Any) -> None:
+    assert shown(filled, "rule_precision") == [("new", "shadow", 2, 1, 1.0, 1, 0.0), ("old", "live", 1, 1, 1.0, 1, 0.0)]
+
+
+def test_overlap_is_of_transactions_that_alerts_of_both_rules_end_with(filled: Any) -> None:
+    assert shown(filled, "rule_overlap") == [("new", "shadow", "old", 1, 1, 0)]
 
 
 def test_freshness_tells_how_old_the_newest_rows_are(filled: Any) -> None:

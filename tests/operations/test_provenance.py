@@ -59,6 +59,8 @@ def test_an_alert_is_explained_without_java(twice: dict[str, Any]) -> None:
         "small_below": 1.0,
         "large_above": 500.0,
         "within": "60 s",
+        "version": 1,
+        "status": "live",
     }
     assert shown["alert"]["explanation"] == alert["explanation"]
     # Rows 1 and 2 of Flink's ten transactions, of which the second is its alert: fixtures/README.md.

@@ -32,7 +32,7 @@ _APPLICATION = "fraudlake rules"
 
 
 def read(lake: Lake, change: int | None = None) -> RuleSet:
-    """Return the rule set now, or as it stood after a change."""
+    """Return the rule set now, or as it stood after a change; of an empty table the one that :func:`start` writes."""
     rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
     if not rows:
         return RuleSet.of(lake.settings.known_rules)
@@ -52,10 +52,12 @@ def latest_change(lake: Lake) -> int:
 def start(lake: Lake) -> RuleSet:
     """Return the rule set; where the table is empty, it gets the rules of the settings first."""
     present = read(lake)
-    if present.change:
+    if latest_change(lake):
         return present
     try:
-        return _write(lake, present, [_stamped(version, "settings", None) for version in present.versions])
+        return _write(
+            lake, replace(present, change=0), [_stamped(version, "settings", None) for version in present.versions]
+        )
     except FraudlakeError:  # another process did so first
         return read(lake)
 

@@ -32,12 +32,13 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
     """Return the stream, as its next micro-batch needs it: see :func:`fraudlake.steps.detect`."""
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
-    rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.start(lake)
+    rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
     added = rules.added_since(_noted(lake, checkpoint, first - 1)) if first else ()
     in_event_time = lake.settings.ordering == "event_time"
     has_shadow = any(version.is_shadow for version in rules.evaluated)
 
     def before() -> None:
+        rule_table.start(lake)
         if pending is None:
             checkpoint.note_rules(first, rules.change)
         is_late = f"array_contains(reasons, '{quality.LATE}')"

@@ -42,8 +42,8 @@ class RuleSet:
     """All versions of all rules, as they stood after a change; the versions of a rule follow each other."""
 
     versions: tuple[RuleVersion, ...]
-    change: int = field(default=0, compare=False)
-    """The number of the latest change: the first one is 1, 0 says that there was none yet."""
+    change: int = field(default=1, compare=False)
+    """The number of the latest change, from 1."""
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> RuleSet:
