@@ -17,6 +17,8 @@ from pathlib import Path
 from fraudlake import simulator, tables
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.lake import Lake, open_lake
+from fraudlake.rules import rule_file
+from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--files-per-batch", type=int, default=2, help=f"files of {FILE_ROWS:,} rows in a micro-batch")
     parser.add_argument("--warm-up", type=int, default=2, help="micro-batches left out of the figure")
     parser.add_argument("--runs", type=int, default=3, help="in one JVM; the first warms it")
+    parser.add_argument("--rules", type=Path, help="a file of [[rules]], instead of the tutorial's rule")
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
@@ -73,7 +76,9 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     batches: list[tuple[int, float]] = []
     seen: set[int] = set()
 
-    detecting = stream.Stream("detect", silver_alerts.detector_output(source, lake.settings), write)
+    rules = [rule for rule, _ in rule_file.read(options.rules)] if options.rules else lake.settings.known_rules
+    output = silver_alerts.detector_output(source, lake.settings, RuleSet.of(rules).versions)
+    detecting = stream.Stream("detect", output, write)
     query = (
         detecting.rows.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
         .foreachBatch(stream.micro_batch(lake, detecting))
@@ -96,6 +101,7 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
                 "rows": options.rows,
                 "accounts": options.accounts,
                 "buckets": options.buckets,
+                "rules": len(rules),
                 "rows_per_second": round(rows / seconds),
                 "batches": [(rows, round(seconds, 2)) for rows, seconds in batches],
                 "alerts": lake.read(tables.SILVER_ALERTS).count(),
