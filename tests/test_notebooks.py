@@ -67,5 +67,5 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     assert len([cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]) == 1
 
 
-def test_there_are_five_notebooks() -> None:
-    assert [name[0] for name in NAMES] == ["1", "2", "3", "4", "5"]
+def test_there_are_six_notebooks() -> None:
+    assert [name[0] for name in NAMES] == ["1", "2", "3", "4", "5", "6"]

@@ -15,7 +15,7 @@ def detect(app: App, /, **flags: str | None) -> None:
     """silver_transactions → silver_alerts.
 
     Reads new rows of silver_transactions through the stateful detector, under the rules of silver_rules; writes
-    silver_alerts, and silver_shadow_alerts. Needs: refine.
+    silver_alerts, and silver_shadow_alerts. The rule's flags are what a new lake begins with. Needs: refine.
     """
     note_other_rules(run_step(app, "detect", flags))
 

@@ -121,7 +121,7 @@ def explained(provenance: Provenance) -> str:
     limits = [f"{name} {value}" for name, value in provenance.rule.items() if name != "name"]
     lines = [
         provenance.alert["explanation"],
-        f"rule        {provenance.rule['name']}: {', '.join(limits) or 'not in the present settings'}",
+        f"rule        {provenance.rule['name']}: {', '.join(limits) or 'not in silver_rules'}",
         f"alert       {provenance.alert['alert_id']}{_taken(provenance.taken, tables.SILVER_ALERTS)}",
     ]
     for origin in provenance.transactions:

@@ -7,6 +7,7 @@ micro-batch that is repeated after a crash keeps those that were noted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,14 @@ from fraudlake.streaming.stream import Appender, OutdatedError, Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from fraudlake.detection.warm_start import WarmState
     from fraudlake.lake import Lake
     from fraudlake.lake.checkpoint import Checkpoint
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
+
+_LOG = logging.getLogger(__name__)
+_GONE = ("VERSION_NOT_FOUND", "VersionNotFound", "FILE_NOT_EXIST", "FILE_NOT_FOUND", "FileNotFoundException")
+"""What Spark and Delta say of a version whose log or files have left by ``retention``."""
 
 
 def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
@@ -98,12 +104,8 @@ def _change(
     changes = []
     if forget:
         changes.append(alerts.forgetting(lake.settings, rules.evaluated, forget))
-    read = _read_so_far(lake, checkpoint) if added else None
-    if read is not None:
-        in_event_time = lake.settings.ordering == "event_time"
-        watermark = checkpoint.watermark_milliseconds(checkpoint.next_batch - 1) if in_event_time else None
-        micros = None if watermark is None else watermark * 1000
-        states = warm_start.states(read, lake.settings, rules.evaluated, added, micros)
+    states = _states(lake, checkpoint, rules, added) if added else None
+    if states is not None:
         changes.append(warm_start.change(lake.settings, added, states))
     if not changes:
         return None
@@ -116,17 +118,25 @@ def _change(
     return change
 
 
-def _read_so_far(lake: Lake, checkpoint: Checkpoint) -> DataFrame | None:
-    """Return the rows of silver that the stream has read, but those that came too late; None where they are gone."""
-    identity = lake.identity(tables.SILVER_TRANSACTIONS)
-    version = checkpoint.version_read(checkpoint.next_batch - 1, identity)
+def _states(
+    lake: Lake, checkpoint: Checkpoint, rules: RuleSet, added: Sequence[RuleVersion]
+) -> dict[int, WarmState] | None:
+    """Return what new rules begin with, by bucket; None where the rows that the stream has read are gone."""
+    done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
+    version = checkpoint.version_read(done, lake.identity(table))
     if version is None:
         return None
-    try:
-        rows = lake.read_version(tables.SILVER_TRANSACTIONS, version)
-        rows.schema  # noqa: B018 (Spark Connect reads a table only when it has to)
-    except PySparkException:  # the version has left by `retention`
-        return None
+    in_event_time = lake.settings.ordering == "event_time"
+    watermark = checkpoint.watermark_milliseconds(done) if in_event_time else None
     late = lake.read(tables.SILVER_QUARANTINE).where(f"array_contains(reasons, '{quality.LATE}')")
     places = late.select(silver.source().alias("source"), silver.position().alias("position"))
-    return rows.join(places, on=["source", "position"], how="left_anti")
+    micros = None if watermark is None else watermark * 1000
+    try:
+        read = lake.read_version(table, version).join(places, on=["source", "position"], how="left_anti")
+        return warm_start.states(read, lake.settings, rules.evaluated, added, micros)
+    except PySparkException as error:
+        if not any(sign in str(error) for sign in _GONE):
+            raise
+        names = ", ".join(map(str, added))
+        _LOG.warning("detect: version %s of %s is gone: %s begin with the rows to come", version, table.name, names)
+        return None

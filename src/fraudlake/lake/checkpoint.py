@@ -65,7 +65,7 @@ class Checkpoint:
         file = self.folder / "offsets" / str(batch)
         lines = file.read_text().splitlines()[2:] if file.exists() else []
         for source in (json.loads(line) for line in lines if line != "-"):
-            if source.get("reservoirId") == table and not (source["isStartingVersion"] and source["index"] >= 0):
+            if source.get("reservoirId") == table and not (source.get("isStartingVersion") and source["index"] >= 0):
                 return int(source["reservoirVersion"]) - 1
         return None
 

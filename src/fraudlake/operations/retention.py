@@ -37,6 +37,7 @@ _OLD = {
     tables.BRONZE_TRANSACTIONS.name: "{date} OR (date IS NULL AND _ingested_at < {time})",
     tables.SILVER_QUARANTINE.name: "dt < {time} OR (dt IS NULL AND quarantined_at < {time})",
     tables.SILVER_ALERTS.name: "timestamp < {time}",
+    tables.SILVER_SHADOW_ALERTS.name: "timestamp < {time}",
     tables.SILVER_DELIVERIES.name: "timestamp < {time}",
 }
 _OLD |= {table.name: "{date}" for table in contents.TABLES if "date" in table.column_names and table.name not in _OLD}
