@@ -32,6 +32,14 @@ SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCach
 
 Without it Java reserves 48 MB for compiled code, which Spark fills in two minutes (seen in Java 17).
 """
+INTERPRETED = {
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN "
+    "--conf spark.sql.adaptive.enabled=false pyspark-shell"
+}
+"""Spark without generated code and adaptive plans, which take longer than to interpret plans for some hundred rows.
+
+The processes that tests start have both, as users do.
+"""
 
 LONGEST_FIRST = (
     "integration/test_workspace_probe.py",
@@ -103,7 +111,10 @@ def spark(spark_log: Path) -> Any:
     """A session for transforms; lakes have sessions of their own in the same Spark."""
     from fraudlake.lake import session
 
-    return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2), spark_log)
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in (SHORT_LIVED | INTERPRETED).items():
+            environment.setenv(name, value)
+        return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2), spark_log)
 
 
 @pytest.fixture(scope="session")
