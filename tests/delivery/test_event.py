@@ -39,6 +39,7 @@ def test_an_alert_is_a_cloud_event_with_its_columns_as_data() -> None:
                 }
             ],
             "measures": {"seconds_between": "1.25"},
+            "rule_version": 1,
         },
     }
 
