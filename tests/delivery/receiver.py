@@ -70,7 +70,10 @@ def listening(port: int = 0) -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            length = int(self.headers["content-length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # the client was killed meanwhile
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             request = Request(headers, body, time.monotonic())
             receiver.requests.append(request)

@@ -12,6 +12,7 @@ from fraudlake.settings import Settings
 
 pytestmark = pytest.mark.stream
 
+RULES = Settings().active_rules
 MARCH_7, MARCH_8 = date(2026, 3, 7), date(2026, 3, 8)
 
 
@@ -43,7 +44,7 @@ def alerts(spark: Any) -> Any:
 
 
 def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
-    days = account_daily(transactions(spark), alerts(spark), Settings()).orderBy("account_id", "date")
+    days = account_daily(transactions(spark), alerts(spark), RULES).orderBy("account_id", "date")
     assert [tuple(row) for row in days.collect()] == [
         ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 3),
         ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
@@ -52,7 +53,7 @@ def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
 
 
 def test_agreement_counts_a_transaction_once_however_many_of_flinks_kind_of_rule_alert_on_it(spark: Any) -> None:
-    agreement = detector_agreement(transactions(spark), alerts(spark), Settings()).orderBy("date")
+    agreement = detector_agreement(transactions(spark), alerts(spark), RULES).orderBy("date")
     assert [tuple(row) for row in agreement.collect()] == [(MARCH_7, 4, 1, 1, 1), (MARCH_8, 1, 0, 0, 0)]
 
 

@@ -54,7 +54,8 @@ class Maintained:
 @pytest.fixture(scope="module")
 def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintained]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, account_daily.TABLE))
+        read = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.SILVER_RULES)
+        patch.setattr(contents, "TABLES", (*read, account_daily.TABLE))
         lake = open_lake(
             Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", retention=timedelta(0))
         )
