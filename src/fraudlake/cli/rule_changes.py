@@ -12,7 +12,7 @@ import click
 from fraudlake.cli.app import App
 from fraudlake.cli.progress import console
 from fraudlake.cli.rules import as_dict, definition, described, query_of, rules_
-from fraudlake.errors import UsageError
+from fraudlake.errors import FraudlakeError, UsageError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -62,7 +62,7 @@ def add(
         raise UsageError("give either a FILE of rules, or --sql FILE with --name NAME")
     rules: list[Rule] = [rule for rule, _ in rule_file.read(file)] if file else [_named(sql, name)]
     rule_table.require_valid(rules, app.settings())
-    lake = app.open()
+    lake = _open(app)
     _say(app, [rule_table.add(lake, rule, _author(author), reason) for rule in rules])
 
 
@@ -95,7 +95,7 @@ def retire(app: App, /, name: str, number: int | None, author: str | None, reaso
     """Evaluate a rule no more, from the next micro-batch on; its alerts stay."""
     from fraudlake.detection import rule_table
 
-    _say(app, rule_table.retire(app.open(), name, _author(author), reason, number))
+    _say(app, rule_table.retire(_open(app), name, _author(author), reason, number))
 
 
 @rules_.command()
@@ -137,7 +137,7 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
     )
     rule_table.require_valid([rule for rule, _ in wanted], settings)
     if yes:
-        _say(app, rule_table.apply(app.open(), wanted, _author(author), reason))
+        _say(app, rule_table.apply(_open(app), wanted, _author(author), reason))
     else:
         changes = rule_table.plan(rule_table.read(app.open_existing()), wanted)
         _say(app, changes, "add --yes to change the rules so" if changes else None)
@@ -176,7 +176,15 @@ def _named(sql: Path | None, name: str | None) -> Rule:
 def _set_status(app: App, name: str, status: Any, number: int | None, author: str | None, reason: str | None) -> None:
     from fraudlake.detection import rule_table
 
-    _say(app, rule_table.set_status(app.open(), name, status, _author(author), reason, number))
+    _say(app, rule_table.set_status(_open(app), name, status, _author(author), reason, number))
+
+
+def _open(app: App) -> Lake:
+    """Open the lake, making it where it is not there, or lacks a table; otherwise Spark need not start."""
+    try:
+        return app.open_existing()
+    except FraudlakeError:
+        return app.open()
 
 
 def _author(given: str | None) -> str:
