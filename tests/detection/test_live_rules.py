@@ -10,13 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from fraudlake import steps, tables
 from fraudlake.detection import rule_table
 from fraudlake.detection.state import state
 from fraudlake.errors import UsageError
-from fraudlake.rules.kinds import Rule
+from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.streaming import stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect, land
@@ -45,7 +44,7 @@ RULES = (BUSY, DEAR, PROBE, TRIPLE)
 
 
 def rule(fields: dict[str, Any]) -> Rule:
-    return TypeAdapter(Rule).validate_python(fields)
+    return RULE.validate_python(fields)
 
 
 def history(seed: int, rows: int, accounts: int) -> list[Row]:

@@ -11,7 +11,8 @@ import pytest
 from fraudlake.detection.rule_table import plan
 from fraudlake.errors import UsageError
 from fraudlake.rules import rule_file
-from fraudlake.rules.rule_set import RuleSet, RuleVersion
+from fraudlake.rules.kinds import Rule
+from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
 from fraudlake.rules.threshold import ThresholdRule
 
 BUSY = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=1), above=3)
@@ -19,8 +20,8 @@ BUSIER = BUSY.model_copy(update={"above": 5})
 DEAR = ThresholdRule(name="dear", aggregate="sum", transactions=3, above=1000)
 
 
-def changes(present: RuleSet, *wanted: tuple[ThresholdRule, str]) -> list[tuple[str, int, str]]:
-    return [(version.rule.name, version.version, version.status) for version in plan(present, wanted)]  # type: ignore[arg-type]
+def changes(present: RuleSet, *wanted: tuple[Rule, Status]) -> list[tuple[str, int, str]]:
+    return [(version.rule.name, version.version, version.status) for version in plan(present, wanted)]
 
 
 def test_a_file_says_which_rules_are_live_and_which_are_in_the_shadow(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ empty, the rules are those of the settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pydantic import TypeAdapter
 
 from fraudlake import tables
 from fraudlake.detection.live_rules import LiveRules
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.lake import literal
-from fraudlake.rules.kinds import Rule
+from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
 from fraudlake.streaming import conflict
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.settings import Settings
 
-_RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 _APPLICATION = "fraudlake rules"
 """Delta's ``txnAppId`` of changes: of two that begin at once, it takes one."""
 
@@ -54,12 +53,10 @@ def start(lake: Lake) -> RuleSet:
     present = read(lake)
     if latest_change(lake):
         return present
-    try:
-        return _write(
-            lake, replace(present, change=0), [_stamped(version, "settings", None) for version in present.versions]
-        )
-    except FraudlakeError:  # another process did so first
-        return read(lake)
+    begun = [_stamped(version, "settings", None) for version in present.versions]
+    with suppress(FraudlakeError):  # another process did so first
+        _write(lake, replace(present, change=0), begun)
+    return read(lake)
 
 
 def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
@@ -180,8 +177,8 @@ def _stamped(version: RuleVersion, author: str, reason: str | None) -> RuleVersi
     return replace(version, author=author, reason=reason, changed_at=datetime.now(UTC))
 
 
-def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> RuleSet:
-    """Write a change, in one commit; return the rule set after it.
+def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> None:
+    """Write a change, in one commit.
 
     Raises:
         FraudlakeError: another change was made at the same time.
@@ -208,9 +205,8 @@ def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> Rul
         (row["name"], row["changed_at"]) for row in sorted(rows, key=str)
     ]:
         raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")
-    return read(lake)
 
 
 def _version(row: dict[str, Any]) -> RuleVersion:
-    rule = _RULE.validate_json(row["definition"])
+    rule = RULE.validate_json(row["definition"])
     return RuleVersion(rule, row["version"], row["status"], row["author"], row["reason"], row["changed_at"])

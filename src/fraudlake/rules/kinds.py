@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Tag, TypeAdapter
 
 from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.small_then_large import FraudRule
@@ -27,3 +27,5 @@ Rule = Annotated[
     Discriminator(_kind),
 ]
 """A rule of any kind."""
+RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
+"""Reads and checks a rule."""

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from fraudlake.errors import UsageError, first_line
-from fraudlake.rules.kinds import Rule
+from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import EVALUATED, Status
-
-_RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 
 
 def read(file: Path) -> list[tuple[Rule, Status]]:
@@ -46,7 +44,7 @@ def _rule(file: Path, number: int, entry: Any) -> tuple[Rule, Status]:
     if status not in EVALUATED:
         raise UsageError(f"{where}.status = {status!r}: must be {' or '.join(sorted(EVALUATED))}")
     try:
-        rule = _RULE.validate_python({name: value for name, value in entry.items() if name != "status"})
+        rule = RULE.validate_python({name: value for name, value in entry.items() if name != "status"})
     except ValidationError as error:
         first = error.errors()[0]
         # The kind stands before the field.
