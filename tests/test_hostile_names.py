@@ -81,10 +81,10 @@ def test_no_catalog_or_schema_has_a_name_that_ends_its_quotes(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("alert", "\u0430lert")] + [".", "..", "é"])
-@pytest.mark.parametrize("setting", ["topic", "delivery_topic"])
+@pytest.mark.parametrize("setting", ["topic", "delivery_topic", "fast_alerts_topic"])
 def test_no_topic_has_a_name_that_kafka_does_not_know(setting: str, name: str) -> None:
-    with pytest.raises(UsageError):
-        settings.load(**{setting: name})
+    with pytest.raises(UsageError, match=f"{setting.replace('_', '-')}"):
+        settings.load(bootstrap_servers="broker:9092", **{setting: name})
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("alert", "x" * 10_240)] + ["a b", "a-b", ""])

@@ -66,6 +66,11 @@ def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
         ({"trigger": "often"}, "--trigger = 'often': input should be 'available-now' or 'continuous'"),
         ({"timestamp_floor": "2026-13-45"}, "--timestamp-floor = '2026-13-45': must be a day such as '2026-03-07'"),
         ({"topic": ".."}, "--topic = '..': must be a name that Kafka allows, not '.' or '..'"),
+        ({"fast_alerts_topic": "fast"}, "--fast-alerts-topic needs --bootstrap-servers HOST:PORT"),
+        (
+            {"fast_alerts_topic": "fraud-events", "bootstrap_servers": "a:9092"},
+            "--fast-alerts-topic 'fraud-events' is the topic of transactions: name another",
+        ),
         ({"large_above": "inf"}, "--large-above = 'inf': input should be a finite number"),
         ({"small_below": "nan"}, "--small-below = 'nan': input should be a finite number"),
         ({"within": "9" * 30 + " days"}, f"--within = '{'9' * 30} days': must not be longer than 36500 days"),

@@ -298,6 +298,11 @@ class Settings(BaseSettings):
         True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
     )
     kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
+    fast_alerts_topic: Topic | None = Field(
+        None,
+        pattern=_TOPIC,
+        description="Kafka topic, at bootstrap_servers, that 'realtime' writes its alerts to and 'ingest' reads.",
+    )
     kafka_secret: str | None = Field(
         None,
         pattern=_SECRET,
@@ -532,6 +537,10 @@ class Settings(BaseSettings):
             raise ValueError("--source kafka needs --bootstrap-servers HOST:PORT")
         if self.starting_offsets not in ("earliest", "latest") and [*json.loads(self.starting_offsets)] != [self.topic]:
             raise ValueError(f"--starting-offsets must name one topic, '{self.topic}', which --topic reads")
+        if self.fast_alerts_topic is not None and self.bootstrap_servers is None:
+            raise ValueError("--fast-alerts-topic needs --bootstrap-servers HOST:PORT")
+        if self.fast_alerts_topic == self.topic:
+            raise ValueError(f"--fast-alerts-topic '{self.topic}' is the topic of transactions: name another")
         return self
 
     @model_validator(mode="after")
