@@ -166,6 +166,7 @@ BRONZE_FILES = Table(
     error STRING why it was rejected; else null
     noted_at TIMESTAMP when this was noted (UTC)
     number BIGINT order of the rows, whatever the clock says; null in rows of earlier versions, which come first
+    inode BIGINT number that the disk gives the file; null in a workspace and in rows of earlier versions
     """,
     properties=_STREAMED,
 )

@@ -245,6 +245,26 @@ def test_a_link_doubles_no_row(lake: Open, landing: Path) -> None:
         ingest(lake())
 
 
+@only_on_a_laptop
+def test_a_renamed_file_doubles_no_row(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    write(landing / "10" / "part-0", 2.0)
+    ingest(lake())
+    (landing / "part-0").rename(landing / "part-1")
+    (landing / "10").rename(landing / "done")
+    write(landing / "part-0", 3.0)  # another file under a name that was read: reported, not read
+    write(landing / "part-2", 4.0)
+    for again in (False, True):
+        opened = lake()
+        ingest(opened, retry_rejected=again)
+        assert amounts(opened) == [1.0, 2.0, 4.0]
+        reasons = rejected(opened)
+        assert reasons.pop("part-0").startswith("it was rewritten after it was ingested")
+        renamed = "it was renamed: its rows are in bronze as those of "
+        assert reasons == {"part-1": f"{renamed}part-0", "done/part-0": f"{renamed}10/part-0"}
+        assert reconciles(opened)
+
+
 def test_a_file_is_read_whatever_its_date(lake: Open, landing: Path) -> None:
     for at, date in enumerate((7_258_118_400, None, -86_400)):  # the year 2200, now, 1969
         write(landing / f"part-{at}", float(at))

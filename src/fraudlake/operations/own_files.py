@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +61,9 @@ def blank(lake: Lake, landed_file: LandedFile) -> None:
     parquet.write_own(pa.table(columns, rows.schema.names), draft)
     entries = ledger.latest(lake)
     if file.source in entries:
-        status = draft.stat()
-        now = landing.File(file.path, file.source, status.st_size, status.st_mtime_ns // 1000)
+        now = landing.file_of(file.path, landing_folder(lake).path, draft.stat())
         number = max(entry.number for entry in entries.values()) + 1
-        ledger.append(lake, [ledger.Entry(now, ledger.ACCEPTED, len(rows), number=number)])
+        ledger.append(lake, [replace(entries[file.source], file=now, number=number, noted_at=0)])
     draft.replace(path)
 
 

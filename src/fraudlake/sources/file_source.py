@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 3
 _ANOTHER_NAME = "it is a link: another name of"
+_RENAMED = "it was renamed: its rows are in bronze as those of"
 
 
 @dataclass(frozen=True)
@@ -132,17 +133,22 @@ class FileSource:
         Spark reports a path only once, so a rewritten file is noticed only in a full listing. One that was rejected,
         perhaps since it was only half written, is read again.
         """
-        entries, completed = [], []
-        for file in landing_folder(lake).list_files():
+        entries, completed, new = [], [], []
+        folder = landing_folder(lake)
+        for file in folder.list_files():
             known = self.entries.get(file.source)
             if known is None:
                 if file.size is None:
                     entries.append(Entry(file, REJECTED, error="it is an empty folder, not a file"))
+                else:
+                    new.append(file)
             elif file.size is not None and not _is_known(file, self.entries):
                 completed.append(file)
             elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
                 entries.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
-        self._add_entries(lake, entries)
+        # Now: once a file of another content has its name before, the ledger does not say any more what it was.
+        renamed = _renamed(folder, new, self.entries)
+        self._add_entries(lake, entries + _rejected(new, renamed))
         self._ingest_in_parts(lake, completed)
         self._ingest_skipped_files(lake)
         self.last_sweep = time.time()
@@ -244,7 +250,7 @@ class FileSource:
             entry.file
             for entry in self.entries.values()
             # The file of a link may be gone since: its rows would come twice.
-            if entry.status == REJECTED and not (entry.error or "").startswith(_ANOTHER_NAME)
+            if entry.status == REJECTED and not (entry.error or "").startswith((_ANOTHER_NAME, _RENAMED))
         ]
         existing = [file for file in folder.current(rejected) if file.size is not None]
         readable = [
@@ -268,17 +274,35 @@ def _sweep_file(lake: Lake) -> Path:
 def _outcomes(
     folder: LandingFolder, files: list[File], entries: Mapping[str, Entry], whole: bool = False
 ) -> list[Entry]:
-    """Count each file's rows; a file that cannot be read is rejected, and so is a link to another one."""
-    others = folder.other_names(files, {source for source, entry in entries.items() if entry.status != REJECTED})
-    named = [file for file in files if file.source not in others]
+    """Count each file's rows. A file that cannot be read is rejected, and so are links and renamed files."""
+    links = folder.other_names(files, {source for source, entry in entries.items() if entry.status != REJECTED})
+    reasons = {link: f"{_ANOTHER_NAME} {name}, and is read under that" for link, name in links.items()}
+    reasons |= _renamed(folder, files, entries)
+    named = [file for file in files if file.source not in reasons]
     return [
         Entry(file, REJECTED if error else ACCEPTED, rows, error)
         for file, (rows, error) in zip(named, folder.count_rows(named, whole), strict=True)
-    ] + [
-        Entry(file, REJECTED, error=f"{_ANOTHER_NAME} {others[file.source]}, and is read under that")
-        for file in files
-        if file.source in others
-    ]
+    ] + _rejected(files, reasons)
+
+
+def _rejected(files: list[File], reasons: Mapping[str, str]) -> list[Entry]:
+    return [Entry(file, REJECTED, error=reasons[file.source]) for file in files if file.source in reasons]
+
+
+def _renamed(folder: LandingFolder, files: list[File], entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Return which files were read under a name that is not theirs any more, with the reason not to read them."""
+    read = [entry.file for entry in entries.values() if entry.status != REJECTED and entry.file.inode is not None]
+    read_as = {_version(file): file for file in read}
+    alike = {file.source: read_as[_version(file)] for file in files if _version(file) in read_as}
+    return {
+        name: f"{_RENAMED} {before.source}"
+        for (name, before), there in zip(alike.items(), folder.current(list(alike.values())), strict=True)
+        if there.inode != before.inode
+    }
+
+
+def _version(file: File) -> tuple[int | None, int | None, int | None]:
+    return file.inode, file.size, file.modified
 
 
 def _is_known(file: File, entries: Mapping[str, Entry]) -> bool:

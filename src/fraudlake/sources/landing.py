@@ -16,13 +16,15 @@ class File:
 
     ``source`` is its path relative to that folder. Rows of the lake name their file so, and do not change when the
     folder moves. A file is rewritten where ``size`` (bytes) or ``modified`` (microseconds since 1970 UTC) differ. Both
-    are None for a file that is gone, and for a folder that is named like a file.
+    are None for a file that is gone, and for a folder that is named like a file. ``inode`` is the number that a disk
+    gives a file, which stays when the file is renamed; None in a workspace.
     """
 
     path: str
     source: str
     size: int | None
     modified: int | None
+    inode: int | None = None
 
 
 def is_finished(path: str) -> bool:
@@ -56,7 +58,12 @@ def current_file(path: str, folder: str) -> File | None:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return File(path, relative(path, folder), status.st_size, status.st_mtime_ns // 1000)
+    return file_of(path, folder, status)
+
+
+def file_of(path: str, folder: str, status: os.stat_result) -> File:
+    """Return a file with a status that the operating system gave."""
+    return File(path, relative(path, folder), status.st_size, status.st_mtime_ns // 1000, status.st_ino)
 
 
 def missing_file(path: str, folder: str) -> File:

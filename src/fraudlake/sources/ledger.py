@@ -44,8 +44,8 @@ class Entry:
 def latest(lake: Lake) -> dict[str, Entry]:
     """Read the latest entry of each file, by its path relative to the landing folder."""
     entries = lake.rows(tables.BRONZE_FILES)
-    if "number" not in entries.column_names:  # an older lake, opened to be read
-        entries = entries.append_column("number", pa.nulls(len(entries), pa.int64()))
+    for name in {"number", "inode"}.difference(entries.column_names):  # an older lake, opened to be read
+        entries = entries.append_column(name, pa.nulls(len(entries), pa.int64()))
     numbers = entries["number"].fill_null(0)
     entries = entries.set_column(entries.column_names.index("number"), "number", numbers)
     entries = entries.sort_by([("number", "ascending"), ("noted_at", "ascending")])
@@ -95,6 +95,7 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
             entry.error,
             entry.noted_at,
             entry.number,
+            entry.file.inode,
         )
         for entry in entries
     ]
@@ -106,5 +107,5 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
 def _entries(rows: pa.Table) -> Iterator[Entry]:
     for batch in rows.to_batches():
         for row in batch.to_pylist():
-            file = File(row["path"], row["_source_file"], row["size"], row["modified_at"])
+            file = File(row["path"], row["_source_file"], row["size"], row["modified_at"], row["inode"])
             yield Entry(file, row["status"], row["rows"], row["error"], row["noted_at"], row["number"])
