@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
 from fraudlake.detection import rule_table
@@ -183,6 +184,45 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Call
     take(opened)
     assert alerts(opened) == [*ALERTS, "2026-03-08 13:00:01"]
     assert status(opened).gaps == []
+
+
+BURST = {"name": "burst", "kind": "threshold", "aggregate": "count", "last": "2 hours", "above": 3}
+RISING = {
+    "name": "rising",
+    "kind": "pattern",
+    "pattern": "A B",
+    "define": {"B": "B.amount > A.amount"},
+    "skip": "PAST LAST ROW",
+}
+
+
+@pytest.mark.parametrize("ordering", ["arrival", "event_time"])
+def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
+    lake: Callable[..., Any], landing: Path, ordering: str
+) -> None:
+    """A fourth row within two hours ends behind the day, and another pair of rising amounts moves all that follow."""
+    rows = [("2026-03-07 22:30:00", 30.0), ("2026-03-07 23:10:00", -5.0), ("2026-03-07 23:50:00", 20.0)]
+    land(landing, "part-7", *((time, "7", amount) for time, amount in rows), ("2026-03-08 00:20:00", "7", 10.0))
+    rows = [("2026-03-07 10:00:00", 10.0), ("2026-03-07 11:00:00", 20.0), ("2026-03-07 12:00:00", -5.0)]
+    land(landing, "part-8", *((time, "8", amount) for time, amount in rows), ("2026-03-07 13:00:00", "8", 30.0))
+    land(landing, "part-9", ("2026-03-08 14:00:00", "8", 40.0), ("2026-03-09 12:00:00", "9", 10.0))
+    same = {"rules": [BURST, RISING], "ordering": ordering}
+    opened = lake(**same)
+    take(opened, ALERTED)
+    assert alerts(opened) == ["2026-03-07 11:00:00", "2026-03-08 14:00:00"]
+    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 2)
+
+    opened = lake(**same, warn=("amount_is_positive",))
+    done = rebuild(opened, DAY_7, DAY_7, apply=True)
+    assert counts(done)["alerts"] == (3, 1, 1)
+    raised = opened.read(tables.SILVER_ALERTS).select("rule", F.col("timestamp").cast("string")).collect()
+    assert sorted(tuple(row) for row in raised) == [
+        ("burst", "2026-03-08 00:20:00"),
+        ("rising", "2026-03-07 11:00:00"),
+        ("rising", "2026-03-07 13:00:00"),
+        ("rising", "2026-03-07 23:50:00"),
+    ]
+    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
 
 
 @pytest.mark.usefixtures("filled")

@@ -153,29 +153,30 @@ def detector_output(
 
 
 def detector_output_of_history(
-    silver: DataFrame, settings: Settings, versions: Sequence[RuleVersion], tasks: int
+    silver: DataFrame, settings: Settings, versions: Sequence[RuleVersion], tasks: int, now: int
 ) -> DataFrame:
-    """Apply the rules of the kind ``small_then_large`` to transactions that are there, in event-time order.
+    """Apply rules to transactions that are there, in event-time order.
 
     Args:
-        silver: rows of ``silver_transactions``, from the longest time of a rule before those that matter.
+        silver: rows of ``silver_transactions``, from as far before those that matter as the rules look back.
         settings: the declared columns.
-        versions: the rules; those of other kinds are passed over.
+        versions: the rules.
         tasks: how many tasks share the accounts.
+        now: as for :meth:`Evaluator.evaluate`.
 
     Returns:
         What :func:`alerts` selects from; no row is late.
     """
-    limits = detector.Limits.of(versions)
-    evaluator = Evaluator.of(settings, limits.versions)
+    evaluator = Evaluator.of(settings, versions)
+    columns = evaluator.rows
 
     def detect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
         if present:
             rows = pa.Table.from_batches(present).combine_chunks()
-            rows = rows.set_column(3, "source", rows["source"].dictionary_encode()).cast(detector.ROWS)
-            pairs, _ = detector.detect(detector.FLAGS.empty_table(), rows, limits, now=0)
-            yield from _alert_rows(pairs, limits.versions).to_batches()
+            rows = rows.set_column(3, "source", rows["source"].dictionary_encode()).cast(columns)
+            alerts, _ = evaluator.evaluate({name: table.empty_table() for name, table in STATE.items()}, rows, now)
+            yield from alerts.to_batches()
 
     rows = silver.select(*evaluator.columns(may_be_late=False))
     return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))

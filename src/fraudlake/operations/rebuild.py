@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -27,6 +27,7 @@ from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
 from fraudlake.quarantine import replay
+from fraudlake.rules import query
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
 from fraudlake.streaming.rows import has_rows, persisted
@@ -42,14 +43,8 @@ _SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARAN
 _SOURCE_POSITION = ["source", "position"]
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
-    _ALERTS.name: (
-        "detected_at",
-        "explanation",
-        "kind",
-        "evidence",
-        "measures",
-        "rule_version",
-    ),  # what follows from the others, too
+    # What the explanation tells, too: older rows lack it elsewhere.
+    _ALERTS.name: ("detected_at", "kind", "evidence", "measures", "rule_version"),
 }
 """Columns that may differ between a row and the same row computed again, by table."""
 _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}
@@ -85,11 +80,11 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class _Days:
-    """The days of a rebuild, and how far the detector's rules look beyond them."""
+    """The days of a rebuild, and how far the live rules look beyond them, by their names; None: any distance."""
 
     first: date
     last: date
-    within: timedelta
+    reaches: Mapping[str, timedelta | None]
 
     @property
     def start(self) -> datetime:
@@ -104,22 +99,37 @@ class _Days:
         return F.expr(f"coalesce({date} BETWEEN DATE'{self.first}' AND DATE'{self.last}', false)")
 
     @property
+    def reach(self) -> timedelta:
+        """How far the rules look that do not look any distance."""
+        return max((reach for reach in self.reaches.values() if reach is not None), default=timedelta(0))
+
+    @property
     def near(self) -> Column:
         """Whether the rules may look at a transaction."""
-        low, high = self.start - self.within, self.end + self.within
+        if None in self.reaches.values():
+            return F.lit(True)
+        low, high = self.start - self.reach, self.end + self.reach
         days = F.col("date").between(F.lit(low.date()), F.lit(high.date()))
         return days & F.col("timestamp").between(_instant(low), _instant(high))
 
     def touch(self, before: datetime | None) -> Column:
-        """Return whether an alert of a small and a large transaction meets the days, with the time between them.
+        """Return whether an alert may depend on transactions of the days.
 
-        Alerts of other kinds depend on transactions from any time before, and are left as they are. So are alerts that
-        end at ``before`` or later: they are left to the stream, whose state still holds transactions of then.
+        One of a small and a large transaction does where their time meets the days. One of another kind does where it
+        ends on them, or behind them as far as its rule looks back. Alerts that end at ``before`` or later do not count:
+        they are left to the stream, whose state still holds transactions of then.
         """
         low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
         is_pair = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
-        meets = is_pair & (low < _instant(self.end)) & (high >= _instant(self.start))
-        return meets if before is None else meets & (high < _instant(before))
+        touches = F.when(is_pair, (low < _instant(self.end)) & (high >= _instant(self.start)))
+        ends = F.col("timestamp")
+        for rule, reach in self.reaches.items():
+            is_near = ends >= _instant(self.start)
+            if reach is not None:
+                is_near &= ends < _instant(self.end + reach)
+            touches = touches.when(F.col("rule") == rule, is_near)
+        touches = touches.otherwise((ends >= _instant(self.start)) & (ends < _instant(self.end)))
+        return touches if before is None else touches & (F.when(is_pair, high).otherwise(ends) < _instant(before))
 
 
 def _instant(value: datetime) -> Column:
@@ -130,7 +140,7 @@ def _instant(value: datetime) -> Column:
 def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt:
     """Compute days of silver, quarantine, alerts and aggregates again from bronze, under present settings and rules.
 
-    The detector takes the transactions in event-time order, from the longest time of a rule before the days on. What
+    The rules take the transactions in event-time order, from as far before the days on as they look back. What
     ``quarantine --replay`` moved to silver stays there. An alert that is the same keeps its row.
 
     Args:
@@ -145,8 +155,9 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     """
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
-    longest = max((rule.within for rule in steps.fraud_rules(lake)), default=timedelta(0))
-    days = _Days(first, last, longest)
+    columns = query.columns(lake.settings.columns)
+    rules = [version.rule for version in rule_table.read(lake).live]
+    days = _Days(first, last, {rule.name: rule.check(columns).look_back for rule in rules})
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
         _require_caught_up(lake)
@@ -177,10 +188,10 @@ def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int] | None
 
 def _require_rows(lake: Lake, days: _Days) -> None:
     whole = retention.first_whole_day(lake, tables.BRONZE_TRANSACTIONS.name, *(_SILVER.name, _QUARANTINE.name))
-    if whole is not None and (days.start - days.within).date() < whole:
+    if whole is not None and (days.start - days.reach).date() < whole:
         raise UsageError(
             f"--from {days.first}: rows before {whole} have left by row_retention, and the rules look "
-            f"{days.within} back: choose {whole + timedelta(days=1 + days.within.days)} or later"
+            f"{days.reach} back: choose {whole + timedelta(days=1 + days.reach.days)} or later"
         )
 
 
@@ -213,11 +224,10 @@ def _computed(lake: Lake, days: _Days) -> Iterator[tuple[dict[Table, DataFrame],
         transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
-        if before is not None:
-            near = near.where(F.col("timestamp") < _instant(before))
         tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
+        versions, now = rule_table.read(lake).live, _evaluated_before(lake)
         raised = silver_alerts.alerts(
-            silver_alerts.detector_output_of_history(near, lake.settings, rule_table.read(lake).live, tasks)
+            silver_alerts.detector_output_of_history(near, lake.settings, versions, tasks, now)
         )
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
         yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
@@ -225,10 +235,25 @@ def _computed(lake: Lake, days: _Days) -> Iterator[tuple[dict[Table, DataFrame],
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _watermark(lake: Lake) -> int | None:
+    """Return the detector's watermark, microseconds; None in the order of arrival."""
+    millis = lake.checkpoint("detect").watermark_milliseconds() if lake.settings.ordering == "event_time" else None
+    return None if millis is None else millis * 1000
+
+
 def _detected_before(lake: Lake) -> datetime | None:
     """Return the watermark in event-time order: the detector's state still holds transactions from then on."""
-    millis = lake.checkpoint("detect").watermark_milliseconds() if lake.settings.ordering == "event_time" else None
-    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+    watermark = _watermark(lake)
+    return None if watermark is None else datetime.fromtimestamp(watermark / 1_000_000, UTC)
+
+
+def _evaluated_before(lake: Lake) -> int:
+    """Return a time, microseconds, before which no further transaction of an alert comes: as the stream takes it."""
+    watermark = _watermark(lake)
+    if watermark is not None:
+        return watermark
+    newest = lake.query(_SILVER, "max(timestamp) AS newest")["newest"][0].as_py()
+    return 0 if newest is None else round(newest.timestamp() * 1_000_000) - silver_alerts.GRACE
 
 
 def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -261,9 +286,11 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
 
 def _with_present_rows(alerts: DataFrame, present: DataFrame) -> DataFrame:
     """Return the alerts; one that is there already keeps its row, with the time of its detection."""
-    compared = _compared(_ALERTS, alerts)
-    same = present.join(alerts.select(*compared), on=compared, how="left_semi")
-    return same.unionByName(alerts.join(present.select(*compared), on=compared, how="left_anti"))
+    text = F.to_json(F.struct(*_compared(_ALERTS, alerts)))  # which can be joined on, with its nulls
+    computed, known = alerts.withColumn("_compared", text), present.withColumn("_compared", text)
+    same = known.join(computed.select("_compared"), on="_compared", how="left_semi")
+    new = computed.join(known.select("_compared"), on="_compared", how="left_anti")
+    return same.unionByName(new).drop("_compared")
 
 
 def _compared(table: Table, rows: DataFrame) -> list[str]:
