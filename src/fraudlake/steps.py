@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 
 def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
-    """Landed files, or a Kafka topic → ``bronze_transactions``. Files and topic have a checkpoint each.
+    """Landed files, or a Kafka topic → ``bronze_transactions``. Files and topics have a checkpoint each.
 
-    The file source also writes ``bronze_files`` (the outcome of each file) and ``bronze_rejected_files``.
+    The file source also writes ``bronze_files`` (the outcome of each file) and ``bronze_rejected_files``. With Kafka,
+    the topic of fast alerts, where there is one, goes into ``bronze_fast_alerts``.
     """
-    return [kafka_source.stream(lake) if lake.settings.source == "kafka" else file_source.stream(lake, retry_rejected)]
+    return kafka_source.streams(lake) if lake.settings.source == "kafka" else [file_source.stream(lake, retry_rejected)]
 
 
 def refine(lake: Lake) -> list[Stream]:

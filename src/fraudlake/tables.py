@@ -181,6 +181,35 @@ BRONZE_REJECTED_FILES = Table(
     rejected_at TIMESTAMP when that was noted (UTC)
     """,
 )
+BRONZE_FAST_ALERTS = Table(
+    "bronze_fast_alerts",
+    "A message of the topic of fast alerts, as it came; an alert may come several times.",
+    """
+    alert_id STRING id of the alert, the same in both lanes; null where the message is no fast alert
+    rule STRING name of the rule
+    account_id STRING account that paid
+    transaction_id STRING the transaction that completed the alert: the large one
+    timestamp TIMESTAMP its event time (UTC)
+    amount DOUBLE its amount, in account currency
+    small_transaction_id STRING the small transaction before it; null, as the next two, for other kinds of rule
+    small_timestamp TIMESTAMP its event time (UTC)
+    small_amount DOUBLE its amount, in account currency
+    rule_version BIGINT version of the rule; null where the lane does not know it
+    detected_at TIMESTAMP when the lane evaluated the rule (UTC); null where its Spark cannot say
+    transaction_partition INT partition of the large transaction's message, in the topic of transactions
+    transaction_offset BIGINT its offset there
+    transaction_appended_at TIMESTAMP Kafka's time of that message (UTC)
+    appended_at TIMESTAMP Kafka's time of the alert's message (UTC); the latency ends here
+    value BINARY the message; null for a tombstone
+    _error STRING why it is no fast alert; null for one
+    _topic STRING Kafka topic
+    _partition INT partition of the topic
+    _offset BIGINT offset in the partition
+    _ingested_at TIMESTAMP when the message was read (UTC)
+    date DATE date (UTC) of timestamp
+    """,
+    properties=_COMPACTED,
+)
 SILVER_TRANSACTIONS = Table(
     "silver_transactions",
     "A valid transaction.",
@@ -401,6 +430,7 @@ TABLES = (
     BRONZE_TRANSACTIONS,
     BRONZE_FILES,
     BRONZE_REJECTED_FILES,
+    BRONZE_FAST_ALERTS,
     SILVER_TRANSACTIONS,
     SILVER_QUARANTINE,
     SILVER_ALERTS,

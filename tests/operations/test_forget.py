@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import simulator, steps, tables
-from fraudlake.bronze import parquet
+from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import checkpoint
@@ -82,6 +82,19 @@ def leaves(value: Any) -> Iterator[str]:
         yield value
 
 
+def fast_alert_messages() -> pa.Table:
+    """Rows of bronze_fast_alerts: an alert of each account, and a message that is none and names one."""
+    alert = '{"data": {"alert_id": "%s", "rule": "r", "account_id": "%s", "transaction_id": "t", "timestamp": 0, '
+    alert += '"amount": 900}, "transactionpartition": 0, "transactionoffset": %d, "transactiontime": 0}'
+    values = [alert % (number, account, number) for number, account in enumerate((NAMED, NUMBERED, OTHER))]
+    values.append(f'{{"of": "{NAMED}"}}')
+    columns = [values, ["fast"] * 4, [0] * 4, range(4), [NOON] * 4]
+    types = [pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("ms", "UTC")]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, list(fast_alerts.KAFKA_COLUMNS))
+    return pa.Table.from_batches(fast_alerts.read(iter([batch])))
+
+
 def others(lake: Any, table: tables.Table) -> Counter[tuple[Any, ...]]:
     """Rows of a table that are of neither account, without the times at which they were made."""
     columns = [name for name in lake.table(table).column_names if name not in ("quarantined_at", "detected_at")]
@@ -109,6 +122,7 @@ def open_lake(lake: Any, tmp_path: Path) -> Any:
 
 FOLLOWED = (
     tables.BRONZE_TRANSACTIONS,
+    tables.BRONZE_FAST_ALERTS,
     tables.SILVER_TRANSACTIONS,
     tables.SILVER_QUARANTINE,
     tables.SILVER_ALERTS,
@@ -141,6 +155,7 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
         "INSERT INTO silver_verdicts SELECT transaction_id, true, 'ann', account_id, timestamp, date "
         f"FROM silver_transactions WHERE account_id IN ('{NAMED}', '{OTHER}')"
     )
+    lake.write(fast_alert_messages(), tables.BRONZE_FAST_ALERTS, "append")
     before = {table.name: others(lake, table) for table in FOLLOWED}
     assert status(lake).gaps == []
     for account in (NAMED, NUMBERED):
@@ -152,7 +167,8 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
 
     planned = forget.plan(lake, [NAMED, NUMBERED])
     assert planned.rows[NAMED]["bronze_transactions"] == 5
-    assert planned.rows[NAMED]["silver_quarantine"] == 2
+    assert planned.rows[NAMED]["silver_quarantine"] == planned.rows[NAMED]["bronze_fast_alerts"] == 2
+    assert any("3 messages of the topic fast" in sentence for sentence in planned.stays)
     assert planned.rows[NAMED]["silver_alerts"] == planned.rows[NAMED]["delivered files"] == 1
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
 
@@ -175,6 +191,13 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
     assert status(lake).reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
     audited = {row["table_name"]: row for row in audit(lake, NAMED)}
     assert audited["bronze_transactions"]["rows"] == 5
+    emptied = lake.read(tables.BRONZE_FAST_ALERTS).orderBy("_offset").select("_offset", "value", "account_id").collect()
+    assert [(row["_offset"], row["value"] is None, row["account_id"]) for row in emptied] == [
+        (0, True, None),
+        (1, True, None),
+        (2, False, OTHER),
+        (3, True, None),
+    ]
     assert all(row["finished_at"] for row in audited.values())
     with pytest.raises(UsageError, match="it was forgotten at"):
         forget.forget(lake, [NAMED])

@@ -48,8 +48,8 @@ Row = tuple[Any, ...]
 """One message in the columns that :func:`columns_of` names; times in microseconds since 1970."""
 
 
-class _UnreadableError(Exception):
-    """A message is not one JSON object; the text is the reason."""
+class UnreadableError(Exception):
+    """A message is not what it should be; the text is the reason."""
 
 
 def columns_of(contract: Contract) -> list[str]:
@@ -83,8 +83,8 @@ def read(batches: Iterator[pa.RecordBatch], contract: Contract = FLINKS) -> Iter
 def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
     """Parse one message; never raises."""
     try:
-        return _row(_object(value), value, contract)
-    except _UnreadableError as reason:
+        return _row(json_object(value), value, contract)
+    except UnreadableError as reason:
         return *[None] * (len(contract.fields) + 2), value, str(reason)
     except RecursionError:
         return *[None] * (len(contract.fields) + 2), value, "nested too deeply"
@@ -93,7 +93,7 @@ def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
 def _row(message: dict[str, Any], value: bytes | None, contract: Contract) -> Row:
     rest: dict[str, Any] = {}
     time = _fitting(message, "dt" if "dt" in message else "ts", _micros, rest)
-    others = [_fitting(message, field.name, _CONVERSIONS[field.type], rest) for field in contract.fields[1:]]
+    others = [_fitting(message, field.name, CONVERSIONS[field.type], rest) for field in contract.fields[1:]]
     misfits = [field.column for field in contract.declared if field.name in rest]
     rest |= message
     return time, *others, _json(rest, value) if rest else None, misfits or None, None, None
@@ -148,22 +148,26 @@ def _values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return given.cast(kind)
 
 
-def _object(value: bytes | None) -> dict[str, Any]:
-    """Decode a message by RFC 8259, strictly: one object, UTF-8, no NaN, no duplicate key."""
+def json_object(value: bytes | None) -> dict[str, Any]:
+    """Decode a message by RFC 8259, strictly: one object, UTF-8, no NaN, no duplicate key.
+
+    Raises:
+        UnreadableError: it is none; the text is the reason.
+    """
     if value is None:
-        raise _UnreadableError("tombstone")
+        raise UnreadableError("tombstone")
     if not value:
-        raise _UnreadableError("empty")
+        raise UnreadableError("empty")
     try:
         message = _DECODER.decode(value.decode())
     except UnicodeDecodeError:
-        raise _UnreadableError("not UTF-8") from None
+        raise UnreadableError("not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise _UnreadableError("text after the JSON value" if error.msg == "Extra data" else "not JSON") from None
+        raise UnreadableError("text after the JSON value" if error.msg == "Extra data" else "not JSON") from None
     except ValueError:  # Python reads no integer of more than 4,300 digits
-        raise _UnreadableError("number too long") from None
+        raise UnreadableError("number too long") from None
     if not isinstance(message, dict):
-        raise _UnreadableError("not an object")
+        raise UnreadableError("not an object")
     return message
 
 
@@ -171,12 +175,12 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse duplicate keys: which of their values counts depends on the reader."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _UnreadableError("duplicate key")
+        raise UnreadableError("duplicate key")
     return fields
 
 
 def _no_constant(name: str) -> None:
-    raise _UnreadableError("not JSON")  # NaN, Infinity and -Infinity are no JSON
+    raise UnreadableError("not JSON")  # NaN, Infinity and -Infinity are no JSON
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
@@ -235,12 +239,18 @@ def _integer(value: object) -> int | None:
     return integer(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+def _integer_of_32_bits(value: object) -> int | None:
+    number = _integer(value)
+    return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "TIMESTAMP": _micros,
     "STRING": _text,
     "DOUBLE": _number,
     "BOOLEAN": _flag,
     "BIGINT": _integer,
+    "INT": _integer_of_32_bits,
 }
 """What a value of JSON becomes, by the type of its column; None where it does not fit."""
 

@@ -72,15 +72,25 @@ def _time(text: str) -> datetime:
 
 
 @cli.command()
-@options("landing", "landing_timezone", "columns", "max_files_per_trigger", "max_bytes_per_trigger", *KAFKA, *STREAMING)
+@options(
+    "landing",
+    "landing_timezone",
+    "columns",
+    "max_files_per_trigger",
+    "max_bytes_per_trigger",
+    *KAFKA,
+    "fast_alerts_topic",
+    *STREAMING,
+)
 @click.option("--retry-rejected", is_flag=True, help="First read rejected files again that have been replaced since.")
 @click.pass_obj
 def ingest(app: App, /, retry_rejected: bool, **flags: str | None) -> None:
     """Landed parquet files, or a Kafka topic → bronze_transactions.
 
     Reads the landing folder, each file once; writes bronze_transactions, bronze_files (what became of each file), and
-    bronze_rejected_files for files that cannot be read. With --source kafka reads a topic instead. Needs: files that
-    Flink has finished, or messages.
+    bronze_rejected_files for files that cannot be read. With --source kafka reads a topic instead, and with
+    --fast-alerts-topic also that of the fast lane, into bronze_fast_alerts. Needs: files that Flink has finished, or
+    messages.
     """
     run_step(app, "ingest", flags, retry_rejected=retry_rejected)
 

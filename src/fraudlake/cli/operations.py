@@ -64,6 +64,7 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
     "bootstrap_servers",
     "topic",
     "starting_offsets",
+    "fast_alerts_topic",
     "kafka_secret",
     "max_drift",
     "min_true_prediction_rate",

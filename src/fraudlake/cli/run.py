@@ -15,7 +15,17 @@ from fraudlake.cli.rule_changes import note_other_rules
 
 
 @cli.command()
-@options("landing", "columns", "ordering", "max_out_of_orderness", *RULES, "max_files_per_trigger", *KAFKA, *STREAMING)
+@options(
+    "landing",
+    "columns",
+    "ordering",
+    "max_out_of_orderness",
+    *RULES,
+    "max_files_per_trigger",
+    *KAFKA,
+    "fast_alerts_topic",
+    *STREAMING,
+)
 @click.pass_obj
 def run(app: App, /, **flags: str | None) -> None:
     """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.

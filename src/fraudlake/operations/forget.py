@@ -2,7 +2,7 @@
 
 Every part can be repeated: the next call finishes one that was cut. Rows are found by silver and bronze, so these two
 come last. A row of bronze stays as an empty one, with its source position, and so does its row in the quarantine: each
-landed row is still in bronze once, and in silver or quarantine once.
+landed row is still in bronze once, and in silver or quarantine once. A fast alert stays as an empty row, too.
 """
 
 from __future__ import annotations
@@ -39,11 +39,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.lake import Lake
+    from fraudlake.tables import Table
 
 LANDED_FILES, DELIVERED_FILES = "landed files", "delivered files"
 _LANDED = (tables.BRONZE_TRANSACTIONS, tables.SILVER_QUARANTINE)
+_MESSAGE_POSITION = ("_topic", "_partition", "_offset")
 _LEDGERS = (tables.BRONZE_FILES, tables.BRONZE_REJECTED_FILES)
-_BY_ACCOUNT = tuple(table for table in contents.TABLES if "account_id" in table.column_names)
+_BY_ACCOUNT = tuple(
+    table for table in contents.TABLES if "account_id" in table.column_names and table is not tables.BRONZE_FAST_ALERTS
+)
 _STATEFUL = ("detect", "score")
 _ERASED = "erased: it named an account that was forgotten"
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
@@ -152,7 +156,7 @@ def _require_known(lake: Lake, counted: Plan) -> forgotten.Forgotten:
 
 def _plan(lake: Lake, accounts: Sequence[str]) -> Plan:
     rows: dict[str, dict[str, int]] = {account: {} for account in accounts}
-    for table in (*_LANDED, *_BY_ACCOUNT, tables.SILVER_VERDICTS):
+    for table in (*_LANDED, tables.BRONZE_FAST_ALERTS, *_BY_ACCOUNT, tables.SILVER_VERDICTS):
         for account, count in _rows_of(lake, table, accounts).groupBy("account").count().collect():
             rows[account][table.name] = count
     stays = _elsewhere(lake, accounts)
@@ -186,9 +190,10 @@ def _plan(lake: Lake, accounts: Sequence[str]) -> Plan:
 def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
     """Say what of the accounts is where no lake reaches."""
     stays = []
-    of_topics = _rows_of(lake, tables.BRONZE_TRANSACTIONS, accounts).where("_topic IS NOT NULL").groupBy("_topic")
-    for topic, count in of_topics.count().collect():
-        stays.append(f"{count:,} messages of the topic {topic}: Kafka removes them by the topic's own retention")
+    for table in (tables.BRONZE_TRANSACTIONS, tables.BRONZE_FAST_ALERTS):
+        of_topics = _rows_of(lake, table, accounts).where("_topic IS NOT NULL").groupBy("_topic")
+        for topic, count in of_topics.count().collect():
+            stays.append(f"{count:,} messages of the topic {topic}: Kafka removes them by the topic's own retention")
     delivered = _rows_of(lake, tables.SILVER_DELIVERIES, accounts).where("attempts > 0").groupBy("destination")
     for destination, count in delivered.count().collect():
         if destination != "file" or lake.folder is None:
@@ -208,7 +213,10 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
 def _rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
     """Return the rows of accounts, with the column ``account``."""
     if table in _LANDED:
-        return lake.read(table).withColumn("account", _landed_account(accounts)).where("account IS NOT NULL")
+        text = F.concat_ws("\n", "_rescued_data", F.col("_raw").cast("string"))
+        return _naming(lake.read(table), F.col("accountId"), text, accounts)
+    if table == tables.BRONZE_FAST_ALERTS:
+        return _naming(lake.read(table), F.col("account_id"), F.col("value").cast("string"), accounts)
     if table == tables.SILVER_VERDICTS:
         silver = _rows_of(lake, tables.SILVER_TRANSACTIONS, accounts).select("transaction_id", "account").distinct()
         return lake.read(table).join(silver, on="transaction_id")
@@ -216,15 +224,21 @@ def _rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFr
     return lake.read(table).where(theirs).withColumn("account", F.col("account_id"))
 
 
-def _landed_account(accounts: Sequence[str]) -> Column:
-    """Return the account, of those given, that a landed row is of; a row without one is of an account that it names."""
-    text = F.concat_ws("\n", "_rescued_data", F.col("_raw").cast("string"))
+def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str]) -> DataFrame:
+    """Return the landed rows of accounts, with the column ``account``.
+
+    Args:
+        rows: the rows.
+        own: the account that a row is of.
+        text: where a row without one may name it.
+        accounts: the accounts.
+    """
     is_of = {
-        account: (F.col("accountId") == account)
-        | (F.col("accountId").isNull() & text.rlike(f"(?s){traces.pattern(account)}"))
+        account: (own == account) | (own.isNull() & text.rlike(f"(?s){traces.pattern(account)}"))
         for account in accounts
     }
-    return F.coalesce(*(F.when(condition, F.lit(account)) for account, condition in is_of.items()))
+    account = F.coalesce(*(F.when(condition, F.lit(account)) for account, condition in is_of.items()))
+    return rows.withColumn("account", account).where("account IS NOT NULL")
 
 
 def _remove_rows(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
@@ -247,6 +261,9 @@ def _remove_rows(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
         if has_rows(texts):
             erased = f"WHEN MATCHED THEN UPDATE SET error = '{_ERASED}'"
             merge.merge(lake, texts.select("error").distinct(), table, "t.error = s.error", erased)
+    if tables.BRONZE_FAST_ALERTS.name in names:
+        positions = _rows_of(lake, tables.BRONZE_FAST_ALERTS, accounts).select(*_MESSAGE_POSITION).distinct()
+        _empty(lake, tables.BRONZE_FAST_ALERTS, positions, _MESSAGE_POSITION)
     if names & {tables.BRONZE_TRANSACTIONS.name, tables.SILVER_TRANSACTIONS.name}:
         _empty_landed_rows(lake, wanted, theirs, accounts)
 
@@ -285,10 +302,14 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
     )
     conflict.retried(lambda: lake.append(empty, tables.SILVER_QUARANTINE))
     merge.merge(lake, wanted, tables.SILVER_TRANSACTIONS, theirs, "WHEN MATCHED THEN DELETE")
-    bronze = lake.table(tables.BRONZE_TRANSACTIONS)
-    values = [name for name in bronze.column_names if name not in (*tables.SOURCE_POSITION, "_ingested_at")]
+    _empty(lake, tables.BRONZE_TRANSACTIONS, positions, tables.SOURCE_POSITION)
+
+
+def _empty(lake: Lake, table: Table, positions: DataFrame, of_position: Sequence[str]) -> None:
+    """Leave of rows of bronze their source position, and when they were ingested."""
+    values = [name for name in lake.table(table).column_names if name not in (*of_position, "_ingested_at")]
     nulls = ", ".join(f"t.`{name}` = NULL" for name in values)
-    merge.merge(lake, positions, tables.BRONZE_TRANSACTIONS, at, f"WHEN MATCHED THEN UPDATE SET {nulls}")
+    merge.merge(lake, positions, table, merge.same(of_position), f"WHEN MATCHED THEN UPDATE SET {nulls}")
 
 
 def _empty_state(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "ingest_kafka": "ingest --source kafka",
+    "ingest_fast_alerts": "ingest --source kafka",
     "alert_windows": "aggregate",
     **{aggregate.table.name.removeprefix("gold_"): "aggregate" for aggregate in gold.AGGREGATES},
     "score_kafka": "score --source kafka",

@@ -35,6 +35,7 @@ RETENTION, RESTORED = "row_retention", "restored"
 
 _OLD = {
     tables.BRONZE_TRANSACTIONS.name: "{date} OR (date IS NULL AND _ingested_at < {time})",
+    tables.BRONZE_FAST_ALERTS.name: "{date} OR (date IS NULL AND _ingested_at < {time})",
     tables.SILVER_QUARANTINE.name: "dt < {time} OR (dt IS NULL AND quarantined_at < {time})",
     tables.SILVER_ALERTS.name: "timestamp < {time}",
     tables.SILVER_SHADOW_ALERTS.name: "timestamp < {time}",

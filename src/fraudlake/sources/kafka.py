@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -76,24 +76,31 @@ def with_causes(error: Exception) -> str:
 
 
 class Topic:
-    """The Kafka topic that the lake's settings name: its stream, offsets, lag and errors.
+    """A Kafka topic that the lake's settings name: its stream, offsets, lag and errors.
 
     Args:
         lake: the lake.
         checkpoint: the checkpoint of the stream that reads the topic; it may not exist yet.
+        setting: the setting with the topic's name.
 
     Raises:
         UsageError: the checkpoint belongs to another topic.
     """
 
-    def __init__(self, lake: Lake, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, lake: Lake, checkpoint: Checkpoint, setting: Literal["topic", "fast_alerts_topic"] = "topic"
+    ) -> None:
         """Read from the checkpoint at which offsets the stream began."""
-        self._lake, self._spark, self._settings, self.name = lake, lake.spark, lake.settings, lake.settings.topic
+        self._lake, self._spark, self._settings = lake, lake.spark, lake.settings
+        self.name: str = getattr(lake.settings, setting)
+        self._flag = f"--{setting.replace('_', '-')}"
+        # The setting `starting_offsets` is about transactions; of the alerts, every one counts.
+        self._starting = lake.settings.starting_offsets if setting == "topic" else "earliest"
         self._first = _first_offsets(checkpoint.folder)
         others = set(self._first or ()) - {self.name}
         if others:
             raise UsageError(
-                f"this lake reads the Kafka topic '{min(others)}': for --topic {self.name} use another --lake"
+                f"this lake reads the Kafka topic '{min(others)}': for {self._flag} {self.name} use another --lake"
             )
 
     def read_stream(self) -> DataFrame:
@@ -102,9 +109,8 @@ class Topic:
         Raises:
             FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
         """
-        settings = self._settings
+        settings, starting = self._settings, self._starting
         ends = self.end_offsets()
-        starting = settings.starting_offsets
         if starting not in ("earliest", "latest"):
             given = {int(number): offset for number, offset in json.loads(starting)[self.name].items()}
             unknown = sorted(set(given) - set(ends))
@@ -192,7 +198,7 @@ class Topic:
             )
         reason = problem(failure)
         if reason is not None:
-            return f"Kafka at {self._settings.bootstrap_servers} {reason.format(topic=self.name, flag='--topic')}"
+            return f"Kafka at {self._settings.bootstrap_servers} {reason.format(topic=self.name, flag=self._flag)}"
         if "Failed to create new KafkaAdminClient" in failure or "ConfigException" in failure:
             # A stream's error does not have the cause, and Kafka's own message may contain secrets.
             return (
@@ -216,7 +222,7 @@ class Topic:
             return min(last_offsets[number] + 1, end)
         if self._first is not None:  # a partition added since is read from its beginning
             return min(self._first[self.name].get(number, EARLIEST), end)
-        starting = self._settings.starting_offsets
+        starting = self._starting
         if starting in ("earliest", "latest"):
             return EARLIEST if starting == "earliest" else end
         offset = json.loads(starting)[self.name].get(str(number), EARLIEST)
@@ -273,7 +279,7 @@ def is_read_by_stream(checkpoint: Path) -> Column:
 
 
 def missing_offsets(lake: Lake) -> int:
-    """Count the offsets without a row in bronze, between the first and the last row of each partition.
+    """Count the offsets without a row in ``bronze_transactions``, between the first and the last row of each partition.
 
     Either retention or compaction removed their messages before they were read, or they are the control records of a
     producer's transactions.

@@ -1,4 +1,4 @@
-"""Kafka source: a topic's messages go into bronze once each, and its lag is what is still to be read."""
+"""Kafka source: the messages of a topic go into bronze once each, and its lag is what is still to be read."""
 
 from __future__ import annotations
 
@@ -6,59 +6,94 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from fraudlake import tables
-from fraudlake.bronze import contract, messages
+from fraudlake.bronze import contract, fast_alerts, messages
 from fraudlake.sources import kafka
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
+    from fraudlake.lake.lake import Compute
+    from fraudlake.tables import Table
 
 log = logging.getLogger(__name__)
 
-_STEP = "ingest_kafka"
+_TRANSACTIONS, _FAST_ALERTS = "ingest_kafka", "ingest_fast_alerts"
 
 
-def stream(lake: Lake) -> Stream:
-    """Return the stream that ingests the topic of the settings into ``bronze_transactions``.
+def streams(lake: Lake) -> list[Stream]:
+    """Return the streams that ingest the topics of the settings.
+
+    They are that of transactions, into ``bronze_transactions``, and where ``fast_alerts_topic`` is set, that of the
+    fast lane's alerts, into ``bronze_fast_alerts``.
 
     Raises:
-        UsageError: the checkpoint belongs to another topic.
+        UsageError: a checkpoint belongs to another topic.
+        FraudlakeError: the brokers or a topic cannot be reached, or refuse the credentials.
+    """
+    read = partial(messages.read, contract=contract.of(lake.settings.columns))
+    topics = [_stream(lake, _topic(lake), _TRANSACTIONS, tables.BRONZE_TRANSACTIONS, messages.KAFKA_COLUMNS, read)]
+    if lake.settings.fast_alerts_topic is not None:
+        columns, topic = fast_alerts.KAFKA_COLUMNS, _fast_topic(lake)
+        topics.append(_stream(lake, topic, _FAST_ALERTS, tables.BRONZE_FAST_ALERTS, columns, fast_alerts.read))
+    return topics
+
+
+def lag(lake: Lake) -> int:
+    """Count the messages of the topic of transactions that bronze does not hold yet.
+
+    Raises:
         FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
     """
-    settings = lake.settings
-    appender = Appender.of(lake, _STEP)
-    read = partial(messages.read, contract=contract.of(settings.columns))
-    topic = kafka.Topic(lake, lake.checkpoint(_STEP))
+    return _lag(lake, _topic(lake), tables.BRONZE_TRANSACTIONS)
+
+
+def fast_alerts_lag(lake: Lake) -> int:
+    """Count the messages of the topic of fast alerts that bronze does not hold yet.
+
+    Raises:
+        FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
+    """
+    return _lag(lake, _fast_topic(lake), tables.BRONZE_FAST_ALERTS)
+
+
+def _topic(lake: Lake) -> kafka.Topic:
+    return kafka.Topic(lake, lake.checkpoint(_TRANSACTIONS))
+
+
+def _fast_topic(lake: Lake) -> kafka.Topic:
+    return kafka.Topic(lake, lake.checkpoint(_FAST_ALERTS), "fast_alerts_topic")
+
+
+def _stream(
+    lake: Lake, topic: kafka.Topic, step: str, table: Table, columns: Sequence[str], compute: Compute
+) -> Stream:
+    """Return the stream that appends what ``compute`` makes of some columns of Spark's Kafka source to a table."""
+    appender = Appender.of(lake, step)
     # With fail_on_data_loss the stream stops at a gap: there is none to log.
-    gaps = None if settings.fail_on_data_loss else kafka.Gaps(settings.topic, _last_offsets(lake))
+    skips = not lake.settings.fail_on_data_loss
+    gaps = kafka.Gaps(topic.name, kafka.last_offsets(lake.read(table), topic.name)) if skips else None
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         for gap in gaps.missing_before(batch) if gaps else ():
             log.warning(gap)
-        rows = batch.select(*messages.KAFKA_COLUMNS)
-        appender.append(lake, rows, tables.BRONZE_TRANSACTIONS, batch_id, compute=read)
+        appender.append(lake, batch.select(*columns), table, batch_id, compute=compute)
 
     return Stream(
-        _STEP,
+        step,
         topic.read_stream(),
         write,
-        writes={tables.BRONZE_TRANSACTIONS.name: lake.read(tables.BRONZE_TRANSACTIONS).where("_topic IS NOT NULL")},
-        persist=not settings.fail_on_data_loss,
+        writes={table.name: lake.read(table).where(F.col("_topic").isNotNull())},
+        persist=skips,
         explain=topic.explain,
     )
 
 
-def lag(lake: Lake) -> int:
-    """Count the messages of the topic that bronze does not hold yet.
-
-    Raises:
-        FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
-    """
-    return kafka.Topic(lake, lake.checkpoint(_STEP)).lag(_last_offsets(lake))
-
-
-def _last_offsets(lake: Lake) -> dict[int, int]:
-    return kafka.last_offsets(lake.read(tables.BRONZE_TRANSACTIONS), lake.settings.topic)
+def _lag(lake: Lake, topic: kafka.Topic, table: Table) -> int:
+    return topic.lag(kafka.last_offsets(lake.read(table), topic.name))
