@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from dataclasses import replace
@@ -15,7 +16,7 @@ from fraudlake.lake import contents, open_lake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
-from tests.conftest import land_flink
+from tests.conftest import FraudlakeHere, land_flink
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect
 
@@ -67,3 +68,18 @@ def test_a_lake_of_the_version_before_opens_and_goes_on(spark: Any, tmp_path: Pa
     assert (now.landed, now.bronze, now.silver, now.quarantine, now.alerts) == (3010, 3010, 2991, 19, 52)
     assert now.agreement == {"transactions": 2991, "both": 52, "only_flink": 0, "only_spark": 0}
     assert now.gaps == []
+
+
+def test_a_lake_of_the_version_before_is_read_as_it_is(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    with tarfile.open(LAKES / "0.1.0.tar.xz") as archive:
+        archive.extractall(tmp_path / "lake", filter="data")
+    before = sorted((tmp_path / "lake" / "tables").rglob("*"))
+    assert not (tmp_path / "lake" / "tables" / "silver_rules").exists()
+    shown = {}
+    for command in ("status", "rules list", "quarantine", "model list"):
+        done = fraudlake_here("--lake", str(tmp_path / "lake"), "--json", *command.split())
+        assert (done.returncode, done.stderr) == (0, "")
+        shown[command] = json.loads(done.stdout)
+    assert (shown["status"]["bronze"], shown["status"]["alerts"], shown["status"]["gaps"]) == (3000, 49, [])
+    assert [rule["name"] for rule in shown["rules list"]["rules"]] == ["small_then_large"]
+    assert sorted((tmp_path / "lake" / "tables").rglob("*")) == before

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,12 +45,13 @@ _COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
 class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
-    Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use.
+    Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use,
+    and has a table that an earlier version did not know as an empty one beside the lake.
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
         FraudlakeError: another version of fraudlake made the lake, or Spark does not start; with ``must_exist``: there
-            is no lake, or it lacks a table.
+            is no lake, or it has no bronze yet.
     """
 
     def __init__(self, settings: Settings, must_exist: bool = False) -> None:
@@ -60,6 +63,7 @@ class LocalLake(Lake):
         self.log = str(self.root / "logs" / "spark.log")
         self.replays = self.root / "replays"
         self.models = self.root / "models"
+        self._beside: Path | None = None
         if must_exist:
             self._require()
         else:
@@ -78,13 +82,16 @@ class LocalLake(Lake):
         return session.start(self.settings, Path(self.log)).newSession()
 
     def _require(self) -> None:
-        """Refuse a root that is no lake of this format, or lacks a table."""
+        """Refuse a root that is no lake of this format, or has no bronze; make empty tables beside for others."""
         self._check_format()
-        missing = next(
-            (one.name for one in contents.TABLES if not DeltaTable.is_deltatable(str(self._folder(one)))), None
-        )
+        missing = [table for table in contents.TABLES if not DeltaTable.is_deltatable(str(self._folder(table)))]
+        if tables.BRONZE_TRANSACTIONS in missing:
+            raise FraudlakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
         if missing:
-            raise FraudlakeError(tables.missing(self.name, missing))
+            self._beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
+            atexit.register(shutil.rmtree, self._beside, ignore_errors=True)
+        for table in map(self.table, missing):
+            DeltaTable.create(self._beside / table.name, table.schema)
 
     def _claim(self) -> None:
         """Mark the root as a lake of this format, or refuse it."""
@@ -155,7 +162,9 @@ class LocalLake(Lake):
         return f"spark_catalog.{self._database}.{table.name}"
 
     def _folder(self, table: tables.Table) -> Path:
-        return self.root / "tables" / table.name
+        folder = self.root / "tables" / table.name
+        beside = self._beside and self._beside / table.name
+        return beside if beside and beside.exists() else folder
 
     def _open(self, table: tables.Table, version: int | None = None) -> DeltaTable:
         return DeltaTable(self._folder(table), version)
