@@ -12,6 +12,7 @@ import pytest
 from fraudlake import steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.lake import Lake
+from fraudlake.operations.status import status
 from fraudlake.sources import kafka_source
 from fraudlake.streaming import stream
 
@@ -92,10 +93,12 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
     broker.produce("lanes-fast", [("1", first, 0), ("1", garbage, 0), (None, None, 0), ("1", first, 1)])
     lake = open_lake("lanes")
 
-    assert kafka_source.fast_alerts_lag(lake) == 4
+    assert status(lake).fast_alerts == {"messages": 0, "alerts": 0, "rejected": 0, "lag": 4}
+    assert any(gap.startswith("4 fast alerts are not in bronze yet") for gap in status(lake).gaps)
     assert run(lake, steps.ingest) == {"ingest_kafka": 0, "ingest_fast_alerts": 4}
     assert run(lake, steps.ingest) == {"ingest_kafka": 0, "ingest_fast_alerts": 0}
-    assert kafka_source.fast_alerts_lag(lake) == 0
+    assert status(lake).fast_alerts == {"messages": 4, "alerts": 1, "rejected": 2, "lag": 0}
+    assert status(lake).gaps == []
 
     columns = ("_partition", "_offset", "alert_id", "_error", "value")
     rows = lake.read(tables.BRONZE_FAST_ALERTS).orderBy("_partition", "_offset")

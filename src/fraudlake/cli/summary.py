@@ -44,6 +44,10 @@ def print_counts(console: Console, status: Status) -> None:
         by_table = ", ".join(f"{name} {count:,}" for name, count in status.removed.items())
         layers.add_row("removed", f"{sum(status.removed.values()):,}", f"older than row_retention: {by_table}")
     layers.add_row("alerts", f"{status.alerts:,}", "raised by the rules")
+    if status.fast_alerts:
+        messages, rejected = status.fast_alerts["messages"], status.fast_alerts["rejected"]
+        details = f"in {messages:,} messages of the fast lane; {rejected:,} are no alert"
+        layers.add_row("fast alerts", f"{status.fast_alerts['alerts']:,}", details)
     for destination, outcomes in status.deliveries.items():
         details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
         layers.add_row(

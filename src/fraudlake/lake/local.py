@@ -63,7 +63,7 @@ class LocalLake(Lake):
         self.log = str(self.root / "logs" / "spark.log")
         self.replays = self.root / "replays"
         self.models = self.root / "models"
-        self._beside: Path | None = None
+        self._beside: dict[str, Path] = {}
         if must_exist:
             self._require()
         else:
@@ -88,10 +88,11 @@ class LocalLake(Lake):
         if tables.BRONZE_TRANSACTIONS in missing:
             raise FraudlakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
         if missing:
-            self._beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
-            atexit.register(shutil.rmtree, self._beside, ignore_errors=True)
-        for table in map(self.table, missing):
-            DeltaTable.create(self._beside / table.name, table.schema)
+            beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
+            atexit.register(shutil.rmtree, beside, ignore_errors=True)
+            for table in map(self.table, missing):
+                DeltaTable.create(beside / table.name, table.schema)
+                self._beside[table.name] = beside / table.name
 
     def _claim(self) -> None:
         """Mark the root as a lake of this format, or refuse it."""
@@ -162,9 +163,7 @@ class LocalLake(Lake):
         return f"spark_catalog.{self._database}.{table.name}"
 
     def _folder(self, table: tables.Table) -> Path:
-        folder = self.root / "tables" / table.name
-        beside = self._beside and self._beside / table.name
-        return beside if beside and beside.exists() else folder
+        return self._beside.get(table.name) or self.root / "tables" / table.name
 
     def _open(self, table: tables.Table, version: int | None = None) -> DeltaTable:
         return DeltaTable(self._folder(table), version)

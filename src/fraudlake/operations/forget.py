@@ -212,16 +212,17 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
 
 def _rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
     """Return the rows of accounts, with the column ``account``."""
+    rows = lake.read(table)  # which starts Spark, if need be: there are no columns before
     if table in _LANDED:
         text = F.concat_ws("\n", "_rescued_data", F.col("_raw").cast("string"))
-        return _naming(lake.read(table), F.col("accountId"), text, accounts)
+        return _naming(rows, F.col("accountId"), text, accounts)
     if table == tables.BRONZE_FAST_ALERTS:
-        return _naming(lake.read(table), F.col("account_id"), F.col("value").cast("string"), accounts)
+        return _naming(rows, F.col("account_id"), F.col("value").cast("string"), accounts)
     if table == tables.SILVER_VERDICTS:
         silver = _rows_of(lake, tables.SILVER_TRANSACTIONS, accounts).select("transaction_id", "account").distinct()
-        return lake.read(table).join(silver, on="transaction_id")
+        return rows.join(silver, on="transaction_id")
     theirs = F.col("account_id").isin(list(accounts))
-    return lake.read(table).where(theirs).withColumn("account", F.col("account_id"))
+    return rows.where(theirs).withColumn("account", F.col("account_id"))
 
 
 def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str]) -> DataFrame:

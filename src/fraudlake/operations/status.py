@@ -69,6 +69,9 @@ class Status:
     """For each step that is behind, the number of commits that it has still to read, by table."""
     kafka_lag: int | None = None
     kafka_missing_offsets: int = 0
+    fast_alerts: dict[str, int] = field(default_factory=dict)
+    """Of the topic of fast alerts, if one is set: messages, different alerts in them, messages that are no alert, and
+    messages that are still to be read."""
     drift: dict[str, Any] = field(default_factory=dict)
     """Stability index by feature, of the latest day that is over: see docs/model.md."""
     breaches: list[str] = field(default_factory=list)
@@ -80,6 +83,9 @@ class Status:
         gaps = []
         if self.kafka_lag:
             gaps.append(f"{self.kafka_lag:,} messages are not in bronze yet: run 'fraudlake ingest --source kafka'")
+        if self.fast_alerts.get("lag"):
+            unread = self.fast_alerts["lag"]
+            gaps.append(f"{unread:,} fast alerts are not in bronze yet: run 'fraudlake ingest --source kafka'")
         landed, bronze = self.landed - (self.kafka_lag or 0), self._with_removed("bronze_transactions", self.bronze)
         if landed != bronze:
             gaps.append(f"{landed:,} rows landed but bronze holds {bronze:,}: run 'fraudlake ingest'")
@@ -153,6 +159,7 @@ def status(lake: Lake) -> Status:
         lag=_lag(lake),
         kafka_lag=kafka_lag,
         kafka_missing_offsets=kafka.missing_offsets(lake),
+        fast_alerts=_fast_alerts(lake),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
     )
@@ -173,6 +180,15 @@ def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
     for row in lake.query(tables.SILVER_DELIVERIES, columns, by).to_pylist():
         counts.setdefault(row["destination"], {})[row["status"]] = row["alerts"]
     return counts
+
+
+def _fast_alerts(lake: Lake) -> dict[str, int]:
+    """Count what bronze holds of the topic of fast alerts, and what is still to be read."""
+    if lake.settings.source != "kafka" or lake.settings.fast_alerts_topic is None:
+        return {}
+    columns = "count(*) AS messages, count(DISTINCT alert_id) AS alerts, count(_error) AS rejected"
+    (row,) = lake.query(tables.BRONZE_FAST_ALERTS, columns).to_pylist()
+    return {**row, "lag": kafka_source.fast_alerts_lag(lake)}
 
 
 def _last_batches(lake: Lake) -> dict[str, datetime]:
