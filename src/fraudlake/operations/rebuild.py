@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.lake import Lake
+    from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.tables import Table
 
 SAMPLES = 5
@@ -156,13 +157,14 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
     columns = query.columns(lake.settings.columns)
-    rules = [version.rule for version in rule_table.read(lake).live]
-    days = _Days(first, last, {rule.name: rule.check(columns).look_back for rule in rules})
+    rules = rule_table.read(lake).live
+    reaches = {version.rule.name: version.rule.check(columns).look_back for version in rules}
+    days = _Days(first, last, reaches)
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
         _require_caught_up(lake)
         before = _cut_versions(lake, days, apply) or {table.name: lake.version(table) for table in contents.TABLES}
-        with _computed(lake, days) as (computed, present):
+        with _computed(lake, days, rules) as (computed, present):
             changes = {table.name: _changes(table, present[table.name], rows) for table, rows in computed.items()}
             if apply:
                 RebuildNote(first, last, before).write(lake)
@@ -204,7 +206,9 @@ def _require_caught_up(lake: Lake) -> None:
 
 
 @contextmanager
-def _computed(lake: Lake, days: _Days) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
+def _computed(
+    lake: Lake, days: _Days, rules: Sequence[RuleVersion]
+) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
     """Compute the days beside the tables, for the length of the block; return them, and the rows that are there."""
     folder = lake.replays / f"days-{uuid.uuid4().hex}"
 
@@ -225,10 +229,8 @@ def _computed(lake: Lake, days: _Days) -> Iterator[tuple[dict[Table, DataFrame],
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
         tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
-        versions, now = rule_table.read(lake).live, _evaluated_before(lake)
-        raised = silver_alerts.alerts(
-            silver_alerts.detector_output_of_history(near, lake.settings, versions, tasks, now)
-        )
+        now = _evaluated_before(lake)
+        raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, rules, tasks, now))
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
         yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
     finally:
