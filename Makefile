@@ -12,10 +12,16 @@ DATABRICKS_VENV := .venv-databricks
 DATABRICKS_BIN := $(DATABRICKS_VENV)/bin
 DATABRICKS_READY := $(DATABRICKS_VENV)/.ready
 IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print(sys.executable)
+
+# Spark 4.3, which Delta does not support yet, takes the place of the lake's Spark.
+REALTIME_VENV := .venv-realtime
+REALTIME_BIN := $(REALTIME_VENV)/bin
+REALTIME_READY := $(REALTIME_VENV)/.ready
+
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
-.PHONY: help setup demo test quick check audit tables phrasebook databricks python312 wheel lock clean
+.PHONY: help setup demo test quick check audit tables phrasebook databricks realtime python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +74,16 @@ $(DATABRICKS_READY): requirements-databricks.lock
 	@$(DATABRICKS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-databricks.lock
 	@touch $@
 
+realtime: $(REALTIME_READY) ## set up the fast lane's environment (.venv-realtime), and run its tests
+	@$(REALTIME_BIN)/python -m pytest tests/realtime --confcutdir tests/realtime -o "addopts=-ra --tb=short"
+
+$(REALTIME_READY): requirements-realtime.lock
+	@echo "Setting up $(REALTIME_VENV) (once) ..."
+	@$(PYTHON) -m venv --clear $(REALTIME_VENV)
+	@$(REALTIME_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-realtime.lock
+	@$(REALTIME_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
 python312: # the path of a Python 3.12, if there is one
 	@echo $(PYTHON312)
 
@@ -82,7 +98,8 @@ COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-emit
 
 lock: ## resolve the lock files anew (needs uv)
 	$(COMPILE) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements.lock
+	$(COMPILE) --extra realtime --group realtime --python-version 3.11 --output-file requirements-realtime.lock
 	$(COMPILE) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
 
 clean: ## remove the environments and the demo lake
-	rm -rf $(VENV) $(DATABRICKS_VENV) $(LAKE) dist
+	rm -rf $(VENV) $(DATABRICKS_VENV) $(REALTIME_VENV) $(LAKE) dist

@@ -25,6 +25,7 @@ ORDER = (
     ("detection",),
     ("sources",),
     ("delivery",),
+    ("realtime",),
     ("model",),
     ("quarantine",),
     ("steps",),

@@ -303,6 +303,11 @@ class Settings(BaseSettings):
         pattern=_TOPIC,
         description="Kafka topic, at bootstrap_servers, that 'realtime' writes its alerts to and 'ingest' reads.",
     )
+    realtime_batch: Duration = Field(
+        timedelta(minutes=5),
+        ge=timedelta(seconds=5),
+        description="Time between the commits of 'realtime', each of which stops it for about a second.",
+    )
     kafka_secret: str | None = Field(
         None,
         pattern=_SECRET,

@@ -124,8 +124,8 @@ def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_be
     failed = "[STREAM_FAILED] Query [id = 1] terminated with exception: "
     plan = "\n=== Streaming Query ===\nIdentifier: [id = 1]\n+- ~StreamingExecutionRelation DeltaSource"
     assert (
-        stream._cause(f"{failed}[NOT_EMPTY] a folder should be empty{plan}") == "[NOT_EMPTY] a folder should be empty"
+        stream.cause_of(f"{failed}[NOT_EMPTY] a folder should be empty{plan}") == "[NOT_EMPTY] a folder should be empty"
     )
-    assert stream._cause(f"{failed}x{plan}\nCaused by: a.b.CError: no space left\n\tat a.B.c(B.java:1)").endswith(
+    assert stream.cause_of(f"{failed}x{plan}\nCaused by: a.b.CError: no space left\n\tat a.B.c(B.java:1)").endswith(
         "no space left"
     )

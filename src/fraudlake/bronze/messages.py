@@ -24,9 +24,10 @@ KAFKA_COLUMNS = ("value", "topic", "partition", "offset")
 """The columns of Spark's Kafka source that are read."""
 
 # Every form of Flink (`2026-03-07 00:00:01.18`, also with `T` or `Z`), and other dates with a time of ISO-8601.
-_TIME = re.compile(
+TIME = re.compile(
     r"\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?", re.ASCII
 )
+"""A time as a text."""
 # The exact text that Flink writes: from SQL, with either `json.timestamp-format.standard`, and from a Java class.
 # Declared fields follow in their order, each or not. Messages with unusual values do not match; `parse` reads them.
 _DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
@@ -200,7 +201,7 @@ def _fitting(message: dict[str, Any], name: str, fit: Any, rest: dict[str, Any])
 def _micros(value: object) -> int | None:
     """Read a time in whole microseconds: a number is epoch milliseconds, a text without a zone is UTC."""
     if isinstance(value, str):
-        if not _TIME.fullmatch(value):
+        if not TIME.fullmatch(value):
             return None
         try:
             time = datetime.fromisoformat(value)

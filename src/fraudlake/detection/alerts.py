@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -197,11 +197,11 @@ def forgetting(settings: Settings, versions: Sequence[RuleVersion], forget: Mapp
     return change
 
 
-def alerts(detector_output: DataFrame, is_shadow: bool = False) -> DataFrame:
+def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterable[str] = ()) -> DataFrame:
     """Return the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time.
 
     What describes the small transaction is null in alerts of other kinds than ``small_then_large``. ``is_shadow``
-    selects the alerts of rules in the shadow instead.
+    selects the alerts of rules in the shadow instead; further ``columns`` of the output follow.
     """
     time, seconds = F.timestamp_micros("time"), (F.col("time") - F.col("small_time")) / 1_000_000
     seconds_text = F.regexp_replace(F.format_string("%.3f", seconds), r"\.?0+$", "")
@@ -244,6 +244,7 @@ def alerts(detector_output: DataFrame, is_shadow: bool = False) -> DataFrame:
         .otherwise(F.from_json("measures", "map<string,string>"))
         .alias("measures"),
         "rule_version",
+        *columns,
     )
 
 

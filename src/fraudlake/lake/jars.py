@@ -59,7 +59,7 @@ def _resolve(configuration: str, pinned: bytes, cache: Path, target: Path) -> No
             raise FraudlakeError(
                 f"cannot resolve the jars for {configuration} ({reason}): check the network, then try again"
             )
-        shipped = {_artifact(path) for path in _pyspark_jars().glob("*.jar")} if configuration == "spark" else set()
+        shipped = {_artifact(path) for path in _pyspark_jars().glob("*.jar")} if configuration != "broker" else set()
         for path in jars.glob("*.jar"):
             if _artifact(path) in shipped:
                 path.unlink()

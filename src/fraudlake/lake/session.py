@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,18 +47,28 @@ def start(settings: Settings, log: Path) -> SparkSession:
     """
     java.require()
     try:
-        from pyspark import accumulators
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
+        import pyspark  # noqa: F401
     except ImportError:
         raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
-
     os.environ |= environment()
+    return launch("local[*]", configuration(settings), log)
+
+
+def launch(master: str, configuration: Mapping[str, str], log: Path) -> SparkSession:
+    """Start Spark in this process, or return the session that it has; what the JVM prints goes to ``log``.
+
+    Raises:
+        FraudlakeError: Spark does not start.
+    """
+    from pyspark import accumulators
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     # Once the JVM has ended, the server of PySpark's accumulators prints a stack trace (seen in PySpark 4.2).
     accumulators.AccumulatorTCPServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
     accumulators.AccumulatorUnixServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
-    builder = SparkSession.builder.appName("fraudlake").master("local[*]")
-    for name, value in configuration(settings).items():
+    builder = SparkSession.builder.appName("fraudlake").master(master)
+    for name, value in configuration.items():
         builder = builder.config(name, value)
     try:
         with _output_to(log):

@@ -122,7 +122,7 @@ def run(
     Raises:
         FraudlakeError: a stream failed, or another process is running it.
     """
-    with contextlib.ExitStack() as locks, _stop_signal() as stop:
+    with contextlib.ExitStack() as locks, stop_signal() as stop:
         for stream in streams:
             locks.enter_context(lake.exclusive(stream.step))
         for stream in streams:
@@ -154,7 +154,7 @@ def run(
             # A stream that was stopped while it was outdated repeats its micro-batch next time.
             if failure is not None and OutdatedError.__name__ not in str(failure):
                 explain = next(stream.explain for stream in streams if stream.step == step)
-                cause = explain(str(failure)) or _cause(str(failure))
+                cause = explain(str(failure)) or cause_of(str(failure))
                 raise FraudlakeError(f"{step} failed: {cause}; details are in {lake.log}") from failure
         for stream in streams:
             stream.after()
@@ -257,7 +257,7 @@ class _Count:
 
 
 @contextlib.contextmanager
-def _stop_signal() -> Iterator[threading.Event]:
+def stop_signal() -> Iterator[threading.Event]:
     """Turn SIGINT and SIGTERM into an event; only the main thread can handle signals."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -275,7 +275,7 @@ def _stop_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _cause(message: str) -> str:
+def cause_of(message: str) -> str:
     """Return the line of a message that names the innermost cause, without class names and stack frames."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]

@@ -1,0 +1,80 @@
+"""The command of the fast lane: realtime."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from fraudlake.cli.app import QUALITY, RULES, App, cli, options
+from fraudlake.cli.progress import console
+from fraudlake.durations import Duration
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.realtime.lane import Totals
+
+
+@cli.command()
+@options(
+    "bootstrap_servers",
+    "topic",
+    "fast_alerts_topic",
+    "starting_offsets",
+    "fail_on_data_loss",
+    "realtime_batch",
+    *QUALITY,
+    *RULES,
+)
+@click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the settings'.")
+@click.option("--keep-forever", is_flag=True, help="Keep each account's last transactions for good, not for a time.")
+@click.option("--for", "duration", metavar="DURATION", help="How long to run.  [default: until stopped]")
+@click.pass_obj
+def realtime(app: App, /, file: Path | None, keep_forever: bool, duration: str | None, **flags: str | None) -> None:
+    """Kafka → Kafka: an alert some milliseconds after its transaction, besides the lake's own.
+
+    Reads the topic of transactions in Spark's Real-time Mode and writes fast_alerts_topic, until it is stopped. Each
+    alert comes at least once. Needs an environment of its own ('make realtime').
+    """
+    from fraudlake.realtime import lane, rules, session
+
+    settings = app.settings(**flags)
+    session.require_spark()
+    missing = next(
+        (name for name in ("bootstrap_servers", "fast_alerts_topic") if getattr(settings, name) is None), None
+    )
+    if missing is not None:
+        raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
+    time = None if duration is None else _duration(duration)
+    chosen = rules.choose(settings, file, keep_forever)
+    for name, reason in chosen.refused.items():
+        console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
+
+    names = ", ".join([*(rule.name for rule in chosen.pairs), *(rule.name for rule, _ in chosen.thresholds)])
+
+    def started(partitions: int) -> None:
+        line = f"realtime: {settings.topic} ({partitions} partitions) → {settings.fast_alerts_topic}, rules {names}"
+        console.print(f"{line} (stop with Ctrl-C)", markup=False, soft_wrap=True)
+
+    def progress(totals: Totals) -> None:
+        console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
+
+    totals = lane.run(settings, chosen, keep_forever, time, started, progress)
+    app.say(totals.as_json() | {"refused": chosen.refused}, f"realtime: {_line(totals)}")
+
+
+def _line(totals: Totals) -> str:
+    return (
+        f"{totals.batches:,} batches, {totals.messages:,} messages, {totals.rejected:,} rejected, "
+        f"{totals.other_keys:,} with another key, {totals.late:,} late, state of {totals.state_rows:,} rows"
+    )
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return TypeAdapter(Duration).validate_python(text)
+    except ValidationError as error:
+        raise UsageError(f"--for {text}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None

@@ -1,0 +1,159 @@
+"""The fast lane: one query in Real-time Mode, from the topic of transactions to the topic of alerts, until stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.realtime import alerts, session, topics
+from fraudlake.sources import kafka
+from fraudlake.streaming import stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from fraudlake.realtime.rules import LaneRules
+    from fraudlake.settings import Settings
+
+
+@dataclass
+class Totals:
+    """What the committed batches of a run took and wrote."""
+
+    batches: int = 0
+    messages: int = 0
+    rejected: int = 0
+    """Messages that the quality rules reject."""
+    other_keys: int = 0
+    """Messages whose key is not their account."""
+    late: int = 0
+    """Entries of the state that came too late; a late row has up to two."""
+    state_rows: int = 0
+    """Entries of the state now."""
+    _last: int = field(default=-1, repr=False)
+
+    def add(self, query: StreamingQuery) -> bool:
+        """Add what a query has reported since; return whether there were batches."""
+        before = self.batches
+        for report in query.recentProgress:
+            if report.batchId > self._last:
+                self._last = report.batchId
+                self.batches += 1
+                metrics = report.observedMetrics.get(alerts.METRICS)
+                if metrics is not None:
+                    self.messages += metrics["messages"]
+                    self.rejected += metrics["rejected"]
+                    self.other_keys += metrics["other_keys"]
+                self.late += sum(state.numRowsDroppedByWatermark for state in report.stateOperators)
+                self.state_rows = sum(state.numRowsTotal for state in report.stateOperators)
+        return self.batches > before
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+def checkpoint(settings: Settings, keep_forever: bool = False) -> Path:
+    """Return the folder of the lane's checkpoint; states with and without end cannot share one."""
+    return settings.checkpoints_path / ("realtime_forever" if keep_forever else "realtime")
+
+
+def run(
+    settings: Settings,
+    rules: LaneRules,
+    keep_forever: bool = False,
+    duration: timedelta | None = None,
+    started: Callable[[int], None] = lambda partitions: None,
+    progress: Callable[[Totals], None] = lambda totals: None,
+) -> Totals:
+    """Evaluate rules on the topic's messages until SIGINT or SIGTERM, or for some time.
+
+    A run that ends in the middle of a batch, in whatever way, leaves the batch to the next one, which reads its
+    messages again and raises their alerts again, with the same ids.
+
+    Args:
+        settings: topics, brokers, quality rules, and the time between commits.
+        rules: the rules.
+        keep_forever: keep each account's last rows for good, instead of a time of them.
+        duration: how long to run; by default until stopped.
+        started: called when the query has started, with the number of partitions that it reads.
+        progress: called after each batch.
+
+    Raises:
+        UsageError: the topics, or Spark, do not suit.
+        FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
+    """
+    folder = checkpoint(settings, keep_forever)
+    log = folder.with_suffix(".log")
+    with _exclusive(folder), stream.stop_signal() as stop:
+        spark = session.start(settings, log)
+        try:
+            partitions = topics.require(spark, settings, session.SLOTS, session.state_partitions(settings))
+            query, totals = start(spark, settings, rules, keep_forever), Totals()
+            started(partitions)
+            end = None if duration is None else time.monotonic() + duration.total_seconds()
+            while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
+                if totals.add(query):
+                    progress(totals)
+            failure = query.exception()
+            totals.add(query)
+            if failure is not None:
+                reason = kafka.problem(str(failure))
+                known = reason and f"Kafka at {settings.bootstrap_servers} " + reason.format(
+                    topic=settings.topic, flag="--topic"
+                )
+                raise FraudlakeError(f"realtime failed: {known or stream.cause_of(str(failure))}; details are in {log}")
+            query.stop()
+            return totals
+        finally:
+            spark.stop()
+
+
+def start(spark: SparkSession, settings: Settings, rules: LaneRules, keep_forever: bool = False) -> StreamingQuery:
+    """Start the query in a session."""
+    messages = (
+        spark.readStream.format("kafka")
+        .options(**kafka.client_options(settings))
+        .option("subscribe", settings.topic)
+        .option("startingOffsets", settings.starting_offsets)
+        .option("failOnDataLoss", settings.fail_on_data_loss)
+        .load()
+    )
+    # A mapping: the types of Spark 4.2 do not know this trigger.
+    trigger: dict[str, Any] = {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
+    return (
+        alerts.events(messages, settings, rules, keep_forever)
+        .writeStream.format("kafka")
+        .queryName("realtime")
+        .outputMode("update")
+        .options(**kafka.client_options(settings))
+        .option("topic", settings.fast_alerts_topic)
+        .option("checkpointLocation", str(checkpoint(settings, keep_forever)))
+        .trigger(**trigger)
+        .start()
+    )
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise FraudlakeError(
+            f"another process already runs 'realtime' on {folder}: let it finish, or stop it first"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
