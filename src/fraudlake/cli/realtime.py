@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     *RULES,
 )
 @click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the settings'.")
-@click.option("--keep-forever", is_flag=True, help="Keep each account's last transactions for good, not for a time.")
 @click.option("--for", "duration", metavar="DURATION", help="How long to run.  [default: until stopped]")
 @click.pass_obj
-def realtime(app: App, /, file: Path | None, keep_forever: bool, duration: str | None, **flags: str | None) -> None:
+def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str | None) -> None:
     """Kafka → Kafka: an alert some milliseconds after its transaction, besides the lake's own.
 
     Reads the topic of transactions in Spark's Real-time Mode and writes fast_alerts_topic, until it is stopped. Each
@@ -49,11 +48,11 @@ def realtime(app: App, /, file: Path | None, keep_forever: bool, duration: str |
     if missing is not None:
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     time = None if duration is None else _duration(duration)
-    chosen = rules.choose(settings, file, keep_forever)
+    chosen = rules.choose(settings, file)
     for name, reason in chosen.refused.items():
         console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
 
-    names = ", ".join([*(rule.name for rule in chosen.pairs), *(rule.name for rule, _ in chosen.thresholds)])
+    names = ", ".join(rule.name for rule in chosen.pairs)
 
     def started(partitions: int) -> None:
         line = f"realtime: {settings.topic} ({partitions} partitions) → {settings.fast_alerts_topic}, rules {names}"
@@ -62,7 +61,7 @@ def realtime(app: App, /, file: Path | None, keep_forever: bool, duration: str |
     def progress(totals: Totals) -> None:
         console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
 
-    totals = lane.run(settings, chosen, keep_forever, time, started, progress)
+    totals = lane.run(settings, chosen, time, started, progress)
     app.say(totals.as_json() | {"refused": chosen.refused}, f"realtime: {_line(totals)}")
 
 

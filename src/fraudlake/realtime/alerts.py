@@ -13,13 +13,14 @@ from pyspark.sql import functions as F
 
 from fraudlake.delivery import event
 from fraudlake.detection import alerts
-from fraudlake.realtime import candidates, messages
+from fraudlake.realtime import messages
 from fraudlake.silver import transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.realtime.rules import LaneRules
+    from fraudlake.rules.small_then_large import FraudRule
     from fraudlake.settings import Settings
 
 SOURCE = "/fraudlake/realtime"
@@ -30,28 +31,44 @@ LATENESS = timedelta(microseconds=alerts.GRACE)
 """How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
 _AHEAD = timedelta(minutes=1)
 """How far ahead of Kafka's clock and ours a row's time may move the watermark."""
-_ROWS_OF_PAIRS, _ROWS_OF_THRESHOLDS = 16, 1000
-"""How many rows an entry of the state has at most, without and with thresholds."""
+_ROWS = 16
+"""How many rows an entry of the state has at most."""
+PLACE = ("partition", "offset", "appended")
+"""Where the message of an alert's transaction is, and since when."""
+_OUTPUT = {
+    "rule": "string",
+    "transaction_id": "string",
+    "time": "bigint",
+    "amount": "double",
+    "small_transaction_id": "string",
+    "small_time": "bigint",
+    "small_amount": "double",
+    "kind": "string",
+    "first_transaction_id": "string",
+    "evidence": "string",
+    "measures": "string",
+    "explanation": "string",
+}
+"""The columns of the detector's output, of which alerts are made."""
 _MICROSECOND = timedelta(microseconds=1)
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
-def events(kafka: DataFrame, settings: Settings, rules: LaneRules, keep_forever: bool = False) -> DataFrame:
+def events(kafka: DataFrame, settings: Settings, rules: LaneRules) -> DataFrame:
     """Evaluate rules on a stream of messages.
 
     Args:
         kafka: a stream of Spark's Kafka source.
         settings: the quality rules and the declared columns.
         rules: the rules.
-        keep_forever: keep each account's last rows for good, instead of a time of them.
 
     Returns:
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
-    last_rows = _last_rows(_rows(kafka, settings, rules.span), rules, keep_forever)
-    raised = last_rows.select("account_id", F.inline(_candidates(rules, keep_forever)))
+    last_rows = _last_rows(_rows(kafka, settings, rules.span), rules)
+    raised = last_rows.select("account_id", F.inline(_raised(rules)))
     output = raised.withColumns({"is_shadow": F.lit(False), "rule_version": F.lit(None).cast("bigint")})
-    return _as_messages(alerts.alerts(output, columns=candidates.PLACE).withColumn("detected_at", now()))
+    return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", now()))
 
 
 def now() -> Column:
@@ -60,7 +77,7 @@ def now() -> Column:
 
 
 def _rows(kafka: DataFrame, settings: Settings, span: timedelta) -> DataFrame:
-    """Return the valid transactions as rows of candidates, with a watermark that no time in the future moves away."""
+    """Return the valid transactions with a watermark that no time in the future moves away."""
     checked = transactions.checked(messages.bronze(kafka, settings), settings, now()).observe(
         METRICS,
         F.count(F.lit(1)).alias("messages"),
@@ -86,33 +103,26 @@ def _rows(kafka: DataFrame, settings: Settings, span: timedelta) -> DataFrame:
     )
 
 
-def _last_rows(rows: DataFrame, rules: LaneRules, keep_forever: bool) -> DataFrame:
+def _last_rows(rows: DataFrame, rules: LaneRules) -> DataFrame:
     """Return, for each row, its account's last ones: ``account_id, rows`` (the latest first), ``arrived, begin``.
 
-    The rows of an account are in the order in which Kafka got them, which holds across partitions, too: when a topic
-    gets more of them, an account's rows move. ``arrived`` is the place of the row itself in that order. Each row is in
-    two windows of twice the rules' span, which begin a span apart (``begin``, microseconds): two rows of one alert
-    share at least one of them.
+    The rows of an account are in the order in which Kafka got them. ``arrived`` is the place of the row itself in that
+    order. Each row is in two windows of twice the rules' span, which begin a span apart (``begin``, microseconds): two
+    rows of one alert share at least one of them.
     """
     order = F.struct("row.appended", "row.offset", "row.partition")
-    count = _ROWS_OF_THRESHOLDS if rules.thresholds else _ROWS_OF_PAIRS
-    aggregates = F.max_by("row", order, count).alias("rows"), F.last(order).alias("arrived")
-    if keep_forever:
-        return rows.groupBy("account_id").agg(*aggregates)
     span = rules.span // _MICROSECOND
     window = F.window("window_time", f"{2 * span} microseconds", f"{span} microseconds")
-    grouped = rows.groupBy(window, "account_id").agg(*aggregates)
-    return grouped.withColumn("begin", F.unix_micros("window.start"))
+    aggregates = F.max_by("row", order, _ROWS).alias("rows"), F.last(order).alias("arrived")
+    return rows.groupBy(window, "account_id").agg(*aggregates).withColumn("begin", F.unix_micros("window.start"))
 
 
-def _candidates(rules: LaneRules, keep_forever: bool) -> Column:
-    """Return the candidates of a row, as an array.
+def _raised(rules: LaneRules) -> Column:
+    """Return what the rules raise on a row and the one before it, as an array.
 
-    They are the pairs that it makes with the row before and, where it came late, with the row behind; and thresholds.
-    Each candidate is taken from one of the two windows: a pair from that of its earlier row, a threshold from the one
-    that reaches back.
+    A pair is taken from one window that both rows are in: that of the earlier row.
     """
-    arrived, span = F.col("arrived"), F.lit(rules.span // _MICROSECOND)
+    span = F.lit(rules.span // _MICROSECOND)
 
     def order(row: Column) -> Column:
         return F.struct(row["appended"], row["offset"], row["partition"])
@@ -120,31 +130,26 @@ def _candidates(rules: LaneRules, keep_forever: bool) -> Column:
     def begin(row: Column) -> Column:
         return row["window_time"] - F.pmod(row["window_time"], span)
 
-    def first(rows: Column) -> Column:
-        return F.get(rows, F.lit(0))
+    current = F.get(F.filter("rows", lambda row: order(row) == F.col("arrived")), F.lit(0))
+    before = F.get(F.filter("rows", lambda row: order(row) < F.col("arrived")), F.lit(0))
+    of_both = F.least(begin(before), begin(current))
+    pairs = [F.when(F.col("begin") == of_both, _pair(rule, before, current)) for rule in rules.pairs]
+    return F.array_compact(F.array(*pairs))
 
-    current = first(F.filter("rows", lambda row: order(row) == arrived))
-    before = first(F.filter("rows", lambda row: order(row) < arrived))
-    behind = first(F.reverse(F.filter("rows", lambda row: order(row) > arrived)))
-    pairs = [
-        F.when(
-            F.lit(keep_forever) if keep_forever else F.col("begin") == F.least(begin(small), begin(large)),
-            candidates.of_pair(rule, small, large),
-        )
-        for rule in rules.pairs
-        for small, large in ((before, current), (current, behind))
-    ]
-    reaches_back = F.lit(True) if keep_forever else F.col("begin") == begin(current) - span
-    thresholds = [
-        F.when(reaches_back, candidates.of_threshold(rule, last, F.col("account_id"), current, F.col("rows")))
-        for rule, last in rules.thresholds
-    ]
-    arrays = [F.array_compact(F.array(*pairs))] if pairs else []
-    return F.concat(*arrays, *(F.coalesce(one, F.array()) for one in thresholds))
+
+def _pair(rule: FraudRule, small: Column, large: Column) -> Column:
+    """Return what the detector says of two rows in its output; null where the rule does not hold."""
+    is_near = F.abs(large["time"] - small["time"]) <= rule.within // _MICROSECOND
+    holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near
+    of_small = {"first_transaction_id": small["transaction_id"]}
+    of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}
+    known = {"rule": F.lit(rule.name), **{name: large[name] for name in ("transaction_id", "time", "amount")}, **of_small}
+    columns = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _OUTPUT.items()]
+    return F.when(holds, F.struct(*columns, *(large[name].alias(name) for name in PLACE)))
 
 
 def _as_messages(alert_rows: DataFrame) -> DataFrame:
-    data = [name for name in alert_rows.columns if name not in candidates.PLACE]
+    data = [name for name in alert_rows.columns if name not in PLACE]
     as_json = {"ignoreNullFields": "false", "timestampFormat": _TIME}
     value = F.struct(
         F.lit("1.0").alias("specversion"),

@@ -62,15 +62,14 @@ class Totals:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
-def checkpoint(settings: Settings, keep_forever: bool = False) -> Path:
-    """Return the folder of the lane's checkpoint; states with and without end cannot share one."""
-    return settings.checkpoints_path / ("realtime_forever" if keep_forever else "realtime")
+def checkpoint(settings: Settings) -> Path:
+    """Return the folder of the lane's checkpoint."""
+    return settings.checkpoints_path / "realtime"
 
 
 def run(
     settings: Settings,
     rules: LaneRules,
-    keep_forever: bool = False,
     duration: timedelta | None = None,
     started: Callable[[int], None] = lambda partitions: None,
     progress: Callable[[Totals], None] = lambda totals: None,
@@ -83,7 +82,6 @@ def run(
     Args:
         settings: topics, brokers, quality rules, and the time between commits.
         rules: the rules.
-        keep_forever: keep each account's last rows for good, instead of a time of them.
         duration: how long to run; by default until stopped.
         started: called when the query has started, with the number of partitions that it reads.
         progress: called after each batch.
@@ -92,13 +90,13 @@ def run(
         UsageError: the topics, or Spark, do not suit.
         FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
     """
-    folder = checkpoint(settings, keep_forever)
+    folder = checkpoint(settings)
     log = folder.with_suffix(".log")
     with _exclusive(folder), stream.stop_signal() as stop:
         spark = session.start(settings, log)
         try:
             partitions = topics.require(spark, settings, session.SLOTS, session.state_partitions(settings))
-            query, totals = start(spark, settings, rules, keep_forever), Totals()
+            query, totals = start(spark, settings, rules), Totals()
             started(partitions)
             end = None if duration is None else time.monotonic() + duration.total_seconds()
             while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
@@ -118,7 +116,7 @@ def run(
             spark.stop()
 
 
-def start(spark: SparkSession, settings: Settings, rules: LaneRules, keep_forever: bool = False) -> StreamingQuery:
+def start(spark: SparkSession, settings: Settings, rules: LaneRules) -> StreamingQuery:
     """Start the query in a session."""
     messages = (
         spark.readStream.format("kafka")
@@ -131,13 +129,13 @@ def start(spark: SparkSession, settings: Settings, rules: LaneRules, keep_foreve
     # A mapping: the types of Spark 4.2 do not know this trigger.
     trigger: dict[str, Any] = {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
     return (
-        alerts.events(messages, settings, rules, keep_forever)
+        alerts.events(messages, settings, rules)
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")
         .options(**kafka.client_options(settings))
         .option("topic", settings.fast_alerts_topic)
-        .option("checkpointLocation", str(checkpoint(settings, keep_forever)))
+        .option("checkpointLocation", str(checkpoint(settings)))
         .trigger(**trigger)
         .start()
     )

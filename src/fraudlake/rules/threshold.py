@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.matcher import OpenMatches
     from fraudlake.rules.values import Expression
 
-EVIDENCE = 20
+_EVIDENCE = 20
 """Rows, the latest ones, that an alert names of a window."""
 
 
@@ -131,7 +131,7 @@ class ThresholdCheck:
         alerts = []
         for row in np.flatnonzero(beyond & ordered.is_new).tolist():
             low, high = int(spans.low[row]), int(spans.high[row])
-            earlier = [number for number in range(max(low, high - EVIDENCE), high) if number != row]
+            earlier = [number for number in range(max(low, high - _EVIDENCE), high) if number != row]
             numbers = ordered.order[[*earlier, row]].tolist()
             total = float(totals[row])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}

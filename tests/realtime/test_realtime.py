@@ -1,0 +1,170 @@
+"""The fast lane, as a process of its own, between the topics of a real broker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests import oracle
+from tests.integration.broker import Broker, Outgoing
+
+RULES = """\
+[[rules]]
+name = "small_then_large"
+small_below = 1.0
+large_above = 500.0
+within = "1 minute"
+
+[[rules]]
+name = "ten_then_hundred"
+small_below = 10.0
+large_above = 100.0
+within = "20 seconds"
+"""
+LIMITS = {"small_then_large": (1.0, 500.0, 60_000_000), "ten_then_hundred": (10.0, 100.0, 20_000_000)}
+AMOUNTS = (0.5, 0.99, 1.0, 7.25, 10.0, 99.0, 100.0, 250.5, 500.0, 750.75)
+PATIENCE = 120  # seconds, which only a failure uses up
+
+
+def traffic(seed: int, rows: int, begin: int) -> list[oracle.Row]:
+    """Rows of twelve accounts in order, from some seconds to some minutes apart within an account."""
+    chosen = random.Random(seed)
+    times = (begin + second * oracle.SECOND for second in range(rows))
+    accounts = [f"account-{number}" for number in range(12)]
+    return [oracle.Row(chosen.choice(accounts), at, chosen.choice(AMOUNTS), str(n)) for n, at in enumerate(times)]
+
+
+def message(row: oracle.Row) -> Outgoing:
+    fields = {"ts": row.time // 1000, "accountId": row.account_id, "amount": row.amount, "alert": False}
+    return row.account_id, json.dumps(fields | {"transaction_id": row.source}).encode(), None
+
+
+def expected(rows: list[oracle.Row]) -> set[tuple[str, str, str]]:
+    return {
+        (name, small.source, large.source)
+        for name, limits in LIMITS.items()
+        for small, large in oracle.alerts(rows, *limits)
+    }
+
+
+def raised(broker: Broker, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(message.value()) for message in broker.messages(topic)]
+
+
+def pairs(events: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    datas = [event["data"] for event in events]
+    return {(data["rule"], data["small_transaction_id"], data["transaction_id"]) for data in datas}
+
+
+def until(holds: Callable[[], bool], lane: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert lane.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+
+
+@contextmanager
+def running(folder: Path, broker: Broker, batch: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The lane on the topics ``transactions`` and ``alerts`` of a folder's name, which it ends by force if need be."""
+    log, rules = folder / "output", folder / "rules.toml"
+    rules.write_text(RULES)
+    program = str(Path(sys.executable).with_name("fraudlake"))
+    command = [program, "--lake", str(folder / "lake"), "realtime", "--rules", str(rules)]
+    command += ["--bootstrap-servers", broker.bootstrap_servers, "--topic", f"{folder.name}-transactions"]
+    command += ["--fast-alerts-topic", f"{folder.name}-alerts", "--realtime-batch", batch]
+    with log.open("ab") as output:
+        lane = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+    try:
+        yield lane, log
+    finally:
+        lane.kill()
+        lane.wait()
+
+
+def test_alerts_are_those_of_the_oracle_between_bad_messages(tmp_path: Path, broker: Broker) -> None:
+    transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
+    broker.create_topic(transactions, 2)
+    broker.create_topic(alerts, 1)
+    now = time.time_ns() // 1_000_000 * 1000
+    rows = traffic(1, 360, now - 400 * oracle.SECOND)
+    truth = expected(rows)
+    assert {rule for rule, _, _ in truth} == set(LIMITS)
+    with_bad: list[Outgoing] = []
+    for number, row in enumerate(rows):
+        bad = row._replace(source=f"bad-{number}", amount=0.5)
+        key, value, _ = message(bad)
+        with_bad += [
+            [(key, b"no json", None)],
+            [(None, b'{"accountId": null}', None)],
+            [(key, value.replace(b"0.5", b'"0.5"'), None)],  # type: ignore[union-attr]
+            [message(bad._replace(time=now + 10**15))],
+            [message(bad._replace(time=0))],
+        ][number % 5]
+        with_bad.append(message(row))
+    with running(tmp_path, broker, "30 seconds") as (lane, log):
+        until(lambda: "Ctrl-C" in log.read_text(), lane, log)
+        broker.produce(transactions, with_bad)
+        until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
+        events = raised(broker, alerts)
+        lane.send_signal(signal.SIGINT)
+        assert lane.wait(PATIENCE) == 0, log.read_text()
+    assert pairs(raised(broker, alerts)) == truth
+
+    places = {
+        (message.partition(), message.offset()): (json.loads(message.value()), message.timestamp()[1])
+        for message in broker.messages(transactions)
+        if b"transaction_id" in message.value()
+    }
+    of_row = {row.source: row for row in rows}
+    for event in events:
+        data = event["data"]
+        small, large = of_row[data["small_transaction_id"]], of_row[data["transaction_id"]]
+        parts = "|".join((data["rule"], small.source, large.source))
+        assert event["id"] == data["alert_id"] == hashlib.sha256(parts.encode()).hexdigest()[:32]
+        at = datetime.fromtimestamp(large.time // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        assert data["explanation"] == (
+            f"Account {large.account_id} paid {small.amount:.2f} and, {(large.time - small.time) // 1_000_000} s later, "
+            f"{large.amount:.2f} at {at} UTC: a small payment to test the card, then a large one."
+        )
+        assert datetime.fromisoformat(data["timestamp"]) == datetime.fromtimestamp(large.time / 1e6, UTC)
+        assert event["source"] == "/fraudlake/realtime" and event["subject"] == large.account_id
+        source, appended = places[event["transactionpartition"], event["transactionoffset"]]
+        assert source["transaction_id"] == large.source
+        assert datetime.fromisoformat(event["transactiontime"]) == datetime.fromtimestamp(appended / 1000, UTC)
+        assert datetime.fromisoformat(event["time"]).timestamp() * 1000 >= appended
+
+
+def test_after_a_kill_in_a_batch_no_alert_is_lost_and_repeated_ones_have_equal_ids(
+    tmp_path: Path, broker: Broker
+) -> None:
+    transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
+    broker.create_topic(transactions, 1)
+    broker.create_topic(alerts, 1)
+    now = time.time_ns() // 1_000_000 * 1000
+    rows = traffic(2, 360, now - 400 * oracle.SECOND)
+    truth, early = expected(rows), expected(rows[:180])
+    assert early < truth
+    with running(tmp_path, broker, "10 minutes") as (lane, log):
+        until(lambda: "Ctrl-C" in log.read_text(), lane, log)
+        broker.produce(transactions, map(message, rows[:180]))
+        until(lambda: pairs(raised(broker, alerts)) >= early, lane, log)
+        lane.kill()
+        lane.wait()
+    broker.produce(transactions, map(message, rows[180:]))
+    with running(tmp_path, broker, "10 minutes") as (lane, log):
+        until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
+        until(lambda: len(raised(broker, alerts)) >= len(truth) + len(early), lane, log)
+    events = raised(broker, alerts)
+    assert pairs(events) == truth
+    assert len({event["id"] for event in events}) == len(truth)
