@@ -24,6 +24,7 @@ STEPS = (
     "refine",
     "quarantine",
     "detect",
+    "realtime",
     "deliver",
     "aggregate",
     "train",
@@ -107,6 +108,13 @@ def test_a_setting_out_of_range_is_wrong_use(fraudlake_here: FraudlakeHere) -> N
 def test_a_short_retention_is_wrong_use_unless_it_is_allowed(fraudlake_here: FraudlakeHere) -> None:
     line = refused(fraudlake_here("optimize", "--retention", "1 hour"), 2)
     assert "--retention 1:00:00: shorter than 7 days" in line
+
+
+def test_the_fast_lane_needs_a_topic_for_its_alerts_and_then_another_spark(fraudlake_here: FraudlakeHere) -> None:
+    brokers = ("realtime", "--bootstrap-servers", "localhost:1")
+    assert "realtime needs --fast-alerts-topic" in refused(fraudlake_here(*brokers), 2)
+    line = refused(fraudlake_here(*brokers, "--fast-alerts-topic", "alerts"), 2)
+    assert "needs Spark 4.3, and this environment has Spark 4.2" in line and "make realtime" in line
 
 
 def test_mending_a_value_without_a_replay_is_wrong_use(fraudlake_here: FraudlakeHere) -> None:

@@ -134,8 +134,8 @@ def test_alerts_are_those_of_the_oracle_between_bad_messages(tmp_path: Path, bro
         assert event["id"] == data["alert_id"] == hashlib.sha256(parts.encode()).hexdigest()[:32]
         at = datetime.fromtimestamp(large.time // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         assert data["explanation"] == (
-            f"Account {large.account_id} paid {small.amount:.2f} and, {(large.time - small.time) // 1_000_000} s later, "
-            f"{large.amount:.2f} at {at} UTC: a small payment to test the card, then a large one."
+            f"Account {large.account_id} paid {small.amount:.2f} and, "
+            f"{(large.time - small.time) // 1_000_000} s later, {large.amount:.2f} at {at} UTC: a small payment to test the card, then a large one."
         )
         assert datetime.fromisoformat(data["timestamp"]) == datetime.fromtimestamp(large.time / 1e6, UTC)
         assert event["source"] == "/fraudlake/realtime" and event["subject"] == large.account_id

@@ -41,12 +41,12 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
     from fraudlake.realtime import lane, rules, session
 
     settings = app.settings(**flags)
-    session.require_spark()
     missing = next(
         (name for name in ("bootstrap_servers", "fast_alerts_topic") if getattr(settings, name) is None), None
     )
     if missing is not None:
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
+    session.require_spark()
     time = None if duration is None else _duration(duration)
     chosen = rules.choose(settings, file)
     for name, reason in chosen.refused.items():

@@ -143,7 +143,11 @@ def _pair(rule: FraudRule, small: Column, large: Column) -> Column:
     holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near
     of_small = {"first_transaction_id": small["transaction_id"]}
     of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}
-    known = {"rule": F.lit(rule.name), **{name: large[name] for name in ("transaction_id", "time", "amount")}, **of_small}
+    known = {
+        "rule": F.lit(rule.name),
+        **{name: large[name] for name in ("transaction_id", "time", "amount")},
+        **of_small,
+    }
     columns = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _OUTPUT.items()]
     return F.when(holds, F.struct(*columns, *(large[name].alias(name) for name in PLACE)))
 
