@@ -135,7 +135,8 @@ def test_alerts_are_those_of_the_oracle_between_bad_messages(tmp_path: Path, bro
         at = datetime.fromtimestamp(large.time // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         assert data["explanation"] == (
             f"Account {large.account_id} paid {small.amount:.2f} and, "
-            f"{(large.time - small.time) // 1_000_000} s later, {large.amount:.2f} at {at} UTC: a small payment to test the card, then a large one."
+            f"{(large.time - small.time) // 1_000_000} s later, {large.amount:.2f} at {at} UTC: "
+            "a small payment to test the card, then a large one."
         )
         assert datetime.fromisoformat(data["timestamp"]) == datetime.fromtimestamp(large.time / 1e6, UTC)
         assert event["source"] == "/fraudlake/realtime" and event["subject"] == large.account_id

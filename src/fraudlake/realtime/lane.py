@@ -92,26 +92,30 @@ def run(
     """
     folder = checkpoint(settings)
     log = folder.with_suffix(".log")
-    with _exclusive(folder), stream.stop_signal() as stop:
+    with _exclusive(folder):
         spark = session.start(settings, log)
         try:
-            partitions = topics.require(spark, settings, session.SLOTS, session.state_partitions(settings))
-            query, totals = start(spark, settings, rules), Totals()
-            started(partitions)
-            end = None if duration is None else time.monotonic() + duration.total_seconds()
-            while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
-                if totals.add(query):
-                    progress(totals)
-            failure = query.exception()
-            totals.add(query)
-            if failure is not None:
-                reason = kafka.problem(str(failure))
-                known = reason and f"Kafka at {settings.bootstrap_servers} " + reason.format(
-                    topic=settings.topic, flag="--topic"
-                )
-                raise FraudlakeError(f"realtime failed: {known or stream.cause_of(str(failure))}; details are in {log}")
-            query.stop()
-            return totals
+            # Spark takes SIGINT for itself as it starts, so we do that after it.
+            with stream.stop_signal() as stop:
+                partitions = topics.require(spark, settings, session.SLOTS, session.state_partitions(settings))
+                query, totals = start(spark, settings, rules), Totals()
+                started(partitions)
+                end = None if duration is None else time.monotonic() + duration.total_seconds()
+                while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
+                    if totals.add(query):
+                        progress(totals)
+                failure = query.exception()
+                totals.add(query)
+                if failure is not None:
+                    reason = kafka.problem(str(failure))
+                    known = reason and f"Kafka at {settings.bootstrap_servers} " + reason.format(
+                        topic=settings.topic, flag="--topic"
+                    )
+                    raise FraudlakeError(
+                        f"realtime failed: {known or stream.cause_of(str(failure))}; details are in {log}"
+                    )
+                query.stop()
+                return totals
         finally:
             spark.stop()
 
