@@ -60,7 +60,7 @@ def test_too_few_task_slots_are_refused(spark: Any, there: dict[str, str]) -> No
 
 @pytest.mark.parametrize("name", ["topic", "fast_alerts_topic"])
 def test_a_topic_that_is_not_there_is_named(spark: Any, there: dict[str, str], name: str) -> None:
-    with pytest.raises(FraudlakeError, match="'?not-there'?") as refused:
+    with pytest.raises(FraudlakeError, match="not-there") as refused:
         required(spark, 4, **there | {name: "not-there"})
     assert "\n" not in str(refused.value)
 

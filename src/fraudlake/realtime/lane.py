@@ -20,6 +20,7 @@ from fraudlake.streaming import stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from fraudlake.realtime.rules import LaneRules
     from fraudlake.settings import Settings
@@ -98,7 +99,8 @@ def run(
             # Spark takes SIGINT for itself as it starts, so we do that after it.
             with stream.stop_signal() as stop:
                 partitions = topics.require(spark, settings, session.SLOTS, session.state_partitions(settings))
-                query, totals = start(spark, settings, rules), Totals()
+                query = writer(spark, settings, rules).trigger(**trigger(settings)).start()
+                totals = Totals()
                 started(partitions)
                 end = None if duration is None else time.monotonic() + duration.total_seconds()
                 while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
@@ -120,8 +122,8 @@ def run(
             spark.stop()
 
 
-def start(spark: SparkSession, settings: Settings, rules: LaneRules) -> StreamingQuery:
-    """Start the query in a session."""
+def writer(spark: SparkSession, settings: Settings, rules: LaneRules) -> DataStreamWriter:
+    """Return the query in a session, which has still to be given its :func:`trigger` and started."""
     messages = (
         spark.readStream.format("kafka")
         .options(**kafka.client_options(settings))
@@ -130,8 +132,6 @@ def start(spark: SparkSession, settings: Settings, rules: LaneRules) -> Streamin
         .option("failOnDataLoss", settings.fail_on_data_loss)
         .load()
     )
-    # A mapping: the types of Spark 4.2 do not know this trigger.
-    trigger: dict[str, Any] = {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
     return (
         alerts.events(messages, settings, rules)
         .writeStream.format("kafka")
@@ -140,9 +140,12 @@ def start(spark: SparkSession, settings: Settings, rules: LaneRules) -> Streamin
         .options(**kafka.client_options(settings))
         .option("topic", settings.fast_alerts_topic)
         .option("checkpointLocation", str(checkpoint(settings)))
-        .trigger(**trigger)
-        .start()
     )
+
+
+def trigger(settings: Settings) -> dict[str, Any]:
+    """Return Real-time Mode as a mapping: the types of Spark 4.2 do not know this trigger."""
+    return {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
 
 
 @contextmanager

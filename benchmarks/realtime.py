@@ -1,0 +1,154 @@
+"""From a transaction's message to its alert's, in milliseconds: run by hand in the fast lane's environment.
+
+    .venv-realtime/bin/python -m benchmarks.realtime --rates 200,1000,5000 --seconds 60 --work /tmp/realtime
+    .venv-realtime/bin/python -m benchmarks.realtime --rates 200,1000,5000 --seconds 60 --work /tmp/micro \
+        --micro-batches
+
+A real broker stamps both messages as it appends them. One query takes all rates, one after the other, and the alerts
+are compared with those of the row-at-a-time oracle. ``--micro-batches`` runs the same query without Real-time Mode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import shutil
+import time
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka import Producer
+from tests import oracle
+from tests.integration.broker import Broker
+
+from fraudlake.realtime import lane, rules, session
+from fraudlake.settings import Settings
+
+AMOUNTS = (0.5, 0.75, 20.0, 35.5, 50.0, 120.0, 180.0, 250.0, 600.0, 900.0)
+"""A fifth is small and a fifth large: 4 % of rows raise an alert."""
+ACCOUNTS = 1000
+TICK = 0.005  # seconds
+PATIENCE = 180  # seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", default="200,1000,5000", help="rows a second, one after the other")
+    parser.add_argument("--seconds", type=int, default=60, help="how long each rate is measured")
+    parser.add_argument("--warm-up", type=int, default=20, help="seconds at a rate's beginning that are left out")
+    parser.add_argument("--batch", default="30 minutes", help="time between commits")
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--micro-batches", action="store_true")
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+
+    shutil.rmtree(options.work, ignore_errors=True)
+    broker = Broker(options.work / "broker")
+    broker.start()
+    query = None
+    try:
+        broker.create_topic("transactions", options.partitions, message_timestamp_type="LogAppendTime")
+        broker.create_topic("alerts", 1, message_timestamp_type="LogAppendTime")
+        settings = {
+            "lake": options.work / "lake",
+            "bootstrap_servers": broker.bootstrap_servers,
+            "topic": "transactions",
+            "fast_alerts_topic": "alerts",
+            "realtime_batch": options.batch,
+        }
+        query = multiprocessing.get_context("spawn").Process(target=run, args=(settings, options.micro_batches))
+        query.start()
+        source = count()
+        first = traffic(broker, 100, 5, source)
+        until_raised(broker, expected(first))
+        for rate in map(int, options.rates.split(",")):
+            rows = traffic(broker, rate, options.warm_up + options.seconds, source)
+            truth = expected(rows)
+            measured = {row.source for row in rows[rate * options.warm_up :]}
+            missing = until_raised(broker, truth)
+            print(json.dumps({"rate": rate} | figures(broker, truth, measured) | {"missing": missing}), flush=True)
+    finally:
+        if query is not None:
+            query.kill()
+            query.join()
+        broker.stop()
+
+
+def run(values: dict[str, object], micro_batches: bool) -> None:
+    """The query, in a process of its own."""
+    settings = Settings(**values)  # type: ignore[arg-type]
+    spark = session.start(settings, settings.checkpoints_path.parent / "realtime.log")
+    writer = lane.writer(spark, settings, rules.choose(settings))
+    trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
+    writer.trigger(**trigger).start().awaitTermination()
+
+
+def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list[oracle.Row]:
+    """Produce rows at a steady rate; return them in their order."""
+    chosen = random.Random(rate)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0, "partitioner": "murmur2_random"}
+    )
+    rows: list[oracle.Row] = []
+    begun = time.monotonic()
+    while len(rows) < rate * seconds:
+        due = min(int((time.monotonic() - begun) * rate), rate * seconds)
+        for _ in range(due - len(rows)):
+            now = time.time_ns() // 1_000_000
+            row = oracle.Row(f"{chosen.randrange(ACCOUNTS)}", now * 1000, chosen.choice(AMOUNTS), str(next(source)))
+            fields = {"ts": now, "accountId": row.account_id, "amount": row.amount, "transaction_id": row.source}
+            producer.produce("transactions", json.dumps(fields).encode(), row.account_id)
+            rows.append(row)
+        producer.poll(0)
+        time.sleep(TICK)
+    producer.flush()
+    return rows
+
+
+def expected(rows: list[oracle.Row]) -> set[tuple[str, str]]:
+    pairs = oracle.alerts(rows, 1.0, 500.0, 60 * oracle.SECOND)
+    return {(small.source, large.source) for small, large in pairs}
+
+
+def alerts(broker: Broker) -> list[tuple[tuple[str, str], float]]:
+    """The alerts of the topic: the two transactions, and the milliseconds from the larger one's message to it."""
+    found = []
+    for message in broker.messages("alerts"):
+        event = json.loads(message.value())
+        data = event["data"]
+        appended = datetime.fromisoformat(event["transactiontime"]).timestamp() * 1000
+        found.append(
+            ((data["small_transaction_id"], data["transaction_id"]), message.timestamp()[1] - appended),
+        )
+    return found
+
+
+def until_raised(broker: Broker, truth: set[tuple[str, str]]) -> int:
+    """Wait until alerts are raised, or none comes any more; return how many are missing."""
+    missing, last, deadline = len(truth), -1, time.monotonic() + PATIENCE
+    while missing and time.monotonic() < deadline and (missing != last or missing == len(truth)):
+        time.sleep(5)
+        missing, last = len(truth - {pair for pair, _ in alerts(broker)}), missing
+    return missing
+
+
+def figures(broker: Broker, truth: set[tuple[str, str]], measured: set[str]) -> dict[str, float]:
+    raised = [(pair, waited) for pair, waited in alerts(broker) if pair in truth]
+    waits = np.array([waited for (_, large), waited in raised if large in measured])
+    percentiles = {f"p{q:g}": round(float(np.percentile(waits, q))) for q in (50, 95, 99, 99.9)}
+    return {
+        "alerts": len(truth),
+        "measured": len(waits),
+        **percentiles,
+        "max": round(float(waits.max())),
+        "share_over_1_s": round(float((waits > 1000).mean()), 4),
+        "raised_again": len(raised) - len({pair for pair, _ in raised}),
+    }
+
+
+if __name__ == "__main__":
+    main()
