@@ -58,7 +58,7 @@ def run(
         command: the program; a planted bug has a program of its own.
     """
     (lake / "landing").mkdir(parents=True)
-    outcome, program = Outcome(), _Program(lake, command, {**os.environ, **SETTINGS, **(environment or {})})
+    outcome, program = Outcome(), Program(lake, command, {**os.environ, **SETTINGS, **(environment or {})})
     landing = landing_files(seed, sum(kill.files for kill in kills))
     if program.environment.get("FRAUDLAKE_ORDERING") == "event_time":
         landing.append(closing_file())
@@ -84,7 +84,9 @@ def _land(files: Iterator[tuple[int, LandingFile]], lake: Path, count: int | Non
 
 
 @dataclass
-class _Program:
+class Program:
+    """Runs commands on a lake as processes of their own."""
+
     lake: Path
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -94,6 +96,7 @@ class _Program:
         return self.environment.get("FRAUDLAKE_TRIGGER") == "continuous"
 
     def start(self, *step: str) -> subprocess.Popen[bytes]:
+        """Start a command."""
         return subprocess.Popen(
             [*self.command, "--lake", str(self.lake), *step],
             env=self.environment,
@@ -103,6 +106,7 @@ class _Program:
         )
 
     def ended(self, step: str) -> None:
+        """Run a command to its end."""
         # A continuous job would not end.
         process = self.start(step, *(["--trigger", "available-now"] if self._is_continuous else []))
         _, errors = process.communicate(timeout=PATIENCE)
@@ -111,8 +115,12 @@ class _Program:
 
     def killed(self, kill: Kill, meanwhile: Callable[[], None]) -> bool:
         """Run a command until its moment; return False where it ended before."""
-        seen = _files(self.lake, kill.moment)
-        begun, process = time.monotonic(), self.start(kill.step)
+        process = self.start(kill.step)
+        return self.kill(process, kill, meanwhile)
+
+    def kill(self, process: subprocess.Popen[bytes], kill: Kill, meanwhile: Callable[[], None]) -> bool:
+        """Kill a command at the moment that comes next; return False where it ended before."""
+        begun, seen = time.monotonic(), _files(self.lake, kill.moment)
         try:
             meanwhile()
             while process.poll() is None:
@@ -129,9 +137,14 @@ class _Program:
                 time.sleep(0.005)
             return False
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a command and all that it has started with SIGKILL."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def _files(lake: Path, folder: str) -> set[str]:

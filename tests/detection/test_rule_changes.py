@@ -133,3 +133,26 @@ def test_a_changed_pair_of_limits_sees_the_open_flags_that_it_would_have(lake: A
     rule_table.apply(opened, [(known.rule.model_copy(update={"small_below": 10.0}), "live")], "test", None)
     later = [Row(account, 1_772_841_610 * SECOND, 600.0, position=int(account) + 1) for account in ("1", "2")]
     assert detect(opened, later) == [("part-0-0", "part-0-2"), ("part-0-1", "part-0-3")]
+
+
+def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
+    rows, append = history(6, 700, 8), Appender.append
+
+    def appended(*arguments: Any) -> None:
+        """Change the rules behind the first micro-batch: the next one only moves the watermark."""
+        append(*arguments)
+        monkeypatch.setattr(Appender, "append", append)
+        rule_table.apply(opened, [(rule(DEAR), "live"), (rule(BUSY), "shadow")], "test", None)
+
+    monkeypatch.setattr(Appender, "append", appended)
+    detect(opened, rows[:350])
+    assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
+    detect(opened, [*rows[350:], Row("end", rows[-1].time + 600 * SECOND, 20.0, "end", 0)])
+    for name, table in (("dear", tables.SILVER_ALERTS), ("busy", tables.SILVER_SHADOW_ALERTS)):
+        there = {alert for alert in raised(opened, table) if alert[0] == name}
+        wanted = {alert for alert in expected(rows) if alert[0] == name}
+        assert there <= wanted
+        assert {alert for alert in wanted - there if alert[1][-1] >= 350} == set()

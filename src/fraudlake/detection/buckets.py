@@ -35,10 +35,6 @@ def pack(rows: DataFrame, schema: pa.Schema, buckets: int, every: bool = False) 
     """
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if every:
-            nothing = to_bytes(schema.empty_table())
-            numbers = pa.array(range(buckets), pa.int32())
-            yield pa.RecordBatch.from_arrays([numbers, pa.array([nothing] * buckets)], ["bucket", "payload"])
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -58,7 +54,15 @@ def pack(rows: DataFrame, schema: pa.Schema, buckets: int, every: bool = False) 
             present = pa.array(bucket[order[start]], pa.int32())
             yield pa.RecordBatch.from_arrays([present, pa.array(payloads)], ["bucket", "payload"])
 
-    return rows.select(*schema.names).mapInArrow(split, PACKED)
+    def with_every(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        nothing = to_bytes(schema.empty_table())
+        numbers = pa.array(range(buckets), pa.int32())
+        yield pa.RecordBatch.from_arrays([numbers, pa.array([nothing] * buckets)], ["bucket", "payload"])
+        yield from batches
+
+    packed = rows.select(*schema.names).mapInArrow(split, PACKED)
+    # A micro-batch that only moves the watermark has no partition, so no task: the exchange makes one.
+    return packed.repartition(1).mapInArrow(with_every, PACKED) if every else packed
 
 
 def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:

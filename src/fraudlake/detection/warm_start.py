@@ -67,7 +67,7 @@ def states(
     def evaluate(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         rows = buckets.unpack(frame["payload"], schema)
         newest = pc.max(rows["time"]).as_py() + 1
-        is_before = pc.less(rows["time"], watermark or newest)
+        is_before = pc.less(rows["time"], newest if watermark is None else watermark)
         nothing = {name: schema.empty_table() for name, schema in alerts.STATE.items()}
         now = newest - alerts.GRACE if watermark is None else watermark
         _, state = new.evaluate(nothing, rows.filter(is_before), now)

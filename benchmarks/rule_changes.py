@@ -1,0 +1,42 @@
+"""Rule changes: rules change at random while `detect` runs and is killed; every alert is compared with the truth.
+
+Run by hand:
+
+    python -m benchmarks.rule_changes --seed 1 --changes 200 --kills 20 --order event_time --work /tmp/changes
+
+A seed gives the same rows and draws the same changes and kills; which micro-batch takes a change up depends on the
+machine. The truth is plain Python over what the checkpoint says that each micro-batch read and noted down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.chaos.rule_changes import RuleChanges
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--changes", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--order", choices=["arrival", "event_time"], default="event_time")
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+
+    shutil.rmtree(options.work, ignore_errors=True)
+    options.work.mkdir(parents=True)
+    changes = RuleChanges(options.work / "lake", options.seed, options.order, lambda line: print(line, flush=True))
+    outcome = asdict(changes.run(options.changes, options.kills))
+    differences = outcome.pop("differences")
+    print(f"seed {options.seed}, {options.order}: {outcome}")
+    print("\n".join(differences) or "no difference")
+    sys.exit(1 if differences else 0)
+
+
+if __name__ == "__main__":
+    main()

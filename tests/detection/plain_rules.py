@@ -1,0 +1,92 @@
+"""Plain rules: what rules of every kind raise, as a person would write it. Nothing of the package is used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tests import oracle
+from tests.oracle import SECOND, Row
+
+Alert = tuple[tuple[int, ...], str]
+"""The positions of its rows, of a threshold's only that of the last one; and what the rule computed, as a text."""
+
+
+def alerts(fields: dict[str, Any], rows: Iterable[Row]) -> Iterator[Alert]:
+    """Evaluate a rule over rows in the order of their evaluation.
+
+    A pattern is ``A B C`` (growing amounts, the first one below ``small``) or ``SMALL{n,} LARGE``.
+
+    Args:
+        fields: the rule, as the settings have it.
+        rows: rows of any accounts; ``position`` tells them apart.
+    """
+    if fields["kind"] == "small_then_large":
+        limits = fields["small_below"], fields["large_above"], _seconds(fields["within"]) * SECOND
+        for small, large in oracle.alerts(rows, *limits):
+            yield (small.position, large.position), text((large.time - small.time) / SECOND)
+        return
+    by_account = defaultdict(list)
+    for row in rows:
+        by_account[row.account_id].append(row)
+    for own in by_account.values():
+        if fields["kind"] == "threshold":
+            yield from _threshold(fields, own)
+        elif fields["pattern"] == "A B C":
+            yield from _growing(_number(fields["define"]["A"]), own)
+        else:
+            yield from _probe(fields, own)
+
+
+def _threshold(fields: dict[str, Any], own: list[Row]) -> Iterator[Alert]:
+    begin = end = 0
+    for number, row in enumerate(own):
+        if "last" in fields:
+            while own[begin].time < row.time - _seconds(fields["last"]) * SECOND:
+                begin += 1
+            while end < len(own) and own[end].time <= row.time:
+                end += 1
+        else:
+            begin, end = max(0, number + 1 - fields["transactions"]), number + 1
+        window = [other.amount for other in own[begin:end]]
+        total = {"count": len, "sum": sum, "maximum": max, "distinct": lambda amounts: len(set(amounts))}[
+            fields["aggregate"]
+        ](window)
+        if total > fields["above"]:
+            yield (row.position,), text(total)
+
+
+def _growing(small: float, own: list[Row]) -> Iterator[Alert]:
+    for first, second, third in zip(own, own[1:], own[2:], strict=False):
+        if first.amount < small and first.amount < second.amount < third.amount:
+            yield (first.position, second.position, third.position), "3"
+
+
+def _probe(fields: dict[str, Any], own: list[Row]) -> Iterator[Alert]:
+    """Yield runs of small rows right before a large one, as many as WITHIN allows; none of a match begins another."""
+    least, within = int(fields["pattern"].partition("{")[2][0]), _seconds(fields["within"]) * SECOND
+    small, large = (_number(fields["define"][name]) for name in ("SMALL", "LARGE"))
+    not_before = 0
+    for number, row in enumerate(own):
+        if row.amount > large:
+            first = number
+            while first > not_before and own[first - 1].amount < small and row.time - own[first - 1].time < within:
+                first -= 1
+            if number - first >= least:
+                yield tuple(other.position for other in own[first : number + 1]), text(number - first)
+                not_before = number + 1
+
+
+def _number(condition: str) -> float:
+    """Return the number that ends a condition."""
+    return float(condition.rpartition(" ")[2])
+
+
+def _seconds(duration: str) -> int:
+    number, unit = duration.split()
+    return int(number) * {"s": 1, "minutes": 60}[unit]
+
+
+def text(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")
