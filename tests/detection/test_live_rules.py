@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,7 @@ from fraudlake.detection.state import state
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.streaming import stream
+from tests.detection import plain_rules
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect, land
 
@@ -60,32 +60,8 @@ def history(seed: int, rows: int, accounts: int) -> list[Row]:
 
 def expected(rows: Iterable[Row]) -> set[tuple[str, tuple[int, ...]]]:
     """Each alert's rule and, except for thresholds, the positions of its rows; else that of the last one."""
-    by_account = defaultdict(list)
-    for row in rows:
-        by_account[row.account_id].append(row)
-    alerts: set[tuple[str, tuple[int, ...]]] = set()
-    for own in by_account.values():
-        for number, row in enumerate(own):
-            if sum(row.time - 60 * SECOND <= other.time <= row.time for other in own) > 3:
-                alerts.add(("busy", (row.position,)))
-            if sum(other.amount for other in own[max(0, number - 2) : number + 1]) > 1000:
-                alerts.add(("dear", (row.position,)))
-            three = own[number : number + 3]
-            if len(three) == 3 and three[0].amount < 1 and three[0].amount < three[1].amount < three[2].amount:
-                alerts.add(("triple", tuple(row.position for row in three)))
-        # Two or more small rows right before a large one, as many as WITHIN allows; none of a match begins another one.
-        not_before = 0
-        for number, row in enumerate(own):
-            if row.amount > 500:
-                first = number
-                while (
-                    first > not_before and own[first - 1].amount < 1 and row.time - own[first - 1].time < 180 * SECOND
-                ):
-                    first -= 1
-                if number - first >= 2:
-                    alerts.add(("probe", tuple(row.position for row in own[first : number + 1])))
-                    not_before = number + 1
-    return alerts
+    rows = list(rows)
+    return {(fields["name"], positions) for fields in RULES for positions, _ in plain_rules.alerts(fields, rows)}
 
 
 def raised(lake: Any) -> set[tuple[str, tuple[int, ...]]]:
