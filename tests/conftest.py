@@ -59,6 +59,7 @@ LONGEST_FIRST = (
     "silver/test_duplicates.py",
     "detection/test_alerts.py",
     "gold/test_alert_windows.py",
+    "gold/test_lane_agreement.py",
     "test_simulator.py",
 )
 """Files whose tests take minutes. Begun at the end, the last of them would run alone."""

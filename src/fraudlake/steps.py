@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,7 +13,7 @@ from fraudlake.delivery import delivery
 from fraudlake.detection import backtest as history
 from fraudlake.detection import comparison, rule_table
 from fraudlake.detection import stream as detector_stream
-from fraudlake.gold import alert_windows
+from fraudlake.gold import alert_windows, lane_agreement
 from fraudlake.model import scoring, training
 from fraudlake.quarantine import replay
 from fraudlake.rules.small_then_large import FraudRule
@@ -25,7 +26,7 @@ from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import date
 
     import pyarrow as pa
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fraudlake.model import search
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
+    from fraudlake.tables import Table
 
 
 def ingest(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
@@ -117,6 +119,8 @@ def deliver(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]
     return [delivery.stream(lake, to, from_now)]
 
 
+_LANES = "lane_agreement"
+"""The step that compares the lanes."""
 ROWS_OF_TASK = 250_000
 """Transactions that a task of a backtest or a replay holds in memory, about."""
 
@@ -178,8 +182,12 @@ def _truth(lake: Lake, in_range: str) -> tuple[history.Range, dict[str, bool]]:
 
 
 def aggregate(lake: Lake) -> list[Stream]:
-    """``silver_transactions`` and ``silver_alerts`` → the aggregates by day, and ``gold_alert_windows``."""
-    return [*(_refreshed(lake, aggregate) for aggregate in gold.AGGREGATES), _windowed(lake)]
+    """``silver_transactions`` and ``silver_alerts`` → the aggregates by day, and ``gold_alert_windows``.
+
+    Where there is a topic of fast alerts: also ``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``.
+    """
+    lanes = [] if lake.settings.fast_alerts_topic is None else [_compared(lake)]
+    return [*(_refreshed(lake, aggregate) for aggregate in gold.AGGREGATES), _windowed(lake), *lanes]
 
 
 def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
@@ -244,14 +252,87 @@ def recompute_windows(lake: Lake, touched: DataFrame) -> None:
         merge.apply_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
 
+def _compared(lake: Lake) -> Stream:
+    """``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``."""
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        touched = batch.where("date IS NOT NULL").groupBy("date").agg(F.max("is_fast").alias("is_fast")).collect()
+        # What only the exact lane has is pending until the fast one raises another alert.
+        lanes = lane_agreement.LANES if any(row["is_fast"] for row in touched) else ("fast",)
+        _compare(lake, {row["date"] for row in touched} | _pending_days(lake, lanes))
+
+    fast = lake.read_stream(tables.BRONZE_FAST_ALERTS).selectExpr("date", "true AS is_fast")
+    exact = lake.read_stream(tables.SILVER_ALERTS).selectExpr("to_date(timestamp) AS date", "false AS is_fast")
+    return Stream(
+        _LANES,
+        fast.unionByName(exact),
+        write,
+        reads=(tables.BRONZE_FAST_ALERTS, tables.SILVER_ALERTS),
+        persist=False,
+        # What only the fast lane has need not become an alert of the exact one, which would start a micro-batch.
+        after=lambda: _compare(lake, _pending_days(lake, ("fast",))),
+    )
+
+
+def _pending_days(lake: Lake, lanes: Iterable[str]) -> set[date]:
+    """Return the days with alerts that only one of some lanes has, and the other one may have later."""
+    condition = " OR ".join(f"only_{lane}_pending > 0" for lane in lanes)
+    rows = lake.query(tables.GOLD_LANE_AGREEMENT, "DISTINCT date", f"WHERE {condition}")
+    return set(rows["date"].to_pylist())
+
+
+def recompute_lanes(lake: Lake, days: Iterable[date], messages: DataFrame | None = None) -> None:
+    """Compare the lanes on some days again; nothing happens in a lake that does not compare them.
+
+    Args:
+        lake: the lake.
+        days: the days.
+        messages: ``bronze_fast_alerts``, where it is not to be taken as it is.
+    """
+    if not lake.checkpoint(_LANES).is_new:
+        _compare(lake, set(days), messages)
+
+
+def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> None:
+    """Compare the lanes on days of which no row may have left the tables."""
+    compared = (tables.BRONZE_FAST_ALERTS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS)
+    first_day = lake.settings.first_day(*(table.name for table in compared))
+    chosen = sorted(day for day in days if first_day is None or day >= first_day)
+    if not chosen:
+        return
+    silver, rules = lake.read(tables.SILVER_TRANSACTIONS), fraud_rules(lake)
+    # The small transaction of a pair may lie before the day, and others beside it.
+    beside = 1 + max((rule.within.days for rule in rules), default=0)
+    near = {day + timedelta(days=distance) for day in chosen for distance in range(-beside, beside + 1)}
+    transactions = lane_agreement.with_places(refresh.on_dates(silver, sorted(near)))
+    sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
+    raised = lake.read(tables.SILVER_ALERTS).where(F.to_date("timestamp").isin(chosen))
+    with persisted(lane_agreement.alerts(refresh.on_dates(sent, chosen), raised, transactions)) as alerts:
+        agreement = lane_agreement.lane_agreement(
+            alerts,
+            lane_agreement.progress(sent, transactions),
+            transactions,
+            lake.read(tables.SILVER_QUARANTINE),
+            [rule.name for rule in rules],
+            _watermark(lake) if lake.settings.ordering == "event_time" else None,
+        )
+        _replace_days(lake, agreement, tables.GOLD_LANE_AGREEMENT, lane_agreement.KEYS, chosen)
+
+
 def recompute_days(lake: Lake, aggregate: Aggregate, transactions: DataFrame, days: list[date]) -> None:
     """Compute the groups of some days again, and remove those that have no transaction any more."""
     computed = aggregate.compute(
         refresh.on_dates(transactions, days), lake.read(tables.SILVER_ALERTS), fraud_rules(lake)
     )
-    gone = refresh.on_dates(lake.read(aggregate.table), days).join(computed, on=list(aggregate.keys), how="left_anti")
-    changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
-    merge.apply_changes(lake, changes, aggregate.table, aggregate.keys)
+    _replace_days(lake, computed, aggregate.table, aggregate.keys, days)
+
+
+def _replace_days(lake: Lake, computed: DataFrame, table: Table, keys: tuple[str, ...], days: list[date]) -> None:
+    """Put computed rows in the place of a table's rows of some days."""
+    with persisted(computed):
+        gone = refresh.on_dates(lake.read(table), days).join(computed, on=list(keys), how="left_anti")
+        changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
+        merge.apply_changes(lake, changes, table, keys)
 
 
 def fraud_rules(lake: Lake) -> list[FraudRule]:

@@ -330,6 +330,34 @@ GOLD_ALERT_WINDOWS = Table(
     partitioned_by=("kind", "date"),
     zorder=("account_id",),
 )
+GOLD_LANE_AGREEMENT = Table(
+    "gold_lane_agreement",
+    "A day (UTC) of a rule: alerts of the fast lane beside those of the exact one; docs/analytics.md has the reasons.",
+    """
+    date DATE day (UTC) of the large transaction
+    rule STRING name of the rule
+    both BIGINT alerts that both lanes raised
+    only_fast BIGINT alerts that only the fast lane raised
+    only_exact BIGINT alerts that only the exact lane raised
+    only_fast_not_running BIGINT of only_fast: the exact lane does not evaluate the rule
+    only_fast_pending BIGINT of only_fast: the exact lane has still to evaluate the transaction
+    only_fast_late BIGINT of only_fast: a transaction came late
+    only_fast_quarantined BIGINT of only_fast: a transaction, or a duplicate between the two, is in quarantine
+    only_fast_out_of_order BIGINT of only_fast: the account's transactions came in another order than their times
+    only_fast_unknown BIGINT of only_fast: none of these
+    only_exact_not_running BIGINT of only_exact: no alert shows that the fast lane ran then, or with this rule
+    only_exact_pending BIGINT of only_exact: no alert shows that the fast lane has come so far in the topic
+    only_exact_late BIGINT of only_exact: a transaction came late
+    only_exact_quarantined BIGINT of only_exact: a transaction, or a duplicate between the two, is in quarantine
+    only_exact_out_of_order BIGINT of only_exact: the account's transactions came in another order than their times
+    only_exact_unknown BIGINT of only_exact: none of these
+    duplicates BIGINT messages of the fast lane beyond the first of each alert
+    latency_p50 DOUBLE milliseconds from the large transaction's message to the alert's first one: the median
+    latency_p95 DOUBLE the 95th percentile; linear between two alerts, as are the others
+    latency_p99 DOUBLE the 99th percentile
+    latency_max DOUBLE the longest
+    """,
+)
 GOLD_FRAUD_PREDICTIONS = Table(
     "gold_fraud_predictions",
     "A transaction as a version of the model scored it; docs/model.md explains the features.",
@@ -439,6 +467,7 @@ TABLES = (
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
     GOLD_ALERT_WINDOWS,
+    GOLD_LANE_AGREEMENT,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,

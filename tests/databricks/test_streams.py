@@ -47,6 +47,7 @@ CASES: dict[str, tuple[Callable[..., list[stream.Stream]], dict[str, Any], dict[
     "deliver to Kafka": (steps.deliver, {**KAFKA, "delivery_topic": "fraud-alerts"}, {"to": "kafka"}),
     "deliver to a webhook": (steps.deliver, {"webhook_url": "https://alerts.example.com"}, {"to": "webhook"}),
     "aggregate": (steps.aggregate, {}, {}),
+    "aggregate beside a fast lane": (steps.aggregate, {**KAFKA, "fast_alerts_topic": "fast-alerts"}, {}),
     "score": (steps.score, {}, {}),
     "score from Kafka": (steps.score, KAFKA, {"from_topic": True}),
 }

@@ -175,7 +175,12 @@ def both(
     return taken
 
 
-UNFILLED = (tables.BRONZE_FAST_ALERTS, tables.GOLD_ROW_REMOVALS, tables.GOLD_FORGOTTEN)
+UNFILLED = (
+    tables.BRONZE_FAST_ALERTS,
+    tables.GOLD_LANE_AGREEMENT,
+    tables.GOLD_ROW_REMOVALS,
+    tables.GOLD_FORGOTTEN,
+)
 FILLED = [table for table in contents.TABLES if table not in UNFILLED]
 """The tables that a job fills: no job reads a topic here, has a limit of days, or forgets accounts."""
 

@@ -21,12 +21,13 @@ def detect(app: App, /, **flags: str | None) -> None:
 
 
 @cli.command()
-@options("max_out_of_orderness", *RULES, *STREAMING)
+@options("ordering", "max_out_of_orderness", *RULES, "bootstrap_servers", "fast_alerts_topic", *STREAMING)
 @click.pass_obj
 def aggregate(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_alerts → gold_account_daily, gold_alert_windows, gold_detector_agreement.
 
     Reads new transactions and alerts; computes again the days and windows that they touch, earlier ones too where they
-    come late. Needs: refine, detect.
+    come late. With --fast-alerts-topic also bronze_fast_alerts, silver_alerts → gold_lane_agreement. Needs: refine,
+    detect.
     """
     run_step(app, "aggregate", flags)

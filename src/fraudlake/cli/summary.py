@@ -48,6 +48,13 @@ def print_counts(console: Console, status: Status) -> None:
         messages, rejected = status.fast_alerts["messages"], status.fast_alerts["rejected"]
         details = f"in {messages:,} messages of the fast lane; {rejected:,} are no alert"
         layers.add_row("fast alerts", f"{status.fast_alerts['alerts']:,}", details)
+    if status.lanes:
+        lanes = status.lanes
+        latency = "" if lanes["latency_p99"] is None else f"; p99 up to {lanes['latency_p99']:,.0f} ms"
+        days = f"{lanes['days']} day{'s' * (lanes['days'] > 1)}"
+        details = f"of both lanes on {days}; {lanes['only_fast']:,} only of the fast one, "
+        details += f"{lanes['only_exact']:,} only of the exact one, of these {lanes['unknown']:,} unknown{latency}"
+        layers.add_row("lanes agree", f"{lanes['both']:,}", details)
     for destination, outcomes in status.deliveries.items():
         details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
         layers.add_row(

@@ -257,6 +257,7 @@ def _remove_rows(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
             merge.merge(lake, wanted, table, theirs, "WHEN MATCHED THEN DELETE")
     if days:
         _compute_again(lake, days, lake.read(tables.SILVER_TRANSACTIONS).where(others))
+        steps.recompute_lanes(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
     for table in _LEDGERS:
         texts = lake.read(table).where(F.col("error").rlike(f"(?s){traces.Search(accounts).pattern}"))
         if has_rows(texts):

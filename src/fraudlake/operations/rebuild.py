@@ -331,6 +331,7 @@ def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
     dates |= {row["date"] for row in changed_alerts.selectExpr("to_date(timestamp) AS date").distinct().collect()}
     for aggregate in gold.AGGREGATES:
         steps.recompute_days(lake, aggregate, lake.read(_SILVER), sorted(dates))
+    steps.recompute_lanes(lake, dates)
     if has_rows(changed):
         steps.recompute_windows(lake, changed)
 

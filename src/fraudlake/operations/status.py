@@ -72,6 +72,9 @@ class Status:
     fast_alerts: dict[str, int] = field(default_factory=dict)
     """Of the topic of fast alerts, if one is set: messages, different alerts in them, messages that are no alert, and
     messages that are still to be read."""
+    lanes: dict[str, Any] = field(default_factory=dict)
+    """How the lanes agreed on the latest days with alerts, if there is a fast lane: the number of ``days``, alerts of
+    ``both`` lanes and of one, those for an ``unknown`` reason, and the highest ``latency_p99`` (milliseconds)."""
     drift: dict[str, Any] = field(default_factory=dict)
     """Stability index by feature, of the latest day that is over: see docs/model.md."""
     breaches: list[str] = field(default_factory=list)
@@ -160,6 +163,7 @@ def status(lake: Lake) -> Status:
         kafka_lag=kafka_lag,
         kafka_missing_offsets=kafka.missing_offsets(lake),
         fast_alerts=_fast_alerts(lake),
+        lanes=_lanes(lake),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
     )
@@ -191,6 +195,25 @@ def _fast_alerts(lake: Lake) -> dict[str, int]:
     return {**row, "lag": kafka_source.fast_alerts_lag(lake)}
 
 
+def _lanes(lake: Lake) -> dict[str, Any]:
+    """Add up how the lanes agreed on the latest seven days with alerts."""
+    if lake.settings.fast_alerts_topic is None:
+        return {}
+    counts = {name: f"sum({name})" for name in ("both", "only_fast", "only_exact")}
+    counts["unknown"] = "sum(only_fast_unknown + only_exact_unknown)"
+    columns = ", ".join(f"{sum_} AS {name}" for name, sum_ in counts.items())
+    days = lake.query(
+        tables.GOLD_LANE_AGREEMENT,
+        f"{columns}, max(latency_p99) AS latency_p99",
+        "GROUP BY date ORDER BY date DESC LIMIT 7",
+    ).to_pylist()
+    if not days:
+        return {}
+    latencies = [day["latency_p99"] for day in days if day["latency_p99"] is not None]
+    added = {name: sum(day[name] for day in days) for name in counts}
+    return {"days": len(days), **added, "latency_p99": max(latencies, default=None)}
+
+
 def _last_batches(lake: Lake) -> dict[str, datetime]:
     """Read off the checkpoints when each stream wrote its last commit file."""
     commits: dict[str, float] = {}
@@ -206,7 +229,9 @@ def _lag(lake: Lake) -> dict[str, dict[str, int]]:
     behind: dict[str, dict[str, int]] = {}
     for table in contents.TABLES:
         for step, unread in lag.unread(lake, table).items():
-            behind.setdefault(step, {})[table.name] = len(unread)
+            # Lanes may have been compared once, and not any more.
+            if step != "lane_agreement" or lake.settings.fast_alerts_topic is not None:
+                behind.setdefault(step, {})[table.name] = len(unread)
     return behind
 
 
