@@ -58,6 +58,7 @@ def test_the_notebooks_tell_what_the_lake_holds(executed: dict[str, list[Any]]) 
     operations = printed(executed["5_operations"])
     assert "landed = bronze = silver + quarantine\n" in operations
     assert any("'alerts': 2776" in text for text in operations)
+    assert "no lanes were compared: there is no topic of fast alerts\n" in operations
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)

@@ -119,6 +119,17 @@ ROWS: Rows = [
     ),
     (detector_agreement.TABLE, [{"date": DAY, "both": 1, "only_flink": 0, "only_spark": 2}]),
     (
+        tables.GOLD_LANE_AGREEMENT,
+        [
+            {"date": DAY, "rule": rule, "both": both, "only_fast": 2, "only_exact": 0, **counts, "latency_p95": latency}
+            for rule, both, latency, counts in (
+                ("old", 3, 40.0, {"only_fast_late": 2, "only_exact_late": 0}),
+                ("new", 1, 60.0, {"only_fast_late": 1, "only_fast_unknown": 1}),
+                ("off", 0, None, {"only_fast_not_running": 2}),
+            )
+        ],
+    ),
+    (
         tables.GOLD_FRAUD_PREDICTIONS,
         [
             {"amount": 600.0, "probability": 0.9, "prediction": True, "label": True, "model_version": "2", "date": DAY},
@@ -195,6 +206,23 @@ def test_sessions_are_those_with_alerts(filled: Any) -> None:
 
 def test_agreement(filled: Any) -> None:
     assert shown(filled, "agreement") == [(DAY, "both", 1), (DAY, "only Flink", 0), (DAY, "only Spark", 2)]
+
+
+def test_lanes_are_added_up_over_the_rules(filled: Any) -> None:
+    assert shown(filled, "lane_days") == [(DAY, "both", 4), (DAY, "only exact", 0), (DAY, "only fast", 6)]
+
+
+def test_alerts_of_one_lane_are_shown_by_rule_and_reason(filled: Any) -> None:
+    assert shown(filled, "lane_reasons") == [
+        (DAY, "new", "fast", "late", 1),
+        (DAY, "new", "fast", "unknown", 1),
+        (DAY, "off", "fast", "not_running", 2),
+        (DAY, "old", "fast", "late", 2),
+    ]
+
+
+def test_latency_is_that_of_the_slowest_rule(filled: Any) -> None:
+    assert shown(filled, "lane_latency") == [(DAY, "p95", 60.0)]
 
 
 def test_model_quality_by_version_and_figure(filled: Any) -> None:
