@@ -15,7 +15,7 @@ from fraudlake.streaming import stream
 from fraudlake.streaming.stream import Appender
 from tests.detection.test_live_rules import BUSY, DEAR, PROBE, RULES, TRIPLE, expected, history, rule
 from tests.oracle import Row
-from tests.transactions import SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detect, land
 
 pytestmark = pytest.mark.stream
 
@@ -135,19 +135,29 @@ def test_a_changed_pair_of_limits_sees_the_open_flags_that_it_would_have(lake: A
     assert detect(opened, later) == [("part-0-0", "part-0-2"), ("part-0-1", "part-0-3")]
 
 
+@pytest.fixture
+def changed_behind(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Changes the rules behind the next commit of a micro-batch: the one that follows only moves the watermark."""
+
+    def change(lake: Any, *wanted: Any) -> None:
+        append = Appender.append
+
+        def appended(*arguments: Any) -> None:
+            append(*arguments)
+            monkeypatch.setattr(Appender, "append", append)
+            rule_table.apply(lake, wanted, "test", None)
+
+        monkeypatch.setattr(Appender, "append", appended)
+
+    return change
+
+
 def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
-    lake: Any, monkeypatch: pytest.MonkeyPatch
+    lake: Any, changed_behind: Callable[..., None]
 ) -> None:
     opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
-    rows, append = history(6, 700, 8), Appender.append
-
-    def appended(*arguments: Any) -> None:
-        """Change the rules behind the first micro-batch: the next one only moves the watermark."""
-        append(*arguments)
-        monkeypatch.setattr(Appender, "append", append)
-        rule_table.apply(opened, [(rule(DEAR), "live"), (rule(BUSY), "shadow")], "test", None)
-
-    monkeypatch.setattr(Appender, "append", appended)
+    rows = history(6, 700, 8)
+    changed_behind(opened, (rule(DEAR), "live"), (rule(BUSY), "shadow"))
     detect(opened, rows[:350])
     assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
     detect(opened, [*rows[350:], Row("end", rows[-1].time + 600 * SECOND, 20.0, "end", 0)])
@@ -156,3 +166,24 @@ def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
         wanted = {alert for alert in expected(rows) if alert[0] == name}
         assert there <= wanted
         assert {alert for alert in wanted - there if alert[1][-1] >= 350} == set()
+
+
+def test_a_new_rule_does_not_raise_what_it_would_have_raised_before(
+    lake: Any, changed_behind: Callable[..., None]
+) -> None:
+    # The first match waits until the earlier one, of row 0, is out of time: row 3 is that late.
+    held_back = {
+        "kind": "pattern",
+        "name": "held_back",
+        "pattern": "A X*? C",
+        "define": {"A": "A.amount < 1", "C": "C.amount > 1000 * A.amount"},
+        "within": "1 minute",
+        "skip": "TO NEXT ROW",
+    }
+    amounts = [(0, 0.99), (1, 0.5), (2, 600.0), (200, 20.0), (300, 0.99), (301, 0.5), (302, 600.0), (500, 20.0)]
+    rows = [Row("1", MARCH_7 + time * SECOND, amount, position=i) for i, (time, amount) in enumerate(amounts)]
+    opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
+    changed_behind(opened, (rule(held_back), "live"))
+    detect(opened, rows[:4], rows[4:], [Row("end", MARCH_7 + 999 * SECOND, 20.0, "end", 0)])
+    assert opened.checkpoint("detect").rules_of(1) == 2
+    assert raised(opened) == {("held_back", (5, 6))}

@@ -139,7 +139,7 @@ def detector_output(
     versions = RuleSet.of(settings.known_rules).versions if versions is None else versions
     evaluator, in_event_time = Evaluator.of(settings, versions), settings.ordering == "event_time"
     if in_event_time:
-        bound = math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
+        bound = bound_milliseconds(settings)
         silver = silver.withWatermark("timestamp", f"{bound} milliseconds")
     rows = evaluator.rows
     packed = buckets.pack(silver.select(*evaluator.columns(in_event_time)), rows, settings.buckets, every=bool(change))
@@ -150,6 +150,11 @@ def detector_output(
         return by_bucket.transformWithStateInPandas(timed, schema, "Append", "EventTime")
     processor = buckets.BucketProcessor(STATE, rows, _as_they_arrive(evaluator), change)
     return by_bucket.transformWithStateInPandas(processor, schema, "Append", "None")
+
+
+def bound_milliseconds(settings: Settings) -> int:
+    """Return how far behind the newest event time a row may come, in the whole milliseconds that Spark counts."""
+    return math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
 
 
 def detector_output_of_history(

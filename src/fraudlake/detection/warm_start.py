@@ -82,7 +82,7 @@ def states(
 
 def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int, WarmState]) -> buckets.Change:
     """Return what puts the state of new rules, from :func:`states`, into the state of a bucket."""
-    new = Evaluator.of(settings, added)
+    new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
 
     def warmed(bucket: int, state: buckets.State) -> buckets.State:
         warm = states.get(bucket)
@@ -92,7 +92,7 @@ def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int
         begun = {"kept": kept, "rules": rules}
         if buckets.WAITING in state:
             waiting, others = _divided(state[buckets.WAITING], recent)
-            _, begun = new.evaluate(begun, others, _first_time(waiting, others))
+            _, begun = new.evaluate(begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
         # An account's flag is its last transaction, whichever rule it is open for.
         flags = begun["kept"].filter(pc.invert(pc.is_in(begun["kept"]["account"], state["kept"]["account"])))
@@ -121,11 +121,13 @@ def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
     return whole, recent.filter(pc.invert(is_waiting))
 
 
-def _first_time(waiting: pa.Table, evaluated: pa.Table) -> int:
-    """Return a time before which no row will be evaluated any more, microseconds."""
+def _ready_before(waiting: pa.Table, evaluated: pa.Table, bound: int) -> int:
+    """Return up to when a bucket's rows were evaluated, microseconds: see :func:`detector.split_by_watermark`."""
+    newest = max(pc.max(rows["time"]).as_py() or 0 for rows in (waiting, evaluated))
+    passed = newest // 1000 * 1000 - bound
     first = pc.min(waiting["time"]).as_py()
-    last = pc.max(evaluated["time"]).as_py() or 0
-    return last if first is None else min(first, last)
+    # The bound may have changed meanwhile.
+    return passed if first is None else min(first, passed)
 
 
 def _newest(silver: DataFrame) -> int:
