@@ -25,13 +25,15 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=200)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--order", choices=["arrival", "event_time"], default="event_time")
+    parser.add_argument("--staying", type=int, choices=[1, 2, 3], default=3, help="rules that stay for the whole run")
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
-    changes = RuleChanges(options.work / "lake", options.seed, options.order, lambda line: print(line, flush=True))
-    outcome = asdict(changes.run(options.changes, options.kills))
+    run = RuleChanges(options.work / "lake", options.seed, options.order, options.staying, print)
+    outcome = asdict(run.run(options.changes, options.kills))
     differences = outcome.pop("differences")
     print(f"seed {options.seed}, {options.order}: {outcome}")
     print("\n".join(differences) or "no difference")

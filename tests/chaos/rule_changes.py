@@ -1,8 +1,7 @@
 """Rule changes: rules change at random while `detect` runs and is killed, then its alerts are compared with the truth.
 
 Rows land in silver, rules change by commands (processes of their own, some of them killed, too, and calls in this
-process), and the stream is killed at random moments. Six rules stay for the whole run, as three pairs of a live one and
-the same one in the shadow.
+process), and the stream is killed at random moments. Some rules stay for the whole run, each live and in the shadow.
 """
 
 from __future__ import annotations
@@ -136,16 +135,12 @@ DRAWS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     ),
     "other_pair": lambda draw: pair("other_pair", draw.choice((1.0, 30.0)), draw.choice((500, 90)), "5 minutes"),
 }
-STAYING = [
-    {**rule, "name": f"{status}_{rule['name']}", "status": status}
-    for status in ("live", "shadow")
-    for rule in (
-        threshold("busy", "count", 3, last="60 s"),
-        probe("probe", 2, 500, "3 minutes"),
-        pair("pair", 1.0, 500.0, "60 s"),
-    )
-]
-"""The rules that are there for the whole run."""
+STAYING = (
+    threshold("busy", "count", 3, last="60 s"),
+    probe("probe", 2, 500, "3 minutes"),
+    pair("pair", 1.0, 500.0, "60 s"),
+)
+"""Rules that are there for the whole run, under names of their own."""
 
 
 def as_toml(rules: list[dict[str, Any]]) -> str:
@@ -207,6 +202,8 @@ class RuleChanges:
     root: Path
     seed: int
     ordering: str
+    staying: int = 3
+    """How many of :data:`STAYING` stay for the whole run, each live and in the shadow."""
     report: Report = lambda line: None
     environment: dict[str, str] = field(default_factory=dict)
     outcome: Outcome = field(default_factory=Outcome)
@@ -215,7 +212,7 @@ class RuleChanges:
     def run(self, changes: int, kills: int) -> Outcome:
         """Change rules so often, kill the stream so often, let it end, and compare."""
         self.program.ended("detect")
-        self._call("apply", str(self._file(STAYING)), "--yes")
+        self._call("apply", str(self._file(self._staying)), "--yes")
         self._rows = iter(landings(self._draw, LANDINGS * changes + 2, self.ordering))
         self._land()
         shares = [
@@ -234,6 +231,14 @@ class RuleChanges:
     @cached_property
     def _draw(self) -> random.Random:
         return random.Random(self.seed)
+
+    @cached_property
+    def _staying(self) -> list[dict[str, Any]]:
+        return [
+            {**rule, "name": f"{status}_{rule['name']}", "status": status}
+            for status in ("live", "shadow")
+            for rule in STAYING[: self.staying]
+        ]
 
     @cached_property
     def program(self) -> Program:
@@ -356,7 +361,11 @@ class RuleChanges:
             chosen = [rule(draw) for rule in DRAWS.values() if draw.random() < 0.6]
             return (
                 "apply",
-                str(self._file([*STAYING, *(rule | {"status": draw.choice(["live", "shadow"])} for rule in chosen)])),
+                str(
+                    self._file(
+                        [*self._staying, *(rule | {"status": draw.choice(["live", "shadow"])} for rule in chosen)]
+                    )
+                ),
                 "--yes",
             )
         candidates = [version for version in moving if _may_become(version, kind)]
@@ -435,14 +444,13 @@ class RuleChanges:
 
     def _disagreements(self, stored: Counter[Raised]) -> Iterator[str]:
         """Say where the rules that stayed raised other alerts live, in the shadow and in a backtest."""
-        raised: dict[str, set[Alert]] = {fields["name"]: set() for fields in STAYING}
+        raised: dict[str, set[Alert]] = {fields["name"]: set() for fields in self._staying}
         for alert in stored:
             if alert.rule in raised and alert.rows[-1] not in self._late:
                 raised[alert.rule].add((alert.rows, alert.measure))
-        for fields in STAYING[: len(STAYING) // 2]:
-            name = fields["name"].removeprefix("live_")
-            rule = RULE.validate_python({key: value for key, value in fields.items() if key != "status"})
-            _, alerts = steps.backtest(self.lake, rule, None, None)
+        for fields in STAYING[: self.staying]:
+            name = fields["name"]
+            _, alerts = steps.backtest(self.lake, RULE.validate_python(fields), None, None)
             tried = {
                 alert_of(fields["kind"], row["transaction_ids"], json.loads(row["measures"]))
                 for row in alerts.to_pylist()
