@@ -21,10 +21,10 @@ REALTIME_READY := $(REALTIME_VENV)/.ready
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
-.PHONY: help setup demo test quick check audit tables phrasebook databricks realtime python312 wheel lock clean
+.PHONY: help setup demo test quick check audit tables phrasebook databricks realtime realtime-demo python312 wheel lock clean
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 setup: $(READY) ## make the Python environment (.venv) from the lock file
 
@@ -84,6 +84,9 @@ $(REALTIME_READY): requirements-realtime.lock
 	@$(REALTIME_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+realtime-demo: $(READY) $(REALTIME_READY) ## ten seconds of traffic through the fast lane, then the exact lane's word on it
+	@$(BIN)/python -m tests.realtime.demo $(LAKE)-realtime $(REALTIME_BIN)/fraudlake
+
 python312: # the path of a Python 3.12, if there is one
 	@echo $(PYTHON312)
 
@@ -102,4 +105,4 @@ lock: ## resolve the lock files anew (needs uv)
 	$(COMPILE) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
 
 clean: ## remove the environments and the demo lake
-	rm -rf $(VENV) $(DATABRICKS_VENV) $(REALTIME_VENV) $(LAKE) dist
+	rm -rf $(VENV) $(DATABRICKS_VENV) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist

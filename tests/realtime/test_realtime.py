@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
+
 from tests import oracle
 from tests.integration.broker import Broker, Outgoing
 
@@ -47,6 +49,15 @@ def traffic(seed: int, rows: int, begin: int) -> list[oracle.Row]:
 def message(row: oracle.Row) -> Outgoing:
     fields = {"ts": row.time // 1000, "accountId": row.account_id, "amount": row.amount, "alert": False}
     return row.account_id, json.dumps(fields | {"transaction_id": row.source}).encode(), None
+
+
+def produce_at(broker: Broker, topic: str, partition: int, *rows: oracle.Row) -> None:
+    """Produce rows to a partition, each as if Kafka had got it at its own time."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for row in rows:
+        key, value, _ = message(row)
+        producer.produce(topic, value, key, partition, timestamp=row.time // 1000)
+    assert producer.flush(PATIENCE) == 0
 
 
 def expected(rows: list[oracle.Row]) -> set[tuple[str, str, str]]:
@@ -117,9 +128,20 @@ def test_alerts_are_those_of_the_oracle_between_bad_messages(tmp_path: Path, bro
         broker.produce(transactions, with_bad)
         until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
         events = raised(broker, alerts)
+
+        # A row that comes behind one that Kafka got later: another partition is read more slowly.
+        small, late, large = (
+            oracle.Row("moved", now - second * oracle.SECOND, amount, f"moved-{second}")
+            for second, amount in ((20, 0.5), (15, 0.75), (10, 900.0))
+        )
+        first, second = ({(rule, row.source, large.source) for rule in LIMITS} for row in (small, late))
+        produce_at(broker, transactions, 0, small, large)
+        until(lambda: pairs(raised(broker, alerts)) >= truth | first, lane, log)
+        produce_at(broker, transactions, 1, late)
+        until(lambda: pairs(raised(broker, alerts)) >= truth | first | second, lane, log)
         lane.send_signal(signal.SIGINT)
         assert lane.wait(PATIENCE) == 0, log.read_text()
-    assert pairs(raised(broker, alerts)) == truth
+    assert pairs(raised(broker, alerts)) == truth | first | second
 
     places = {
         (message.partition(), message.offset()): (json.loads(message.value()), message.timestamp()[1])
@@ -146,26 +168,34 @@ def test_alerts_are_those_of_the_oracle_between_bad_messages(tmp_path: Path, bro
         assert datetime.fromisoformat(event["time"]).timestamp() * 1000 >= appended
 
 
-def test_after_a_kill_in_a_batch_no_alert_is_lost_and_repeated_ones_have_equal_ids(
+def test_after_kills_and_with_more_partitions_no_alert_is_lost_and_repeated_ones_have_equal_ids(
     tmp_path: Path, broker: Broker
 ) -> None:
     transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
     broker.create_topic(transactions, 1)
     broker.create_topic(alerts, 1)
     now = time.time_ns() // 1_000_000 * 1000
-    rows = traffic(2, 360, now - 400 * oracle.SECOND)
-    truth, early = expected(rows), expected(rows[:180])
-    assert early < truth
+    rows = traffic(2, 540, now - 600 * oracle.SECOND)
+    early, truth, more = expected(rows[:180]), expected(rows[:360]), expected(rows)
+    assert early < truth < more
     with running(tmp_path, broker, "10 minutes") as (lane, log):
         until(lambda: "Ctrl-C" in log.read_text(), lane, log)
         broker.produce(transactions, map(message, rows[:180]))
         until(lambda: pairs(raised(broker, alerts)) >= early, lane, log)
         lane.kill()
         lane.wait()
-    broker.produce(transactions, map(message, rows[180:]))
+    broker.produce(transactions, map(message, rows[180:360]))
     with running(tmp_path, broker, "10 minutes") as (lane, log):
         until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
         until(lambda: len(raised(broker, alerts)) >= len(truth) + len(early), lane, log)
     events = raised(broker, alerts)
     assert pairs(events) == truth
     assert len({event["id"] for event in events}) == len(truth)
+
+    # Accounts move to other partitions, which are read beside those in which their earlier rows are read again.
+    broker.add_partitions(transactions, 3)
+    broker.produce(transactions, map(message, rows[360:]))
+    with running(tmp_path, broker, "10 minutes") as (lane, log):
+        until(lambda: pairs(raised(broker, alerts)) >= more, lane, log)
+    events = raised(broker, alerts)
+    assert len({event["id"] for event in events}) == len(pairs(events))

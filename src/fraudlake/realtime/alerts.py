@@ -120,7 +120,9 @@ def _last_rows(rows: DataFrame, rules: LaneRules) -> DataFrame:
 def _raised(rules: LaneRules) -> Column:
     """Return what the rules raise on a row and the one before it, as an array.
 
-    A pair is taken from one window that both rows are in: that of the earlier row.
+    A row that was read behind a later one of its account (partitions are read side by side, and an account moves to
+    another one when a topic gets more) raises what it makes with that one, too. A pair is taken from one window that
+    both rows are in: that of the earlier row.
     """
     span = F.lit(rules.span // _MICROSECOND)
 
@@ -130,10 +132,16 @@ def _raised(rules: LaneRules) -> Column:
     def begin(row: Column) -> Column:
         return row["window_time"] - F.pmod(row["window_time"], span)
 
+    def is_ours(small: Column, large: Column) -> Column:
+        return F.col("begin") == F.least(begin(small), begin(large))
+
     current = F.get(F.filter("rows", lambda row: order(row) == F.col("arrived")), F.lit(0))
     before = F.get(F.filter("rows", lambda row: order(row) < F.col("arrived")), F.lit(0))
-    of_both = F.least(begin(before), begin(current))
-    pairs = [F.when(F.col("begin") == of_both, _pair(rule, before, current)) for rule in rules.pairs]
+    after = F.try_element_at(F.filter("rows", lambda row: order(row) > F.col("arrived")), F.lit(-1))
+    neighbours = (before, current), (current, after)
+    pairs = [
+        F.when(is_ours(small, large), _pair(rule, small, large)) for rule in rules.pairs for small, large in neighbours
+    ]
     return F.array_compact(F.array(*pairs))
 
 
