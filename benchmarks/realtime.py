@@ -81,10 +81,9 @@ def main() -> None:
 def run(values: dict[str, object], micro_batches: bool) -> None:
     """The query, in a process of its own."""
     settings = Settings(**values)  # type: ignore[arg-type]
-    spark = session.start(settings, settings.checkpoints_path.parent / "realtime.log")
-    writer = lane.writer(spark, settings, rules.choose(settings))
-    trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
-    writer.trigger(**trigger).start().awaitTermination()
+    with session.started(settings, settings.lake / "realtime.log") as own:
+        trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
+        lane.writer(own, settings, rules.choose(settings)).trigger(**trigger).start().awaitTermination()
 
 
 def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list[oracle.Row]:

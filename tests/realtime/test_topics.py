@@ -17,9 +17,8 @@ from tests.integration.broker import Broker
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("spark")
-    spark = session.start(Settings(lake=folder), folder / "log")
-    yield spark
-    spark.stop()
+    with session.started(Settings(lake=folder), folder / "log") as own:
+        yield own.spark
 
 
 @pytest.fixture(scope="module")

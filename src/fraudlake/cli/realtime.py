@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     "fast_alerts_topic",
     "starting_offsets",
     "fail_on_data_loss",
+    "kafka_secret",
     "realtime_batch",
     *QUALITY,
     *RULES,
@@ -38,7 +39,8 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
     Reads the topic of transactions in Spark's Real-time Mode and writes fast_alerts_topic, until it is stopped. Each
     alert comes at least once. Needs an environment of its own ('make realtime').
     """
-    from fraudlake.realtime import lane, rules, session
+    from fraudlake import secret
+    from fraudlake.realtime import rules, session
 
     settings = app.settings(**flags)
     missing = next(
@@ -61,7 +63,9 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
     def progress(totals: Totals) -> None:
         console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
 
-    totals = lane.run(settings, chosen, time, started, progress)
+    from fraudlake.realtime import lane
+
+    totals = lane.run(secret.with_kafka_options(settings), chosen, time, started, progress)
     app.say(totals.as_json() | {"refused": chosen.refused}, f"realtime: {_line(totals)}")
 
 

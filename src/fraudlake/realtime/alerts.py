@@ -1,11 +1,8 @@
-"""Alerts of the fast lane: each valid message, with its account's last rows in one built-in aggregate, becomes events.
-
-In Real-time Mode (Spark 4.3, update mode) an aggregation emits a row for each row that it takes, where a micro-batch
-emits one for each of its keys. So the aggregate that keeps an account's last rows shows each row with those before it.
-"""
+"""Alerts of the fast lane: each valid message and its neighbours of the same account become events."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -31,8 +28,6 @@ LATENESS = timedelta(microseconds=alerts.GRACE)
 """How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
 _AHEAD = timedelta(minutes=1)
 """How far ahead of Kafka's clock and ours a row's time may move the watermark."""
-_ROWS = 16
-"""How many rows an entry of the state has at most."""
 PLACE = ("partition", "offset", "appended")
 """Where the message of an alert's transaction is, and since when."""
 _OUTPUT = {
@@ -54,19 +49,24 @@ _MICROSECOND = timedelta(microseconds=1)
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
-def events(kafka: DataFrame, settings: Settings, rules: LaneRules) -> DataFrame:
+def events(
+    kafka: DataFrame,
+    settings: Settings,
+    rules: LaneRules,
+    neighbours: Callable[[DataFrame, timedelta], DataFrame],
+) -> DataFrame:
     """Evaluate rules on a stream of messages.
 
     Args:
         kafka: a stream of Spark's Kafka source.
         settings: the quality rules and the declared columns.
         rules: the rules.
+        neighbours: one of the ways of :mod:`fraudlake.realtime.neighbours`.
 
     Returns:
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
-    last_rows = _last_rows(_rows(kafka, settings, rules.span), rules)
-    raised = last_rows.select("account_id", F.inline(_raised(rules)))
+    raised = neighbours(_rows(kafka, settings), rules.span).select("account_id", F.inline(_raised(rules)))
     output = raised.withColumns({"is_shadow": F.lit(False), "rule_version": F.lit(None).cast("bigint")})
     return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", now()))
 
@@ -76,7 +76,7 @@ def now() -> Column:
     return F.reflect(F.lit("java.time.Instant"), F.lit("now")).cast("timestamp")
 
 
-def _rows(kafka: DataFrame, settings: Settings, span: timedelta) -> DataFrame:
+def _rows(kafka: DataFrame, settings: Settings) -> DataFrame:
     """Return the valid transactions with a watermark that no time in the future moves away."""
     checked = transactions.checked(messages.bronze(kafka, settings), settings, now()).observe(
         METRICS,
@@ -95,7 +95,7 @@ def _rows(kafka: DataFrame, settings: Settings, span: timedelta) -> DataFrame:
             F.unix_micros("timestamp").alias("time"),
             F.col("_partition").alias("partition"),
             F.col("_offset").alias("offset"),
-            F.col("_appended").alias("appended"),
+            F.unix_micros("_appended").alias("appended"),
             "transaction_id",
             "amount",
             F.unix_micros("window_time").alias("window_time"),
@@ -103,45 +103,13 @@ def _rows(kafka: DataFrame, settings: Settings, span: timedelta) -> DataFrame:
     )
 
 
-def _last_rows(rows: DataFrame, rules: LaneRules) -> DataFrame:
-    """Return, for each row, its account's last ones: ``account_id, rows`` (the latest first), ``arrived, begin``.
-
-    The rows of an account are in the order in which Kafka got them. ``arrived`` is the place of the row itself in that
-    order. Each row is in two windows of twice the rules' span, which begin a span apart (``begin``, microseconds): two
-    rows of one alert share at least one of them.
-    """
-    order = F.struct("row.appended", "row.offset", "row.partition")
-    span = rules.span // _MICROSECOND
-    window = F.window("window_time", f"{2 * span} microseconds", f"{span} microseconds")
-    aggregates = F.max_by("row", order, _ROWS).alias("rows"), F.last(order).alias("arrived")
-    return rows.groupBy(window, "account_id").agg(*aggregates).withColumn("begin", F.unix_micros("window.start"))
-
-
 def _raised(rules: LaneRules) -> Column:
-    """Return what the rules raise on a row and the one before it, as an array.
+    """Return what the rules raise on a row and those before and behind it, as an array.
 
-    A row that was read behind a later one of its account (partitions are read side by side, and an account moves to
-    another one when a topic gets more) raises what it makes with that one, too. A pair is taken from one window that
-    both rows are in: that of the earlier row.
+    A row has another behind it where partitions are read side by side and its account has moved to another one.
     """
-    span = F.lit(rules.span // _MICROSECOND)
-
-    def order(row: Column) -> Column:
-        return F.struct(row["appended"], row["offset"], row["partition"])
-
-    def begin(row: Column) -> Column:
-        return row["window_time"] - F.pmod(row["window_time"], span)
-
-    def is_ours(small: Column, large: Column) -> Column:
-        return F.col("begin") == F.least(begin(small), begin(large))
-
-    current = F.get(F.filter("rows", lambda row: order(row) == F.col("arrived")), F.lit(0))
-    before = F.get(F.filter("rows", lambda row: order(row) < F.col("arrived")), F.lit(0))
-    after = F.try_element_at(F.filter("rows", lambda row: order(row) > F.col("arrived")), F.lit(-1))
-    neighbours = (before, current), (current, after)
-    pairs = [
-        F.when(is_ours(small, large), _pair(rule, small, large)) for rule in rules.pairs for small, large in neighbours
-    ]
+    before, current, behind = F.col("before"), F.col("current"), F.col("behind")
+    pairs = [_pair(rule, *pair) for rule in rules.pairs for pair in ((before, current), (current, behind))]
     return F.array_compact(F.array(*pairs))
 
 
@@ -174,7 +142,7 @@ def _as_messages(alert_rows: DataFrame) -> DataFrame:
         F.struct(*data).alias("data"),
         F.col("partition").alias("transactionpartition"),
         F.col("offset").alias("transactionoffset"),
-        F.date_format("appended", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("transactiontime"),
+        F.date_format(F.timestamp_micros("appended"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("transactiontime"),
     )
     content_type = F.struct(F.lit("content-type").alias("key"), F.lit(event.CONTENT_TYPE).cast("binary").alias("value"))
     return alert_rows.select(

@@ -18,11 +18,11 @@ from fraudlake.sources import kafka
 from fraudlake.streaming import stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from fraudlake.realtime.rules import LaneRules
+    from fraudlake.realtime.session import Session
     from fraudlake.settings import Settings
 
 
@@ -92,40 +92,33 @@ def run(
         FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
     """
     folder = checkpoint(settings)
-    log = folder.with_suffix(".log")
-    with _exclusive(folder):
-        spark = session.start(settings, log)
-        try:
-            # Spark takes SIGINT for itself as it starts, so we do that after it.
-            with stream.stop_signal() as stop:
-                partitions = topics.require(spark, settings, session.SLOTS, session.state_partitions(settings))
-                query = writer(spark, settings, rules).trigger(**trigger(settings)).start()
-                totals = Totals()
-                started(partitions)
-                end = None if duration is None else time.monotonic() + duration.total_seconds()
-                while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
-                    if totals.add(query):
-                        progress(totals)
-                failure = query.exception()
-                totals.add(query)
-                if failure is not None:
-                    reason = kafka.problem(str(failure))
-                    known = reason and f"Kafka at {settings.bootstrap_servers} " + reason.format(
-                        topic=settings.topic, flag="--topic"
-                    )
-                    raise FraudlakeError(
-                        f"realtime failed: {known or stream.cause_of(str(failure))}; details are in {log}"
-                    )
-                query.stop()
-                return totals
-        finally:
-            spark.stop()
+    # Spark takes SIGINT for itself as it starts, so we do that after it.
+    with (
+        _exclusive(settings),
+        session.started(settings, folder.with_suffix(".log")) as own,
+        stream.stop_signal() as stop,
+    ):
+        partitions = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
+        query = writer(own, settings, rules).trigger(**trigger(settings)).start()
+        totals = Totals()
+        started(partitions)
+        end = None if duration is None else time.monotonic() + duration.total_seconds()
+        while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
+            if totals.add(query):
+                progress(totals)
+        failure = query.exception()
+        totals.add(query)
+        if failure is not None:
+            known = kafka.explain(settings, settings.topic, "--topic", str(failure))
+            raise FraudlakeError(f"realtime failed: {known or stream.cause_of(str(failure))}; details are in {own.log}")
+        query.stop()
+        return totals
 
 
-def writer(spark: SparkSession, settings: Settings, rules: LaneRules) -> DataStreamWriter:
+def writer(own: Session, settings: Settings, rules: LaneRules) -> DataStreamWriter:
     """Return the query in a session, which has still to be given its :func:`trigger` and started."""
     messages = (
-        spark.readStream.format("kafka")
+        own.spark.readStream.format("kafka")
         .options(**kafka.client_options(settings))
         .option("subscribe", settings.topic)
         .option("startingOffsets", settings.starting_offsets)
@@ -133,7 +126,7 @@ def writer(spark: SparkSession, settings: Settings, rules: LaneRules) -> DataStr
         .load()
     )
     return (
-        alerts.events(messages, settings, rules)
+        alerts.events(messages, settings, rules, own.neighbours)
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")
@@ -149,7 +142,12 @@ def trigger(settings: Settings) -> dict[str, Any]:
 
 
 @contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
+def _exclusive(settings: Settings) -> Iterator[None]:
+    """Let one process run the lane; in a workspace, where no lock works across clusters, its job has one run."""
+    if settings.catalog:
+        yield
+        return
+    folder = checkpoint(settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_suffix(".lock"), timeout=0)
     try:

@@ -1,7 +1,13 @@
-"""The session of the fast lane: Spark 4.3 with the Kafka source and nothing else, in an environment of its own."""
+"""The session of the fast lane: Spark 4.3 with the Kafka source and nothing else, or that of a workspace's compute."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,24 +16,43 @@ from fraudlake.errors import UsageError
 from fraudlake.lake import jars, java, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from fraudlake.settings import Settings
 
 _FIRST = (4, 3)
 """The first Spark that aggregates in Real-time Mode."""
-SLOTS = 256
+_FIRST_RUNTIME = (17, 3)
+"""The first Databricks Runtime whose real-time mode calls processors in Python."""
+_RUNTIME, _REAL_TIME_MODE = "DATABRICKS_RUNTIME_VERSION", "spark.databricks.streaming.realTimeMode.enabled"
+_SLOTS = 256
 """Tasks that run at once. Each is a thread that waits most of the time, so there may be many more than cores."""
 STATE_PARTITIONS = 2
 _STATE = "spark.sql.streaming.stateStore"
 
 
+@dataclass(frozen=True)
+class Session:
+    """A session of Spark, how many tasks it runs at once, how it finds neighbours, and where its log is."""
+
+    spark: SparkSession
+    slots: int
+    neighbours: Callable[[DataFrame, timedelta], DataFrame]
+    log: str
+
+
 def require_spark() -> None:
-    """Check that this environment has a Spark whose Real-time Mode aggregates.
+    """Check that there is a Spark whose Real-time Mode evaluates the rules.
 
     Raises:
-        UsageError: it has none.
+        UsageError: there is none.
     """
+    runtime = os.environ.get(_RUNTIME)
+    if runtime is not None:
+        numbers = re.match(r"(\d+)\.(\d+)", runtime)
+        if numbers and tuple(map(int, numbers.groups())) < _FIRST_RUNTIME:
+            raise UsageError(f"the fast lane needs Databricks Runtime 17.3 or newer, and this compute has {runtime}")
+        return
     try:
         version = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
@@ -45,14 +70,44 @@ def state_partitions(settings: Settings) -> int:
     return settings.shuffle_partitions or STATE_PARTITIONS
 
 
-def start(settings: Settings, log: Path) -> SparkSession:
-    """Start Spark in this process; what the JVM prints goes to ``log``.
+@contextmanager
+def started(settings: Settings, log: Path) -> Iterator[Session]:
+    """Start Spark in this process and end it again; in a workspace, use the session of the compute, which stays.
+
+    What the JVM prints goes to ``log``.
 
     Raises:
-        UsageError: this environment has another Spark.
+        UsageError: this environment, or this compute, has another Spark.
         FraudlakeError: Java or the jars are missing, or Spark does not start.
     """
     require_spark()
+    if _RUNTIME in os.environ:
+        yield _of_compute(settings)
+        return
+    spark = _start(settings, log)
+    from fraudlake.realtime import neighbours
+
+    try:
+        yield Session(spark, _SLOTS, neighbours.by_aggregate, str(log))
+    finally:
+        spark.stop()
+
+
+def _of_compute(settings: Settings) -> Session:
+    from pyspark.sql import SparkSession
+
+    from fraudlake.realtime import neighbours
+
+    spark = SparkSession.builder.getOrCreate()
+    if spark.conf.get(_REAL_TIME_MODE, "false") != "true":
+        raise UsageError(f"the fast lane needs {_REAL_TIME_MODE} true in the Spark configuration of the cluster")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions(settings)))
+    slots = spark.sparkContext.defaultParallelism
+    return Session(spark, slots, neighbours.by_processor, "the log of this compute")
+
+
+def _start(settings: Settings, log: Path) -> SparkSession:
     java.require()
     added_jars = sorted(map(str, jars.folder("realtime").glob("*.jar")))
     configuration = {
@@ -68,4 +123,4 @@ def start(settings: Settings, log: Path) -> SparkSession:
         f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     }
-    return session.launch(f"local[{SLOTS}]", configuration, log)
+    return session.launch(f"local[{_SLOTS}]", configuration, log)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+import uuid
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import UsageError
 from fraudlake.sources import kafka
 
 if TYPE_CHECKING:
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
 
 _SAMPLE = 200
 """How many messages are looked at to see what their key is."""
-_TIMEOUTS = {"default.api.timeout.ms": "10000", "request.timeout.ms": "8000"}
 
 
 def require(spark: SparkSession, settings: Settings, slots: int, state_partitions: int) -> int:
@@ -34,7 +30,7 @@ def require(spark: SparkSession, settings: Settings, slots: int, state_partition
         FraudlakeError: the brokers cannot be reached, or refuse the credentials.
     """
     partitions = _partitions(spark, settings, settings.topic, "--topic")
-    _partitions(spark, settings, settings.fast_alerts_topic or "", "fast_alerts_topic")
+    _partitions(spark, settings, settings.fast_alerts_topic or "", "--fast-alerts-topic")
     if partitions + state_partitions > slots:
         raise UsageError(
             f"the fast lane holds a task slot for each of the {partitions} partitions of topic '{settings.topic}' and "
@@ -46,18 +42,11 @@ def require(spark: SparkSession, settings: Settings, slots: int, state_partition
 
 def _partitions(spark: SparkSession, settings: Settings, topic: str, flag: str) -> int:
     """Return the number of partitions of a topic."""
-    jvm = spark._jvm
-    assert jvm is not None
-    options = jvm.java.util.HashMap()
-    for name, value in {**kafka.client_options(settings), **_TIMEOUTS}.items():
-        options.put(name.removeprefix("kafka."), value)
-    with failures_explained(settings, topic, flag):
-        admin = jvm.org.apache.kafka.clients.admin.Admin.create(options)
-        try:
-            names = jvm.java.util.List.of(topic)
-            return int(admin.describeTopics(names).allTopicNames().get().get(topic).partitions().size())
-        finally:
-            admin.close()
+    folder = settings.checkpoints_path / "scratch" / uuid.uuid4().hex
+    try:
+        return len(kafka.end_offsets(spark, settings, topic, flag, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _require_account_key(spark: SparkSession, settings: Settings) -> None:
@@ -72,7 +61,7 @@ def _require_account_key(spark: SparkSession, settings: Settings) -> None:
         .where("account IS NOT NULL")
         .limit(_SAMPLE)
     )
-    with failures_explained(settings, settings.topic, "--topic"):
+    with kafka.failures_explained(settings, settings.topic, "--topic"):
         rows = messages.collect()
     others = [row for row in rows if row["key"] != row["account"]]
     if 2 * len(others) > len(rows):
@@ -81,15 +70,3 @@ def _require_account_key(spark: SparkSession, settings: Settings) -> None:
             f"the key of the messages of topic '{settings.topic}' must be their account: {len(others)} of {len(rows)} "
             f"have another, such as {json.dumps(example['key'])} for account {json.dumps(example['account'])}"
         )
-
-
-@contextmanager
-def failures_explained(settings: Settings, topic: str, flag: str) -> Iterator[None]:
-    """Replace exceptions of Spark and Java by one line; the originals, which may contain secrets, are dropped."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        reason = kafka.problem(f"{error}\n{kafka.with_causes(error)}")
-        if reason is None:
-            reason = f"cannot be asked for topic '{topic}': check bootstrap_servers and kafka_options"
-        raise FraudlakeError(f"Kafka at {settings.bootstrap_servers} {reason.format(topic=topic, flag=flag)}") from None

@@ -17,7 +17,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from fraudlake.lake import Lake
     from fraudlake.lake.checkpoint import Checkpoint
@@ -73,6 +73,76 @@ def with_causes(error: Exception) -> str:
         texts.append(str(cause.toString()))
         cause = cause.getCause()
     return "\n".join(texts)
+
+
+def explain(settings: Settings, topic: str, flag: str, failure: str) -> str | None:
+    """Return one line with cause and remedy of a failure of the Kafka client; None for any other failure."""
+    if "may have been lost" in failure or "DATA_LOSS" in failure:
+        return (
+            f"messages of Kafka topic '{topic}' were removed before they were read{_range(failure)}: to go on "
+            "with those that are left, set fail_on_data_loss to false (--fail-on-data-loss false)"
+        )
+    reason = problem(failure)
+    if reason is not None:
+        return f"Kafka at {settings.bootstrap_servers} {reason.format(topic=topic, flag=flag)}"
+    if "Failed to create new KafkaAdminClient" in failure or "ConfigException" in failure:
+        # A stream's error does not have the cause, and Kafka's own message may contain secrets.
+        return (
+            f"no Kafka client can be made for {settings.bootstrap_servers}: its host name is unknown, "
+            "or an option in kafka_options is missing or wrong"
+        )
+    return None
+
+
+@contextmanager
+def failures_explained(settings: Settings, topic: str, flag: str) -> Iterator[None]:
+    """Replace Spark's exceptions by one line; the original, which may contain secrets, is dropped."""
+    try:
+        yield
+    except PySparkException as error:
+        message = explain(settings, topic, flag, with_causes(error)) or f"cannot read Kafka topic '{topic}'"
+        raise FraudlakeError(message) from None
+
+
+def end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str, checkpoint: Path) -> dict[int, int]:
+    """Return the offset of each partition's next message; takes some seconds, also where no broker answers.
+
+    A stream with ``availableNow`` that starts at the latest offsets reads nothing and reports every partition's
+    offset.
+
+    Args:
+        spark: the session.
+        settings: brokers and the options of their client.
+        topic: the topic's name.
+        flag: the flag that names the topic, for messages.
+        checkpoint: a folder for the stream's checkpoint, which nothing needs afterwards.
+
+    Raises:
+        FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
+    """
+    stream = (
+        spark.readStream.format("kafka")
+        .options(**client_options(settings))
+        .options(**{f"kafka.{name}": value for name, value in _SHORT_TIMEOUTS.items()})
+        .option("fetchOffset.numRetries", 1)
+        .option("subscribe", topic)
+        .option("startingOffsets", "latest")
+        .load()
+    )
+    with failures_explained(settings, topic, flag):
+        query = (
+            stream.writeStream.format("noop")
+            .queryName(f"end-offsets-{uuid.uuid4().hex[:8]}")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    report = query.lastProgress
+    if report is None:
+        raise FraudlakeError(f"cannot read the offsets of Kafka topic '{topic}'")
+    offsets = json.loads(report["sources"][0]["endOffset"])[topic]
+    return {int(number): offset for number, offset in offsets.items()}
 
 
 class Topic:
@@ -131,38 +201,10 @@ class Topic:
         )
 
     def end_offsets(self) -> dict[int, int]:
-        """Return the offset of each partition's next message; takes some seconds, also where no broker answers.
-
-        A stream with ``availableNow`` that starts at the latest offsets reads nothing and reports every partition's
-        offset.
-
-        Raises:
-            FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
-        """
-        stream = (
-            self._spark.readStream.format("kafka")
-            .options(**client_options(self._settings))
-            .options(**{f"kafka.{name}": value for name, value in _SHORT_TIMEOUTS.items()})
-            .option("fetchOffset.numRetries", 1)
-            .option("subscribe", self.name)
-            .option("startingOffsets", "latest")
-            .load()
-        )
+        """Return the offset of each partition's next message: :func:`end_offsets`."""
         # Serverless compute starts no stream without a checkpoint of its own.
-        with self._failures_explained(), self._lake.scratch_checkpoint() as folder:
-            query = (
-                stream.writeStream.format("noop")
-                .queryName(f"end-offsets-{uuid.uuid4().hex[:8]}")
-                .option("checkpointLocation", str(folder))
-                .trigger(availableNow=True)
-                .start()
-            )
-            query.awaitTermination()
-        report = query.lastProgress
-        if report is None:
-            raise FraudlakeError(f"cannot read the offsets of Kafka topic '{self.name}'")
-        offsets = json.loads(report["sources"][0]["endOffset"])[self.name]
-        return {int(number): offset for number, offset in offsets.items()}
+        with self._lake.scratch_checkpoint() as folder:
+            return end_offsets(self._spark, self._settings, self.name, self._flag, folder)
 
     def lag(self, last_offsets: dict[int, int]) -> int:
         """Count the messages that are still to be read, by reading them.
@@ -186,35 +228,12 @@ class Topic:
             .option("failOnDataLoss", False)
             .load()
         )
-        with self._failures_explained():
+        with failures_explained(self._settings, self.name, self._flag):
             return unread.count()
 
     def explain(self, failure: str) -> str | None:
         """Return one line with cause and remedy of a failure of the Kafka client; None for any other failure."""
-        if "may have been lost" in failure or "DATA_LOSS" in failure:
-            return (
-                f"messages of Kafka topic '{self.name}' were removed before they were read{_range(failure)}: to go on "
-                "with those that are left, set fail_on_data_loss to false (--fail-on-data-loss false)"
-            )
-        reason = problem(failure)
-        if reason is not None:
-            return f"Kafka at {self._settings.bootstrap_servers} {reason.format(topic=self.name, flag=self._flag)}"
-        if "Failed to create new KafkaAdminClient" in failure or "ConfigException" in failure:
-            # A stream's error does not have the cause, and Kafka's own message may contain secrets.
-            return (
-                f"no Kafka client can be made for {self._settings.bootstrap_servers}: its host name is unknown, "
-                "or an option in kafka_options is missing or wrong"
-            )
-        return None
-
-    @contextmanager
-    def _failures_explained(self) -> Iterator[None]:
-        """Replace Spark's exceptions by one line; the original, which may contain secrets, is dropped."""
-        try:
-            yield
-        except PySparkException as error:
-            message = self.explain(with_causes(error)) or f"cannot read Kafka topic '{self.name}'"
-            raise FraudlakeError(message) from None
+        return explain(self._settings, self.name, self._flag, failure)
 
     def _start(self, number: int, end: int, last_offsets: dict[int, int]) -> int:
         """Return the first offset of a partition that is still to be read."""

@@ -1,0 +1,134 @@
+"""Neighbours: each row of a stream with those of its account right before and behind it, as Kafka got them.
+
+There are two ways, with the same result. :func:`by_aggregate` has no Python in it and needs Spark 4.3. In a Databricks
+workspace an aggregate is not documented to emit a row for each row that it takes; :func:`by_processor` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ROW = {
+    "time": "BIGINT",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "appended": "BIGINT",
+    "transaction_id": "STRING",
+    "amount": "DOUBLE",
+    "window_time": "BIGINT",
+}
+"""A row: times in microseconds, its place in the topic, and ``window_time``, which no time in the future moves away."""
+_NONE = (None,) * len(ROW)
+_NEIGHBOURS = ("before", "current", "behind")
+_COLUMNS = {f"{neighbour}_{name}": kind for neighbour in _NEIGHBOURS for name, kind in ROW.items()}
+_ORDER = ("appended", "offset", "partition")
+_ROWS = 16
+"""How many rows an entry of the aggregate has at most."""
+_UNUSED = timedelta(days=1)
+"""How long :func:`by_processor` keeps an account's row: longer than the lane is ever stopped."""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def by_aggregate(rows: DataFrame, span: timedelta) -> DataFrame:
+    """Find neighbours with one built-in aggregate, which keeps an account's last rows.
+
+    In Real-time Mode (Spark 4.3, update mode) it emits a row for each row that it takes, where a micro-batch emits one
+    for each key. Each row is in two windows of twice the span, which begin a span apart, so that the watermark ends
+    them: two rows at most a span apart share at least one. They are given in that of the earlier one.
+
+    Args:
+        rows: ``account_id, window_time`` with a watermark, and ``row``, a struct of :data:`ROW`.
+        span: the longest time between two neighbours that matter.
+
+    Returns:
+        ``account_id, before, current, behind``; null where there is no such row, or another window gives it.
+    """
+    length = span // _MICROSECOND
+    window = F.window("window_time", f"{2 * length} microseconds", f"{length} microseconds")
+    aggregates = (
+        F.max_by("row", _order(F.col("row")), _ROWS).alias("rows"),  # the latest first
+        F.last(_order(F.col("row"))).alias("arrived"),
+    )
+    last_rows = rows.groupBy(window, "account_id").agg(*aggregates)
+    begin, arrived = F.unix_micros("window.start"), F.col("arrived")
+
+    def window_of(row: Column) -> Column:
+        return row["window_time"] - F.pmod(row["window_time"], F.lit(length))
+
+    def if_here(row: Column) -> Column:
+        return F.when(begin == F.least(window_of(row), window_of(current)), row)
+
+    current = F.get(F.filter("rows", lambda row: _order(row) == arrived), F.lit(0))
+    before = F.get(F.filter("rows", lambda row: _order(row) < arrived), F.lit(0))
+    behind = F.try_element_at(F.filter("rows", lambda row: _order(row) > arrived), F.lit(-1))
+    return last_rows.select(
+        "account_id", if_here(before).alias("before"), current.alias("current"), if_here(behind).alias("behind")
+    )
+
+
+def by_processor(rows: DataFrame, span: timedelta) -> DataFrame:
+    """Find neighbours with a processor in Python, to which Databricks' real-time mode gives row after row.
+
+    Args and returns: as :func:`by_aggregate`. An account's row is kept for a day of processing time.
+    """
+    # Columns without structs: what a processor gets and gives of those differs between versions of Spark.
+    processed = (
+        rows.select("account_id", "row.*")
+        .groupBy("account_id")
+        .transformWithState(
+            statefulProcessor=_LastRow(),
+            outputStructType=_schema({"account_id": "STRING"} | _COLUMNS),
+            outputMode="Update",
+            timeMode="ProcessingTime",
+        )
+    )
+    return processed.select(
+        "account_id",
+        *(F.struct(*(F.col(f"{one}_{name}").alias(name) for name in ROW)).alias(one) for one in _NEIGHBOURS),
+    )
+
+
+class _LastRow(StatefulProcessor):
+    """Keeps the row of an account that Kafka got last."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Find the state."""
+        self._last = handle.getValueState("last", _schema(ROW), _UNUSED // timedelta(milliseconds=1))
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Give each row with that before it or, where it comes late, that behind it."""
+        last: tuple[Any, ...] | None = self._last.get() if self._last.exists() else None
+        # A micro-batch has many rows, in no order.
+        for row in sorted((tuple(given[name] for name in ROW) for given in rows), key=_order_of):
+            is_late = last is not None and _order_of(row) < _order_of(last)
+            neighbour = last or _NONE
+            before, behind = (_NONE, neighbour) if is_late else (neighbour, _NONE)
+            yield Row("account_id", *_COLUMNS)(key[0], *before, *row, *behind)
+            last = last if is_late else row
+        if last is not None:
+            self._last.update(last)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _order(row: Column) -> Column:
+    return F.struct(*(row[name] for name in _ORDER))
+
+
+def _order_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    named = dict(zip(ROW, row, strict=True))
+    return tuple(named[name] for name in _ORDER)
+
+
+def _schema(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
