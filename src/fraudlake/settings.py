@@ -298,10 +298,10 @@ class Settings(BaseSettings):
         True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
     )
     kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
-    fast_alerts_topic: Topic | None = Field(
+    fast_alerts_topic: Annotated[Topic | None, BeforeValidator(lambda given: given or None)] = Field(
         None,
         pattern=_TOPIC,
-        description="Kafka topic, at bootstrap_servers, that 'realtime' writes its alerts to and 'ingest' reads.",
+        description="Kafka topic, at bootstrap_servers, that 'realtime' writes its alerts to and 'ingest' reads; empty for none.",
     )
     realtime_batch: Duration = Field(
         timedelta(minutes=5),

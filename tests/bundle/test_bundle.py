@@ -155,7 +155,7 @@ def test_what_a_task_refers_to_is_there(target: str) -> None:
 @targets
 def test_only_a_cluster_runs_streams_without_end(target: str) -> None:
     for name, _, task in declared_tasks(target):
-        is_continuous = "continuous" in task["python_wheel_task"]["parameters"]
+        is_continuous = bool({"continuous", "realtime"} & set(task["python_wheel_task"]["parameters"]))
         assert is_continuous == ("job_cluster_key" in task), name
 
 
@@ -191,7 +191,8 @@ def test_development_copies_stay_out_of_each_others_way() -> None:
     assert rendered.resources["volumes"]["landing"]["schema_name"] == "dev_someone_fraudlake"
     assert rendered.jobs()["gold"]["schedule"]["pause_status"] == "PAUSED"
     assert rendered.jobs()["ingest_and_detect"]["trigger"]["pause_status"] == "PAUSED"
-    assert "ingest_and_detect_continuous" not in rendered.jobs()  # needs a cluster, which not every workspace has
+    # They need a cluster, which not every workspace has.
+    assert not {"ingest_and_detect_continuous", "realtime"} & set(rendered.jobs())
     assert "grants" not in rendered.resources["schemas"]["fraudlake"]
     assert "run_as" not in rendered.target
 
@@ -205,13 +206,19 @@ def test_staging_is_started_by_hand_and_prod_by_itself() -> None:
     assert "pause_status" not in prod.jobs()["ingest_and_detect"]["trigger"]
     assert staging.resources["schemas"]["fraudlake"]["name"] == "staging_fraudlake"
     assert prod.resources["schemas"]["fraudlake"]["name"] == "fraudlake"
-    assert prod.jobs()["ingest_and_detect_continuous"]["continuous"]["pause_status"] == "PAUSED"
-    assert (
-        render("prod", continuous="UNPAUSED", **GIVEN).jobs()["ingest_and_detect_continuous"]["continuous"][
-            "pause_status"
-        ]
-        == "UNPAUSED"
-    )
+    for variable, job in (("continuous", "ingest_and_detect_continuous"), ("realtime", "realtime")):
+        assert prod.jobs()[job]["continuous"]["pause_status"] == "PAUSED"
+        unpaused = render("prod", **GIVEN, **{variable: "UNPAUSED"})
+        assert unpaused.jobs()[job]["continuous"]["pause_status"] == "UNPAUSED"
+
+
+def test_the_fast_lane_has_the_compute_that_real_time_mode_needs() -> None:
+    [cluster] = render("prod", **GIVEN).jobs()["realtime"]["job_clusters"]
+    needed = cluster["new_cluster"]
+    # Databricks documentation, "Set up real-time mode".
+    assert needed["data_security_mode"] == "SINGLE_USER" and needed["runtime_engine"] == "STANDARD"
+    assert needed["num_workers"] == 1 and "autoscale" not in needed
+    assert needed["spark_conf"]["spark.databricks.streaming.realTimeMode.enabled"] == "true"
 
 
 @pytest.mark.parametrize("target", ["staging", "prod"])
