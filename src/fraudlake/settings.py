@@ -301,7 +301,7 @@ class Settings(BaseSettings):
     fast_alerts_topic: Annotated[Topic | None, BeforeValidator(lambda given: given or None)] = Field(
         None,
         pattern=_TOPIC,
-        description="Kafka topic, at bootstrap_servers, that 'realtime' writes its alerts to and 'ingest' reads; empty for none.",
+        description="Kafka topic, at bootstrap_servers, that 'realtime' writes to and 'ingest' reads; empty for none.",
     )
     realtime_batch: Duration = Field(
         timedelta(minutes=5),

@@ -20,6 +20,7 @@ from databricks.bundles.volumes import Volume
 
 from fraudlake import settings
 from fraudlake.cli import cli
+from fraudlake.errors import UsageError
 
 from .rendering import APPLICATION_ID, GIVEN, ROOT, UnresolvedError, render, source, tasks
 
@@ -113,9 +114,9 @@ def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: p
 
     monkeypatch.setattr("fraudlake.lake.open_lake", open_)
 
-    # The probe asks the workspace, not the lake.
+    # The probe asks the workspace, and the fast lane a broker, not the lake.
     rules = str(ROOT / "rules.toml")
-    steps = [task for task in tasks(target, **GIVEN, file=rules) if task[0] != "probe"]
+    steps = [task for task in tasks(target, **GIVEN, file=rules) if task[0] not in ("probe", "realtime")]
     for job, key, parameters in steps:
         result = CliRunner().invoke(cli, parameters)
         assert isinstance(result.exception, OpenedError), f"{job}.{key}: {result.output}{result.exception}"
@@ -137,6 +138,17 @@ def test_a_jobs_parameters_are_filled_in() -> None:
     assert not any(
         "{{" in parameter or "${" in parameter for _, _, some in tasks("prod", **GIVEN) for parameter in some
     )
+
+
+def test_the_fast_lanes_parameters_are_understood_where_its_topic_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def require_spark() -> None:
+        raise OpenedError
+
+    monkeypatch.setattr("fraudlake.realtime.session.require_spark", require_spark)
+    for topic, answer in (("fast-alerts", OpenedError), ("", UsageError)):
+        given = tasks("prod", **GIVEN, fast_alerts_topic=topic)
+        [parameters] = [parameters for job, _, parameters in given if job == "realtime"]
+        assert isinstance(CliRunner().invoke(cli, parameters).exception, answer)
 
 
 @targets

@@ -7,7 +7,10 @@ Args: the folder to work in, which is emptied, and the program ``fraudlake`` of 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import random
 import shutil
 import signal
@@ -42,11 +45,16 @@ def main(folder: Path, fast_lane: str) -> None:
     try:
         broker.create_topic("transactions", 2)
         broker.create_topic("fast-alerts", 1)
-        topics = ("--bootstrap-servers", broker.bootstrap_servers, "--topic", "transactions")
-        topics += ("--fast-alerts-topic", "fast-alerts")
+        # Both lanes, and every process, have the same settings.
+        os.environ |= {
+            "FRAUDLAKE_SOURCE": "kafka",
+            "FRAUDLAKE_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+            "FRAUDLAKE_TOPIC": "transactions",
+            "FRAUDLAKE_FAST_ALERTS_TOPIC": "fast-alerts",
+        }
         with (folder / "realtime.log").open("wb") as log:
             lane = subprocess.Popen(
-                [fast_lane, "--lake", str(folder / "fast"), "realtime", *topics],
+                [fast_lane, "--lake", str(folder / "fast"), "realtime"],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -57,12 +65,12 @@ def main(folder: Path, fast_lane: str) -> None:
             lane.send_signal(signal.SIGINT)
             lane.wait(PATIENCE)
         shares = ", ".join(f"p{q} {np.percentile(waits, q):.0f} ms" for q in (50, 95, 99))
-        output.print(f"{len(waits)} alerts, from a transaction's message to its alert's: {shares}\n")
+        output.print(f"{len(waits)} alerts, from a transaction's message to its alert's: {shares}\n", soft_wrap=True)
         output.print("The exact lane takes both topics:")
         lake = folder / "lake"
-        run(lake, "ingest", "--source", "kafka", *topics)
-        for step in ("refine", "detect", "aggregate"):
-            run(lake, step)
+        for step in ("ingest", "refine", "detect", "aggregate"):
+            with contextlib.redirect_stdout(io.StringIO()):  # its progress is on standard error
+                run(lake, step)
         agreement(lake)
     finally:
         broker.stop()
@@ -122,10 +130,11 @@ def next_alert(reader: Consumer, lane: subprocess.Popen[bytes], seconds: float) 
 
 
 def agreement(lake: Path) -> None:
-    """Print how the lanes agree."""
-    rows = open_lake(Settings(lake=lake)).read(tables.GOLD_LANE_AGREEMENT).collect()
-    for row in rows:
-        output.print(row.asDict())
+    """Print how the lanes agree, by day and rule."""
+    for row in open_lake(Settings(lake=lake)).read(tables.GOLD_LANE_AGREEMENT).collect():
+        counts = {name: number for name, number in row.asDict().items() if name.startswith("only_") and number}
+        others = ", ".join(f"{name} {number}" for name, number in counts.items()) or "none that only one has"
+        output.print(f"{row['date']} {row['rule']}: both lanes raised {row['both']} alerts; {others}", soft_wrap=True)
 
 
 if __name__ == "__main__":
