@@ -97,15 +97,21 @@ def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list
     while len(rows) < rate * seconds:
         due = min(int((time.monotonic() - begun) * rate), rate * seconds)
         for _ in range(due - len(rows)):
-            now = time.time_ns() // 1_000_000
-            row = oracle.Row(f"{chosen.randrange(ACCOUNTS)}", now * 1000, chosen.choice(AMOUNTS), str(next(source)))
-            fields = {"ts": now, "accountId": row.account_id, "amount": row.amount, "transaction_id": row.source}
-            producer.produce("transactions", json.dumps(fields).encode(), row.account_id)
+            row, value = message(chosen, next(source))
+            producer.produce("transactions", value, row.account_id)
             rows.append(row)
         producer.poll(0)
         time.sleep(TICK)
     producer.flush()
     return rows
+
+
+def message(chosen: random.Random, number: int) -> tuple[oracle.Row, bytes]:
+    """A transaction of now, and its message."""
+    now = time.time_ns() // 1_000_000
+    row = oracle.Row(f"{chosen.randrange(ACCOUNTS)}", now * 1000, chosen.choice(AMOUNTS), str(number))
+    fields = {"ts": now, "accountId": row.account_id, "amount": row.amount, "transaction_id": row.source}
+    return row, json.dumps(fields).encode()
 
 
 def expected(rows: list[oracle.Row]) -> set[tuple[str, str]]:
