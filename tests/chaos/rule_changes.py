@@ -41,8 +41,8 @@ from tests.transactions import MARCH_7, SECOND
 
 BOUND = 60
 """Seconds that rows are out of order, at most, but for those that come too late."""
-LANDINGS = 3
-"""Commits of silver for each change."""
+LANDINGS = 6
+"""Commits of silver for each change, those while a change waits for a micro-batch included."""
 ROWS = 20
 """Rows of a commit."""
 ACCOUNTS = 12
