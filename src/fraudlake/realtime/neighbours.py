@@ -55,7 +55,8 @@ def by_aggregate(rows: DataFrame, span: timedelta) -> DataFrame:
     length = span // _MICROSECOND
     window = F.window("window_time", f"{2 * length} microseconds", f"{length} microseconds")
     aggregates = (
-        F.max_by("row", _order(F.col("row")), _ROWS).alias("rows"),  # the latest first
+        # The latest first. In SQL: the client of Databricks Connect does not know this form of the function.
+        F.expr(f"max_by(row, struct({', '.join(f'row.{name}' for name in _ORDER)}), {_ROWS})").alias("rows"),
         F.last(_order(F.col("row"))).alias("arrived"),
     )
     last_rows = rows.groupBy(window, "account_id").agg(*aggregates)

@@ -95,6 +95,7 @@ def started(settings: Settings, log: Path) -> Iterator[Session]:
 
 def _of_compute(settings: Settings) -> Session:
     from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
 
     from fraudlake.realtime import neighbours
 
@@ -103,7 +104,8 @@ def _of_compute(settings: Settings) -> Session:
         raise UsageError(f"the fast lane needs {_REAL_TIME_MODE} true in the Spark configuration of the cluster")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions(settings)))
-    slots = spark.sparkContext.defaultParallelism
+    # A range has a partition for each task that can run at once.
+    slots = spark.range(100_000).select(F.spark_partition_id()).distinct().count()
     return Session(spark, slots, neighbours.by_processor, "the log of this compute")
 
 
