@@ -1,4 +1,4 @@
-"""What the fast lane asks of its topics before it starts, at a real broker."""
+"""What the fast lane asks of its topics, at a real broker, and of its compute before it starts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fraudlake.errors import FraudlakeError
-from fraudlake.realtime import session, topics
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.realtime import neighbours, session, topics
 from fraudlake.settings import Settings
 from tests.integration.broker import Broker
 
@@ -77,3 +77,23 @@ def test_brokers_that_do_not_answer_are_one_line(spark: Any, there: dict[str, st
     with pytest.raises(FraudlakeError, match="localhost:1") as refused:
         required(spark, 4, **there | {"bootstrap_servers": "localhost:1"})
     assert "\n" not in str(refused.value)
+
+
+def test_a_workspaces_compute_is_refused_where_alerts_would_be_missed(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(lake=tmp_path)
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "16.4")
+    with pytest.raises(UsageError, match=r"needs Databricks Runtime 17\.3 or newer, and this compute has 16\.4"):
+        session.require_spark()
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3.x-scala2.13")
+    with (
+        pytest.raises(UsageError, match=r"needs spark\.databricks\.streaming\.realTimeMode\.enabled true"),
+        session.started(settings, tmp_path / "log"),
+    ):
+        pass
+    spark.conf.set("spark.databricks.streaming.realTimeMode.enabled", "true")
+    with session.started(settings, tmp_path / "log") as own:
+        assert own.neighbours is neighbours.by_processor
+        assert own.slots == spark.sparkContext.defaultParallelism
+    assert spark.range(1).count() == 1  # the compute's session goes on
