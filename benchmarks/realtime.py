@@ -30,7 +30,8 @@ from fraudlake.settings import Settings
 
 AMOUNTS = (0.5, 0.75, 20.0, 35.5, 50.0, 120.0, 180.0, 250.0, 600.0, 900.0)
 """A fifth is small and a fifth large: 4 % of rows raise an alert."""
-ACCOUNTS = 1000
+ACCOUNTS = 5
+"""For each row a second: an account pays every five seconds."""
 TICK = 0.005  # seconds
 PATIENCE = 180  # seconds
 
@@ -97,7 +98,7 @@ def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list
     while len(rows) < rate * seconds:
         due = min(int((time.monotonic() - begun) * rate), rate * seconds)
         for _ in range(due - len(rows)):
-            row, value = message(chosen, next(source))
+            row, value = message(chosen, next(source), ACCOUNTS * rate)
             producer.produce("transactions", value, row.account_id)
             rows.append(row)
         producer.poll(0)
@@ -106,10 +107,10 @@ def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list
     return rows
 
 
-def message(chosen: random.Random, number: int) -> tuple[oracle.Row, bytes]:
+def message(chosen: random.Random, number: int, accounts: int) -> tuple[oracle.Row, bytes]:
     """A transaction of now, and its message."""
     now = time.time_ns() // 1_000_000
-    row = oracle.Row(f"{chosen.randrange(ACCOUNTS)}", now * 1000, chosen.choice(AMOUNTS), str(number))
+    row = oracle.Row(f"{chosen.randrange(accounts)}", now * 1000, chosen.choice(AMOUNTS), str(number))
     fields = {"ts": now, "accountId": row.account_id, "amount": row.amount, "transaction_id": row.source}
     return row, json.dumps(fields).encode()
 

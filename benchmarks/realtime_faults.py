@@ -21,7 +21,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from benchmarks.realtime import expected, message
+from benchmarks.realtime import ACCOUNTS, expected, message
 from confluent_kafka import Producer
 from tests import oracle
 from tests.integration.broker import Broker
@@ -53,7 +53,7 @@ class Traffic(threading.Thread):
         begun, source = time.monotonic(), count()
         while not self._ended.is_set():
             for _ in range(int((time.monotonic() - begun) * RATE) - len(self.rows)):
-                row, value = message(self._random, next(source))
+                row, value = message(self._random, next(source), ACCOUNTS * RATE)
                 producer.produce("transactions", value, row.account_id)
                 self.rows.append(row)
             producer.poll(0)
@@ -126,12 +126,16 @@ def main() -> None:
 
 
 def start(folder: Path, broker: Broker, batch: str) -> subprocess.Popen[bytes]:
-    """Start the lane."""
+    """Start the lane, and wait until its query has started."""
     command = [FRAUDLAKE, "--lake", str(folder / "lake"), "realtime", "--realtime-batch", batch]
     command += ["--bootstrap-servers", broker.bootstrap_servers]
     command += ["--topic", "transactions", "--fast-alerts-topic", "alerts"]
-    with (folder / "output").open("ab") as output:
-        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    log = folder / "output"
+    with log.open("wb") as output:
+        lane = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    while "Ctrl-C" not in log.read_text() and lane.poll() is None:
+        time.sleep(0.2)
+    return lane
 
 
 def in_topics_order(broker: Broker, rows: list[oracle.Row]) -> list[oracle.Row]:

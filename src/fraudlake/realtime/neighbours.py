@@ -31,8 +31,12 @@ _NONE = (None,) * len(ROW)
 _NEIGHBOURS = ("before", "current", "behind")
 _COLUMNS = {f"{neighbour}_{name}": kind for neighbour in _NEIGHBOURS for name, kind in ROW.items()}
 _ORDER = ("appended", "offset", "partition")
-_ROWS = 16
-"""How many rows an entry of the aggregate has at most."""
+_ROWS = 64
+"""How many rows an entry of the aggregate has at most.
+
+With a single one behind, a row that is read late would find its neighbours gone: after a stop, partitions are read side
+by side, each at its own pace. An account with fewer rows in its window pays for no more than it has.
+"""
 _UNUSED = timedelta(days=1)
 """How long :func:`by_processor` keeps an account's row: longer than the lane is ever stopped."""
 _MICROSECOND = timedelta(microseconds=1)
