@@ -34,7 +34,7 @@ _ORDER = ("appended", "offset", "partition")
 _ROWS = 64
 """How many rows an entry of the aggregate has at most.
 
-With a single one behind, a row that is read late would find its neighbours gone: after a stop, partitions are read side
+With fewer, a row that is read late would find its neighbours gone: after a stop, partitions are read side
 by side, each at its own pace. An account with fewer rows in its window pays for no more than it has.
 """
 _UNUSED = timedelta(days=1)
