@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 SAMPLES = 5
 _SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS
 _SOURCE_POSITION = ["source", "position"]
+_FOLDER = "days-"
+"""How the names of folders begin that replays compute in."""
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
     # What the explanation tells, too: older rows lack it elsewhere.
@@ -210,7 +212,8 @@ def _computed(
     lake: Lake, days: _Days, rules: Sequence[RuleVersion]
 ) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
     """Compute the days beside the tables, for the length of the block; return them, and the rows that are there."""
-    folder = lake.replays / f"days-{uuid.uuid4().hex}"
+    _remove_left_behind(lake)
+    folder = lake.replays / f"{_FOLDER}{uuid.uuid4().hex}"
 
     def written(table: Table, rows: DataFrame) -> DataFrame:
         path = str(folder / table.name)
@@ -235,6 +238,14 @@ def _computed(
         yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_left_behind(lake: Lake) -> None:
+    """Remove what replays computed that were killed: what is older than a day belongs to none that runs."""
+    end = datetime.now(UTC) - timedelta(days=1)
+    for folder in lake.replays.glob(f"{_FOLDER}*"):
+        if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < end:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _watermark(lake: Lake) -> int | None:
