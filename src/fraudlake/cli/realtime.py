@@ -71,8 +71,8 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
 
 def _line(totals: Totals) -> str:
     return (
-        f"{totals.batches:,} batches, {totals.messages:,} messages, {totals.rejected:,} rejected, "
-        f"{totals.other_keys:,} with another key, {totals.late:,} late, state of {totals.state_rows:,} rows"
+        f"{totals.batches:,} batches committed, in them {totals.messages:,} messages, {totals.rejected:,} rejected, "
+        f"{totals.other_keys:,} with another key, {totals.late:,} late; state of {totals.state_rows:,} rows"
     )
 
 
