@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.workspace_http import TOKEN, serving
+from tests.workspace_http import TOKEN, UNAUTHENTICATED, serving
 
 from .rendering import APPLICATION_ID, GIVEN, ROOT, render
 from .workspace import Workspace
@@ -126,5 +125,5 @@ def test_an_expired_token_is_reported_and_not_shown(bundle: Run) -> None:
     done = bundle("validate", token="dapi-expired-0123456789")
 
     assert done.returncode == 1
-    assert re.search("token is not valid", done.stdout + done.stderr)
+    assert UNAUTHENTICATED.body["message"] in done.stdout + done.stderr
     assert "dapi-expired" not in done.stdout + done.stderr
