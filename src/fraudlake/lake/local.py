@@ -19,12 +19,12 @@ import deltalake
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import contents, json_file, nearby, session
+from fraudlake.lake import contents, json_file, lock, nearby, session
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select, spark_literal
 from fraudlake.lake.spool import spooled
@@ -280,18 +280,8 @@ class LocalLake(Lake):
         Raises:
             FraudlakeError: another process holds it.
         """
-        lock = FileLock(self.root / "locks" / step, timeout=0)
-        (self.root / "locks").mkdir(exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise FraudlakeError(
-                f"another process already runs '{step}' on {self.root}: let it finish, or stop it first"
-            ) from None
-        try:
+        with lock.exclusive(self.root / "locks" / step, step, self.root):
             yield
-        finally:
-            lock.release()
 
 
 def _is_readable(delta: DeltaTable) -> bool:

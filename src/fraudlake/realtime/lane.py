@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import lock
 from fraudlake.realtime import alerts, session, topics
 from fraudlake.sources import kafka
 from fraudlake.streaming import stream
@@ -91,11 +90,11 @@ def run(
         UsageError: the topics, or Spark, do not suit.
         FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
     """
-    folder = checkpoint(settings)
+    log = checkpoint(settings).with_suffix(".log")
     # Spark takes SIGINT for itself as it starts, so we do that after it.
     with (
         _exclusive(settings),
-        session.started(settings, folder.with_suffix(".log")) as own,
+        session.started(settings, log) as own,
         stream.stop_signal() as stop,
     ):
         partitions = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
@@ -141,22 +140,7 @@ def trigger(settings: Settings) -> dict[str, Any]:
     return {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
 
 
-@contextmanager
-def _exclusive(settings: Settings) -> Iterator[None]:
+def _exclusive(settings: Settings) -> AbstractContextManager[None]:
     """Let one process run the lane; in a workspace, where no lock works across clusters, its job has one run."""
-    if settings.catalog:
-        yield
-        return
     folder = checkpoint(settings)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_suffix(".lock"), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise FraudlakeError(
-            f"another process already runs 'realtime' on {folder}: let it finish, or stop it first"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    return nullcontext() if settings.catalog else lock.exclusive(folder.with_suffix(".lock"), "realtime", folder)

@@ -1,0 +1,37 @@
+"""Lock: one process at a time runs a step of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fraudlake.errors import FraudlakeError
+
+
+@contextmanager
+def exclusive(file: Path, step: str, place: Path) -> Iterator[None]:
+    """Hold a step for this process; the operating system lets go when the process ends, however it ends.
+
+    Args:
+        file: the lock's file; its folder is made if it is not there.
+        step: the step's name, for the message.
+        place: what it runs on, for the message.
+
+    Raises:
+        FraudlakeError: another process holds it.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise FraudlakeError(
+            f"another process already runs '{step}' on {place}: let it finish, or stop it first"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
