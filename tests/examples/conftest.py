@@ -9,7 +9,7 @@ import pytest
 
 from fraudlake.examples import catalogue
 from tests.conftest import FLINK
-from tests.integration.conftest import broker
+from tests.integration.shared_broker import broker
 
 __all__ = ["broker", "flink", "printed"]
 

@@ -10,16 +10,9 @@ from tests.standin.process import Workspace, running
 from tests.workspace import server
 from tests.workspace_http import TOKEN
 
-from .broker import Broker
+from .shared_broker import broker
 
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One Kafka broker for the whole run: a test names its topics after itself."""
-    broker = Broker(tmp_path_factory.mktemp("broker"))
-    broker.start()
-    yield broker
-    broker.stop()
+__all__ = ["broker", "compute", "receiver"]
 
 
 @pytest.fixture(scope="session")

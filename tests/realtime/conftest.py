@@ -1,16 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.integration.shared_broker import broker
 
-import pytest
-
-from tests.integration.broker import Broker
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One Kafka broker for the whole run: a test names its topics after itself."""
-    broker = Broker(tmp_path_factory.mktemp("broker"))
-    broker.start()
-    yield broker
-    broker.stop()
+__all__ = ["broker"]

@@ -154,10 +154,11 @@ def between_bad_ones(rows: list[oracle.Row], now: int) -> list[Outgoing]:
     for number, row in enumerate(rows):
         bad = row._replace(source=f"bad-{row.source}", amount=0.5)
         key, value, _ = message(bad)
+        assert isinstance(value, bytes)
         messages += [
             [(key, b"no json", None)],
             [(None, b'{"accountId": null}', None)],
-            [(key, value.replace(b"0.5", b'"0.5"'), None)],  # type: ignore[union-attr]
+            [(key, value.replace(b"0.5", b'"0.5"'), None)],
             [message(bad._replace(time=now + 10**15))],
             [message(bad._replace(time=0))],
         ][number % 5]
