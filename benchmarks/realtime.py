@@ -19,6 +19,7 @@ import time
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from confluent_kafka import Producer
@@ -79,9 +80,9 @@ def main() -> None:
         broker.stop()
 
 
-def run(values: dict[str, object], micro_batches: bool) -> None:
+def run(values: dict[str, Any], micro_batches: bool) -> None:
     """The query, in a process of its own."""
-    settings = Settings(**values)  # type: ignore[arg-type]
+    settings = Settings(**values)
     with session.started(settings, settings.lake / "realtime.log") as own:
         trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
         lane.writer(own, settings, rules.choose(settings)).trigger(**trigger).start().awaitTermination()

@@ -4,8 +4,8 @@
 
 Traffic goes on all the while. ``fraudlake realtime`` is a process that is killed with SIGKILL at random moments and
 started again; once the broker is killed and away for a minute, and once the topic gets another partition. In the end
-its alerts must cover those of the row-at-a-time oracle; an alert that comes again must have the same id. Accounts whose
-partition changes are counted apart: of those the order is that in which Kafka got their rows.
+its alerts must cover those of the row-at-a-time oracle over the rows in the order in which Kafka got them; an alert
+that comes again must have the same id.
 """
 
 from __future__ import annotations

@@ -29,15 +29,19 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
-    run = RuleChanges(options.work / "lake", options.seed, options.order, options.staying, print)
+    run = RuleChanges(options.work / "lake", options.seed, options.order, options.staying, report=report)
     outcome = asdict(run.run(options.changes, options.kills))
     differences = outcome.pop("differences")
     print(f"seed {options.seed}, {options.order}: {outcome}")
     print("\n".join(differences) or "no difference")
     sys.exit(1 if differences else 0)
+
+
+def report(line: str) -> None:
+    """Print how far the run is, at once."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

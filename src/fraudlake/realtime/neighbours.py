@@ -83,7 +83,7 @@ def by_aggregate(rows: DataFrame, span: timedelta) -> DataFrame:
 def by_processor(rows: DataFrame, span: timedelta) -> DataFrame:
     """Find neighbours with a processor in Python, to which Databricks' real-time mode gives row after row.
 
-    Args and returns: as :func:`by_aggregate`. An account's row is kept for a day of processing time.
+    Args and returns: as :func:`by_aggregate`. An account's row stays in the state for a day of processing time.
     """
     # Columns without structs: what a processor gets and gives of those differs between versions of Spark.
     processed = (
