@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests import oracle
+from tests.integration.broker import Outgoing
 
+DEPARTING = "departing"
+"""The account that is forgotten."""
 ROWS = 200
 """Rows of a file."""
 ACCOUNTS = 12
@@ -51,6 +55,12 @@ class LandingFile:
         os.utime(draft, (1_700_000_000 + number, 1_700_000_000 + number))
         draft.rename(folder / self.name)
 
+    def messages(self) -> list[Outgoing]:
+        """Return the same rows as messages: JSON as Flink writes it, of other accounts and with other ids."""
+        if self.garbage:
+            return [("", self.garbage, None)]
+        return [_message(row) for row in self.rows]
+
 
 def landing_files(seed: int, count: int) -> list[LandingFile]:
     """Make files in the order of event time; the oracle flags their rows as Flink's detector would.
@@ -85,6 +95,12 @@ def landing_files(seed: int, count: int) -> list[LandingFile]:
     return [_with_verdicts(file, flagged) for file in files]
 
 
+def departing_file() -> LandingFile:
+    """Make the first file, with the rows of the account that is forgotten; every other one is flagged."""
+    rows = (_row(BEGIN - (ROWS - at) * STEP, DEPARTING, (0.5, 812.5)[at % 2], f"gone-{at}") for at in range(ROWS))
+    return LandingFile("part-00000-1.parquet", tuple({**row, "alert": row["amount"] == 812.5} for row in rows))
+
+
 def closing_file() -> LandingFile:
     """Make a file whose one row moves the watermark past all others: in event time the latest rows wait for it."""
     return LandingFile("part-99999-0.parquet", (_row(BEGIN + 10 * 86_400_000_000, "end", 20.25),))
@@ -92,6 +108,19 @@ def closing_file() -> LandingFile:
 
 def _row(time: int, account: str | None, amount: float | None, id_: str | None = None) -> dict[str, object]:
     return {"dt": time, "accountId": account, "amount": amount, "alert": False, "transaction_id": id_}
+
+
+def _message(row: dict[str, object]) -> Outgoing:
+    account, amount, id_ = row["accountId"], row["amount"], row["transaction_id"]
+    fields = {
+        "dt": int(str(row["dt"])) // 1000,
+        "accountId": f"t{account}" if account and str(account).strip() else account,
+        "amount": amount if amount == amount else None,
+        "alert": row["alert"],
+        "transaction_id": f"t{id_}" if id_ else None,
+    }
+    key = str(fields["accountId"] or "")
+    return key, json.dumps(fields).encode(), None
 
 
 def _with_verdicts(file: LandingFile, flagged: set[tuple[str, int]]) -> LandingFile:

@@ -11,7 +11,7 @@ def test_a_seed_gives_the_same_files_and_the_same_schedule_and_another_seed_give
 
 def test_all_files_land_whatever_the_seed() -> None:
     for seed in range(50):
-        kills = schedule(seed, 25, 48)
+        kills = schedule(seed, 25, 48, kafka=bool(seed % 2))
         assert (len(kills), sum(kill.files for kill in kills)) == (25, 48)
 
 

@@ -5,35 +5,60 @@ Nothing of the package is used: tables are read by delta-rs.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow.parquet as pq
+from confluent_kafka import Message
 from deltalake import DeltaTable
 
 from tests import oracle
+from tests.chaos.landing import DEPARTING
 
+
+class Limits(NamedTuple):
+    """Parameters of :func:`oracle.alerts`."""
+
+    small_below: float
+    large_above: float
+    within: int
+
+
+WIDER = Limits(25.0, 490.0, 10 * oracle.MINUTE)
+"""Limits of the rule that is in the shadow from time to time."""
+DELIVERED = "delivered"
+"""The folder of the lake with a folder for each destination, of files of JSON lines."""
 SHOWN = 3
 """How many rows a difference shows."""
 Rows = Iterable[tuple[Any, ...]]
 Alerts = list[tuple[oracle.Row, oracle.Row]]
 
 
-def differences(lake: Path) -> list[str]:
-    """Compare every table with the truth; a sentence for each that differs, none where all are right."""
-    sentences = (_difference(table, *rows) for table, rows in _expected_and_stored(lake).items())
+def differences(lake: Path, messages: Sequence[Message] = ()) -> list[str]:
+    """Compare every table, and what was delivered, with the truth.
+
+    Args:
+        lake: folder of the lake.
+        messages: all messages of its topic.
+
+    Returns:
+        A sentence for each that differs, none where all are right.
+    """
+    sentences = (_difference(table, *rows) for table, rows in _expected_and_stored(lake, messages).items())
     return [sentence for sentence in sentences if sentence]
 
 
-def _expected_and_stored(lake: Path) -> dict[str, tuple[Rows, Rows]]:
+def _expected_and_stored(lake: Path, messages: Sequence[Message]) -> dict[str, tuple[Rows, Rows]]:
     """Return, by table, the rows that it must hold and those that it holds."""
-    landed, unreadable = _landed(lake / "landing")
+    files, unreadable = _landed(lake / "landing")
+    landed = pd.concat([files, *_produced(messages)], ignore_index=True)
     landed["reason"] = _reasons(landed)
     valid, invalid = landed[landed.reason == ""], landed[landed.reason != ""]
-    rows = [oracle.Row(*row) for row in _rows(valid, "accountId", "time", "amount", "file", "position")]
+    rows = [oracle.Row(*row) for row in _rows(valid, "accountId", "time", "amount", "source", "position")]
     alerts = oracle.alerts(rows)
 
     def stored(table: str) -> pd.DataFrame:
@@ -41,34 +66,39 @@ def _expected_and_stored(lake: Path) -> dict[str, tuple[Rows, Rows]]:
 
     silver, quarantine, windows = (
         stored("silver_transactions"),
-        stored("silver_quarantine"),
+        _with_place(stored("silver_quarantine")),
         stored("gold_alert_windows"),
     )
     silver["time"] = _micros(silver.timestamp)
     quarantine["reason"] = quarantine.reasons.str[0]
     windows["start"], windows["end"] = _micros(windows.window_start), _micros(windows.window_end)
     latest = stored("bronze_files").sort_values("noted_at").groupby("_source_file", as_index=False).last()
-    outcomes = [(name, "rejected") for name in unreadable] + [(name, "accepted") for name in landed.file.unique()]
+    outcomes = [(name, "rejected") for name in unreadable] + [(name, "accepted") for name in files.source.unique()]
     places = dict(zip(silver.transaction_id, _rows(silver, "source", "position"), strict=True))
-    raised = _rows(stored("silver_alerts"), "small_transaction_id", "transaction_id")
+
+    def raised(table: str) -> list[tuple[Any, ...]]:
+        ids = _rows(stored(table), "small_transaction_id", "transaction_id")
+        return [(places.get(small), places.get(large)) for small, large in ids]
+
+    # When the rule was in the shadow depends on the kills: what it raised then must be right, and there once.
+    shadow_alerts = raised("silver_shadow_alerts")
+    right_shadow_alerts = set(_positions(oracle.alerts(rows, *WIDER))) & set(shadow_alerts)
     comparisons: dict[str, tuple[Rows, Rows]] = {
         "bronze_files": (outcomes, _rows(latest, "_source_file", "status")),
         "bronze_transactions": (
-            _rows(landed, "file", "position"),
-            _rows(stored("bronze_transactions"), "_source_file", "_source_row"),
+            _rows(landed, "source", "position"),
+            _rows(_with_place(stored("bronze_transactions")), "source", "position"),
         ),
         "silver_transactions": (
-            _rows(valid, "file", "position", "accountId", "time", "amount", "alert"),
+            _rows(valid, "source", "position", "accountId", "time", "amount", "alert"),
             _rows(silver, "source", "position", "account_id", "time", "amount", "label"),
         ),
         "silver_quarantine": (
-            _rows(invalid, "file", "position", "reason"),
-            _rows(quarantine, "_source_file", "_source_row", "reason"),
+            _rows(invalid, "source", "position", "reason"),
+            _rows(quarantine, "source", "position", "reason"),
         ),
-        "silver_alerts": (
-            (((small.source, small.position), (large.source, large.position)) for small, large in alerts),
-            ((places.get(small), places.get(large)) for small, large in raised),
-        ),
+        "silver_alerts": (_positions(alerts), raised("silver_alerts")),
+        "silver_shadow_alerts": (right_shadow_alerts, shadow_alerts),
         "gold_account_daily": (_account_days(valid, alerts), _stored_account_days(stored("gold_account_daily"))),
         "gold_alert_windows": (oracle.windows(rows, [large for _, large in alerts]), _stored_windows(windows)),
         "gold_detector_agreement": (
@@ -79,7 +109,21 @@ def _expected_and_stored(lake: Path) -> dict[str, tuple[Rows, Rows]]:
     if len(stored("gold_models")):
         scored = _rows(stored("gold_fraud_predictions"), "transaction_id")
         comparisons["gold_fraud_predictions"] = (_rows(silver, "transaction_id"), scored)
+    alert_ids = list(_rows(stored("silver_alerts"), "alert_id", "transaction_id"))
+    deliveries = stored("silver_deliveries")
+    for folder in (lake / DELIVERED).glob("*"):
+        # An alert may be delivered again, as an equal event. What a webhook got is not forgotten.
+        events = map(json.loads, {line for file in folder.glob("*.jsonl") for line in file.open()})
+        ours = (event for event in events if folder.name != "webhook" or event["subject"] != DEPARTING)
+        sent = [(event["id"], event["data"]["transaction_id"]) for event in ours]
+        comparisons[f"delivered to {folder.name}"] = (alert_ids, sent)
+        noted = _rows(deliveries[deliveries.destination == folder.name], "alert_id", "status")
+        comparisons[f"silver_deliveries, {folder.name}"] = ([(id_, "delivered") for id_, _ in alert_ids], noted)
     return comparisons
+
+
+def _positions(alerts: Alerts) -> Iterator[tuple[Any, ...]]:
+    return (((small.source, small.position), (large.source, large.position)) for small, large in alerts)
 
 
 def _landed(folder: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -91,8 +135,35 @@ def _landed(folder: Path) -> tuple[pd.DataFrame, list[str]]:
         except (OSError, ValueError):
             unreadable.append(path.name)
             continue
-        frames.append(rows.assign(file=path.name, position=range(len(rows)), time=_micros(rows["dt"])))
+        frames.append(rows.assign(source=path.name, position=range(len(rows)), time=_micros(rows["dt"])))
     return pd.concat(frames, ignore_index=True), unreadable
+
+
+def _produced(messages: Sequence[Message]) -> Iterator[pd.DataFrame]:
+    """Return the rows of all messages; those of one that cannot be read are null."""
+    rows: list[dict[str, Any]] = []
+    for message in messages:
+        try:
+            fields = json.loads(message.value() or b"")
+        except ValueError:
+            fields = {"dt": 0, "is_readable": False}
+        place = {"source": _partition(message.topic(), message.partition()), "position": message.offset()}
+        rows.append({**fields, **place, "time": 1000 * fields["dt"]})
+    if rows:
+        yield pd.DataFrame(rows)
+
+
+def _partition(topic: str | None, partition: int | None) -> str:
+    return f"kafka:{topic}/{partition:010}"
+
+
+def _with_place(bronze: pd.DataFrame) -> pd.DataFrame:
+    """Add source and position of the rows of files and messages."""
+    sources = [
+        _partition(topic, int(partition)) if file is None else file
+        for file, topic, partition in _rows(bronze, "_source_file", "_topic", "_partition")
+    ]
+    return bronze.assign(source=sources, position=bronze._source_row.fillna(bronze._offset).astype("int64"))
 
 
 def _reasons(landed: pd.DataFrame) -> pd.Series:
@@ -102,6 +173,9 @@ def _reasons(landed: pd.DataFrame) -> pd.Series:
     reasons[landed.amount <= 0] = "amount_is_positive"
     reasons[landed.amount.isna()] = "amount_is_known"
     reasons[landed.accountId.fillna("").str.strip() == ""] = "account_is_named"
+    reasons[landed.accountId == DEPARTING] = "forgotten"
+    if "is_readable" in landed:
+        reasons[landed.is_readable.notna()] = "message_is_readable"
     return reasons
 
 
@@ -145,7 +219,9 @@ def _stored_windows(windows: pd.DataFrame) -> Rows:
 def _agreement(valid: pd.DataFrame, alerts: Alerts) -> Rows:
     ours = {(large.source, large.position) for _, large in alerts}
     for day, own in valid.groupby(valid.time.map(_day)):
-        verdicts = [(bool(flink), (file, row) in ours) for file, row, flink in _rows(own, "file", "position", "alert")]
+        verdicts = [
+            (bool(flink), (file, row) in ours) for file, row, flink in _rows(own, "source", "position", "alert")
+        ]
         yield day, verdicts.count((True, True)), verdicts.count((True, False)), verdicts.count((False, True))
 
 
