@@ -7,12 +7,15 @@ import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests import oracle
-from tests.integration.broker import Outgoing
+
+if TYPE_CHECKING:
+    from tests.integration.broker import Outgoing
 
 DEPARTING = "departing"
 """The account that is forgotten."""
