@@ -31,7 +31,7 @@ def main() -> None:
 
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
-    run = RuleChanges(options.work / "lake", options.seed, options.order, options.staying, report=report)
+    run = RuleChanges((options.work / "lake").absolute(), options.seed, options.order, options.staying, report=report)
     outcome = asdict(run.run(options.changes, options.kills))
     differences = outcome.pop("differences")
     print(f"seed {options.seed}, {options.order}: {outcome}")

@@ -13,8 +13,9 @@ MOMENTS = {
     "ingest": ("checkpoints/ingest/offsets", "tables/bronze_transactions", "tables/bronze_transactions/_delta_log",
                "tables/bronze_files/_delta_log", "checkpoints/ingest/commits"),
     "rules apply shadow.toml --yes": ("tables/silver_rules/_delta_log",),
-    "refine": ("checkpoints/refine/offsets", "tables/silver_transactions", "tables/silver_transactions/_delta_log",
-               "tables/silver_quarantine/_delta_log", "checkpoints/refine/commits"),
+    "refine": ("checkpoints/refine/offsets", "spool", "tables/silver_transactions",
+               "tables/silver_transactions/_delta_log", "tables/silver_quarantine/_delta_log",
+               "checkpoints/refine/commits"),
     "detect": ("checkpoints/detect/offsets", "checkpoints/detect/state", "tables/silver_alerts/_delta_log",
                "checkpoints/detect/commits"),
     "rules apply live.toml --yes": ("tables/silver_rules/_delta_log",),
@@ -34,7 +35,7 @@ MOMENTS = {
 FORGET = "forget departing --yes"
 INGEST_KAFKA = "ingest --source kafka"
 KAFKA_MOMENTS = {
-    INGEST_KAFKA: ("checkpoints/ingest_kafka/offsets", "tables/bronze_transactions",
+    INGEST_KAFKA: ("checkpoints/ingest_kafka/offsets", "spool", "tables/bronze_transactions",
                    "tables/bronze_transactions/_delta_log", "checkpoints/ingest_kafka/commits"),
 }  # fmt: skip
 STANDSTILL_MOMENTS = {
