@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from fraudlake import simulator, tables
 from fraudlake.lake import contents
@@ -236,6 +237,25 @@ def test_each_task_took_rows(both: Both) -> None:
     by_hand = {f"{BY_HAND}.verdicts", f"{BY_HAND}.replay"}
     elsewhere = ("continuous", "realtime", "probe")
     assert {name for name in deployed if not any(word in name for word in elsewhere)} == names - by_hand
+
+
+PURGE = f"""
+from fraudlake import tables
+from fraudlake.lake import open_lake
+from fraudlake.operations import maintenance
+from fraudlake.settings import Settings
+maintenance.purge(open_lake(Settings(catalog="{CATALOG}", schema="{SCHEMA}")), tables.SILVER_ALERTS)
+"""
+
+
+def test_files_that_no_version_uses_are_removed(both: Both) -> None:
+    """The job of maintenance finds tables that are too young to have any."""
+    table = both.workspace.folder / "tables" / "silver_alerts"
+    before, rows = len(list(table.rglob("part-*.parquet"))), both.workspace.rows(table.name)
+    ended = both.workspace.task("-c", PURGE)
+    assert ended["code"] == 0, ended["error"]
+    assert len(list(table.rglob("part-*.parquet"))) == len(DeltaTable(table).file_uris()) < before
+    assert both.workspace.rows(table.name).sort_by("alert_id") == rows.sort_by("alert_id")
 
 
 def _in_micro_batch(line: str) -> str:

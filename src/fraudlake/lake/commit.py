@@ -18,7 +18,8 @@ PASSED_OVER = "passed_over_by_streams"
 class Detail:
     """What a table's log says of it as a whole: its identity, layout and properties.
 
-    ``is_compact`` is true where certainly no partition has two files.
+    ``is_compact`` is true where certainly no partition has two files. ``created_millis`` is when the table was made, in
+    milliseconds since 1970 UTC.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Detail:
     clustering_columns: tuple[str, ...]
     properties: Mapping[str, str]
     is_compact: bool
+    created_millis: int
 
 
 @dataclass(frozen=True)

@@ -229,9 +229,10 @@ class Lake(ABC):
 
     def detail(self, table: tables.Table) -> Detail:
         """Return what a table's log says of it as a whole."""
-        row = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]
+        detail = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}")
+        row = detail.select("*", F.unix_millis("createdAt").alias("created_millis")).collect()[0]
         layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
-        return Detail(row["id"], *layout, row["properties"], is_compact=row["numFiles"] < 2)
+        return Detail(row["id"], *layout, row["properties"], row["numFiles"] < 2, row["created_millis"])
 
     @abstractmethod
     def set_file_size(self, table: tables.Table, size: int) -> None:

@@ -264,7 +264,8 @@ class LocalLake(Lake):
         metadata = delta.metadata()
         folders = [file.rpartition("/")[0] for file in delta.file_uris()]
         is_compact = len(folders) == len(set(folders))
-        return Detail(str(metadata.id), tuple(metadata.partition_columns), (), metadata.configuration, is_compact)
+        columns, created = tuple(metadata.partition_columns), metadata.created_time
+        return Detail(str(metadata.id), columns, (), metadata.configuration, is_compact, created)
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Have OPTIMIZE make a table's files about so large, in bytes.

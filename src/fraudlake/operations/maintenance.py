@@ -88,7 +88,10 @@ def require_safe(retention: timedelta, allow_short: bool) -> None:
 
 
 def vacuum(lake: Lake) -> Vacuumed:
-    """Remove files that left their table more than ``retention`` ago, and old files that are in no commit."""
+    """Remove files that left their table more than ``retention`` ago, and old files that are in no commit.
+
+    A table that is younger than that has none.
+    """
     oldest = datetime.now(UTC) - lake.settings.retention
     cleaned, skipped = [], {}
     for table in contents.TABLES:
@@ -110,6 +113,10 @@ def purge(lake: Lake, table: tables.Table) -> None:
 
 
 def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
+    oldest = datetime.now(UTC) - retention
+    if lake.detail(table).created_millis > oldest.timestamp() * 1000:
+        # No file is older than its table. VACUUM would look for some all the same, which takes seconds a table.
+        return
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, retention)
     lake.spark.sql(f"VACUUM {lake.name_of(table)}")
