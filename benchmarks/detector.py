@@ -12,12 +12,15 @@ import argparse
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fraudlake import simulator, tables
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.lake import Lake, open_lake
 from fraudlake.rules import rule_file
+from fraudlake.rules.kinds import Rule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -39,28 +42,43 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
-    folder = options.work / f"{options.rows}-{options.accounts}-{options.rate:g}"
     settings = Settings(
-        lake=folder / "lake", ordering=options.ordering, buckets=options.buckets, max_out_of_orderness="10 seconds"
+        lake=options.work / "lake",
+        ordering=options.ordering,
+        buckets=options.buckets,
+        max_out_of_orderness="10 seconds",
     )
+    lake, flink = prepared(options.work, settings, options.rows, options.accounts, options.rate)
+    rules = [rule for rule, _ in rule_file.read(options.rules)] if options.rules else lake.settings.known_rules
+    flagged = lake.spark.read.parquet(str(flink)).where("alert").count()
+    for _ in range(options.runs):
+        figures = measure(lake, rules, options.files_per_batch, options.warm_up)
+        given = {name: getattr(options, name) for name in ("ordering", "rows", "accounts", "buckets")}
+        print(json.dumps(given | {"rules": len(rules)} | figures | {"flagged_by_generator": flagged}))
+
+
+def prepared(work: Path, settings: Settings, rows: int, accounts: int, rate: float, file_rows: int = FILE_ROWS) -> Any:
+    """Return a lake whose silver has rows in event-time order, and the folder with the same rows as Flink's files.
+
+    They are made once for each folder, number of rows and of accounts.
+    """
+    folder = work / f"{rows}-{accounts}-{rate:g}-{file_rows}"
     flink = folder / "parquet"
     if not flink.exists():
-        traffic = simulator.Traffic(accounts=options.accounts, rate=options.rate)
-        simulator.simulate(flink, traffic, rows=options.rows, file_rows=FILE_ROWS)
+        traffic = simulator.Traffic(accounts=accounts, rate=rate)
+        simulator.simulate(flink, traffic, rows=rows, file_rows=file_rows)
         in_order = sorted(flink.iterdir(), key=lambda path: int(path.stem.rpartition("-")[2]))
         for number, path in enumerate(in_order):
             path.rename(flink / f"part-{number:05d}.parquet")
-    lake = open_lake(settings)
+    lake = open_lake(settings.model_copy(update={"lake": folder / "lake"}))
     if lake.read(tables.SILVER_TRANSACTIONS).isEmpty():
         for path in sorted(flink.iterdir()):
             silver(lake, path)
-
-    for _ in range(options.runs):
-        measure(lake, flink, options)
+    return lake, flink
 
 
-def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
-    """Run the detector over all of silver, from nothing, and print what was seen."""
+def measure(lake: Lake, rules: Sequence[Rule], files_per_batch: int, warm_up: int) -> dict[str, Any]:
+    """Run the detector over all of silver, from nothing, and return what was seen."""
     shutil.rmtree(lake.checkpoint("detect").folder, ignore_errors=True)
     lake.spark.sql(f"DELETE FROM {tables.SILVER_ALERTS.name}")
     appender = stream.Appender.of(lake, "detect")
@@ -69,14 +87,13 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
         appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
 
     source = (
-        lake.spark.readStream.option("maxFilesPerTrigger", options.files_per_batch)
+        lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch)
         .option("withEventTimeOrder", "false")
         .table(tables.SILVER_TRANSACTIONS.name)
     )
     batches: list[tuple[int, float]] = []
     seen: set[int] = set()
 
-    rules = [rule for rule, _ in rule_file.read(options.rules)] if options.rules else lake.settings.known_rules
     output = silver_alerts.detector_output(source, lake.settings, RuleSet.of(rules).versions)
     detecting = stream.Stream("detect", output, write)
     query = (
@@ -91,25 +108,15 @@ def measure(lake: Lake, flink: Path, options: argparse.Namespace) -> None:
     collect(query, batches, seen)
     if query.exception():
         raise SystemExit(str(query.exception()))
-    steady = batches[options.warm_up :]
+    steady = batches[warm_up:]
     rows, seconds = sum(rows for rows, _ in steady), sum(seconds for _, seconds in steady)
     size = sum(f.stat().st_size for f in lake.checkpoint("detect").state.rglob("*") if f.is_file())
-    print(
-        json.dumps(
-            {
-                "ordering": options.ordering,
-                "rows": options.rows,
-                "accounts": options.accounts,
-                "buckets": options.buckets,
-                "rules": len(rules),
-                "rows_per_second": round(rows / seconds),
-                "batches": [(rows, round(seconds, 2)) for rows, seconds in batches],
-                "alerts": lake.read(tables.SILVER_ALERTS).count(),
-                "flagged_by_generator": lake.spark.read.parquet(str(flink)).where("alert").count(),
-                "state_megabytes": round(size / 1e6, 1),
-            }
-        )
-    )
+    return {
+        "rows_per_second": round(rows / seconds),
+        "batches": [(rows, round(seconds, 2)) for rows, seconds in batches],
+        "alerts": lake.read(tables.SILVER_ALERTS).count(),
+        "state_megabytes": round(size / 1e6, 1),
+    }
 
 
 def silver(lake: Lake, path: Path) -> None:
