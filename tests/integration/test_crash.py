@@ -21,11 +21,13 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake import open_lake
+from fraudlake.lake import open_lake, session
 from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from tests.conftest import FLINK, SHORT_LIVED, run
+from tests.integration import cluster
+from tests.integration.cluster import children
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
@@ -132,15 +134,6 @@ def commit(table: tables.Table, version: int) -> str:
     return f"tables/{table.name}/_delta_log/{version:020d}.json"
 
 
-def children(parent: int) -> Iterator[tuple[int, str]]:
-    """The processes below a process, with their command lines; they may end while one looks."""
-    for task in Path(f"/proc/{parent}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in (int(pid) for pid in task.read_text().split()):
-                yield child, Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
-                yield from children(child)
-
-
 def java(process: subprocess.Popen[str]) -> int:
     return next(pid for pid, command in children(process.pid) if "org.apache.spark" in command)
 
@@ -236,6 +229,49 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
     killing.join()
 
     run(root, "detect")
+    assert_alerts_are_flinks(root)
+
+
+ON_A_CLUSTER = """
+import os, sys
+from pathlib import Path
+from fraudlake import steps
+from fraudlake.lake import open_lake, session
+from fraudlake.settings import Settings
+from fraudlake.streaming import stream
+
+settings = Settings(lake=Path(sys.argv[2]), max_files_per_trigger=16)
+os.environ |= session.environment()
+cluster = {"spark.executor.cores": "1", "spark.executor.memory": "600m", "spark.executor.extraJavaOptions": sys.argv[3]}
+session.launch(sys.argv[1], session.configuration(settings) | cluster, settings.lake / "spark.log")
+lake = open_lake(settings)
+for step in (steps.ingest, steps.refine, steps.detect):
+    stream.run(lake, step(lake), "available-now")
+"""
+
+
+def test_an_executor_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
+    """Its state goes on in another executor."""
+    root = tmp_path / "lake"
+    land(root, in_time_order(), 0, 41)
+    options = f"{SHORT_LIVED['JDK_JAVA_OPTIONS']} {' '.join(session.JAVA_OPTIONS)}"
+    killed = []
+    with cluster.running(tmp_path) as started:
+        process = start(sys.executable, "-c", ON_A_CLUSTER, started.master, str(root), options)
+        for step in ("refine", "detect"):
+            checkpoint = root / "checkpoints" / step
+            wait_for((checkpoint / "offsets" / "0").exists, process)
+            time.sleep(0.5)
+            os.kill(started.executors()[0], signal.SIGKILL)
+            if not (checkpoint / "commits" / "0").exists():
+                killed.append(step)
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors[-3000:]
+    assert killed == ["refine", "detect"]
+    assert_alerts_are_flinks(root)
+
+
+def assert_alerts_are_flinks(root: Path) -> None:
     alerts = open_lake(Settings(lake=root)).read(tables.SILVER_ALERTS)
     of_flink = sum(pc.sum(pq.read_table(file, columns=["alert"])["alert"]).as_py() for file in in_time_order())
     assert alerts.count() == alerts.select("alert_id").distinct().count() == of_flink
