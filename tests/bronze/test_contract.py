@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fraudlake.bronze import contract
 from fraudlake.settings import Settings
@@ -241,3 +243,59 @@ def test_a_row_names_all_of_its_misfits() -> None:
     rows = declared(score=["x", None, "y"], chip=[1, 0, None], merchantId=["a", "b", "c"])
     assert [row["_misfits"] for row in rows] == [["score", "chip"], ["chip"], ["score"]]
     assert [row["merchant"] for row in rows] == ["a", "b", "c"]
+
+
+OF_EIGHT_BYTES = [
+    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Nowhere/City")),
+    *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
+    *(
+        pa.int64(),
+        pa.uint64(),
+        pa.float64(),
+        pa.date64(),
+        pa.binary(8),
+        pa.list_(pa.int8(), 8),
+        pa.list_(pa.float16(), 4),
+    ),
+]
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> pa.Array:
+    """Two values of any bits, of any type of eight bytes or a text, perhaps in a struct, a list or a dictionary."""
+    if draw(st.booleans()):
+        texts = draw(st.lists(st.one_of(st.none(), st.binary(max_size=8)), min_size=2, max_size=2))
+        column = pa.array(texts, pa.binary()).view(draw(st.sampled_from([pa.string(), pa.binary()])))
+    else:
+        wanted = draw(st.sampled_from(OF_EIGHT_BYTES))
+        bits = pa.py_buffer(draw(st.binary(min_size=16, max_size=16)))
+        if pa.types.is_fixed_size_list(wanted):
+            items = pa.Array.from_buffers(wanted.value_type, 2 * wanted.list_size, [None, bits])
+            column = pa.FixedSizeListArray.from_arrays(items, wanted.list_size)
+        else:
+            column = pa.Array.from_buffers(wanted, 2, [None, bits])
+    around = draw(st.sampled_from(["nothing", "struct", "list", "dictionary"]))
+    if around == "struct":
+        return pa.StructArray.from_arrays([column], ["inner"])
+    if around == "list":
+        return pa.ListArray.from_arrays(pa.array([0, 0, 2], pa.int32()), column)
+    if around == "dictionary":
+        return pa.DictionaryArray.from_arrays(pa.array([1, 0]), column)
+    return column
+
+
+NAMES = st.sampled_from(["dt", "accountId", "amount", "alert", "merchantId", "terminal", "paid_at", "Score", "new"])
+
+
+@given(st.dictionaries(NAMES, columns(), min_size=1), st.sampled_from(["UTC", "America/New_York"]))
+def test_no_value_of_a_file_is_lost(given: dict[str, pa.Array], timezone: str) -> None:
+    fitted = contract.fit(pa.RecordBatch.from_pydict(given), timezone, DECLARED)
+    for array in fitted.values():
+        array.validate(full=True)
+    rescued = [json.loads(text or "{}") for text in fitted["_rescued_data"].to_pylist()]
+    fields = {field.name.lower(): field.column for field in DECLARED.fields}
+    for name, values in given.items():
+        column = fitted.get(fields.get(name.lower(), ""))
+        for row, value in enumerate(values):
+            if (value.value if pa.types.is_dictionary(value.type) else value).is_valid:
+                assert (column is not None and column[row].is_valid) or rescued[row][name] is not None

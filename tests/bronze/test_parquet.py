@@ -7,6 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fraudlake.bronze import parquet
 from tests.conftest import FLINK
@@ -99,3 +101,16 @@ def test_a_file_that_cannot_be_read_has_a_reason(tmp_path: Path) -> None:
     assert reasons["empty"] == "the file is empty (0 bytes)"
     assert all(reasons.values()), reasons
     assert parquet.inspect(str(tmp_path / "gone")) == (0, "the file is gone")
+
+
+(WHOLE,) = (FLINK / "tutorial" / "int96").iterdir()
+PLACES = st.integers(0, WHOLE.stat().st_size - 1)
+
+
+@given(st.dictionaries(PLACES, st.integers(0, 255), max_size=5), st.tuples(PLACES, PLACES))
+def test_whatever_is_damaged_in_a_file_it_has_rows_or_a_reason(bytes_: dict[int, int], gap: tuple[int, int]) -> None:
+    content = bytearray(WHOLE.read_bytes())
+    for at, byte in bytes_.items():
+        content[at] = byte
+    rows, reason = parquet.inspect(pa.py_buffer(bytes(content[: min(gap)] + content[max(gap) :])))
+    assert (rows == 0 and len(reason.splitlines()) == 1) if reason is not None else rows >= 0
