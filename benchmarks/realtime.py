@@ -85,7 +85,8 @@ def run(values: dict[str, Any], micro_batches: bool) -> None:
     settings = Settings(**values)
     with session.started(settings, settings.lake / "realtime.log") as own:
         trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
-        lane.writer(own, settings, rules.choose(settings)).trigger(**trigger).start().awaitTermination()
+        chosen = rules.choose((rule, "live", None) for rule in settings.known_rules)
+        lane.writer(own, settings, chosen).trigger(**trigger).start().awaitTermination()
 
 
 def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list[oracle.Row]:

@@ -9,6 +9,10 @@ class FraudlakeError(Exception):
     exit_code = 1
 
 
+class MissingLakeError(FraudlakeError):
+    """There is no lake, or it lacks a table: a command that writes makes it."""
+
+
 class UsageError(FraudlakeError):
     """The command or a setting is wrong. The process exits with 2."""
 

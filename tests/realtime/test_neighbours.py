@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fraudlake.realtime import lane, neighbours, rules, session
+from fraudlake.rules import rule_file
 from fraudlake.settings import Settings
 from tests import oracle
 from tests.integration.broker import Broker
@@ -30,6 +31,7 @@ def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
         topic="processed",
         fast_alerts_topic="processed-alerts",
     )
+    chosen = rules.choose((rule, status, None) for rule, status in rule_file.read(file))
     now = time.time_ns() // 1_000_000 * 1000
     rows = traffic(3, 360, now - 400 * oracle.SECOND)
     with session.started(settings, tmp_path / "log") as own:
@@ -37,7 +39,7 @@ def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
         for part, truth in ((rows[:200], expected(rows[:200])), (rows[200:], expected(rows))):
             broker.produce("processed", [message(row) for row in part])
             # With `availableNow` a processor that has timers would never end.
-            query = lane.writer(processed, settings, rules.choose(settings, file)).start()
+            query = lane.writer(processed, settings, chosen).start()
             while query.isActive and not pairs(raised(broker, "processed-alerts")) >= truth:
                 time.sleep(1)
             query.stop()

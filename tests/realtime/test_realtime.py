@@ -17,7 +17,11 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 
-from tests import oracle
+from fraudlake.detection import rule_table
+from fraudlake.lake import open_lake
+from fraudlake.rules import rule_file
+from fraudlake.settings import Settings
+from tests import oracle, plain_lake
 from tests.integration.broker import Broker, Outgoing
 
 RULES = """\
@@ -35,6 +39,7 @@ within = "20 seconds"
 """
 LIMITS = {"small_then_large": (1.0, 500.0, 60_000_000), "ten_then_hundred": (10.0, 100.0, 20_000_000)}
 AMOUNTS = (0.5, 0.99, 1.0, 7.25, 10.0, 99.0, 100.0, 250.5, 500.0, 750.75)
+VERSIONS = {"small_then_large": 1, "ten_then_hundred": 2}
 PATIENCE = 120  # seconds, which only a failure uses up
 
 
@@ -88,10 +93,9 @@ def until(holds: Callable[[], bool], lane: subprocess.Popen[bytes], log: Path) -
 @contextmanager
 def running(folder: Path, broker: Broker, batch: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The lane on the topics ``transactions`` and ``alerts`` of a folder's name, which it ends by force if need be."""
-    log, rules = folder / "output", folder / "rules.toml"
-    rules.write_text(RULES)
+    log = folder / "output"
     program = str(Path(sys.executable).with_name("fraudlake"))
-    command = [program, "--lake", str(folder / "lake"), "realtime", "--rules", str(rules)]
+    command = [program, "--lake", str(folder / "lake"), "realtime"]
     command += ["--bootstrap-servers", broker.bootstrap_servers, "--topic", f"{folder.name}-transactions"]
     command += ["--fast-alerts-topic", f"{folder.name}-alerts", "--realtime-batch", batch]
     with log.open("ab") as output:
@@ -103,12 +107,23 @@ def running(folder: Path, broker: Broker, batch: str) -> Iterator[tuple[subproce
         lane.wait()
 
 
+def make_lake(folder: Path) -> None:
+    """Make a lake whose rules are :data:`RULES`, in :data:`VERSIONS`; another rule has retired."""
+    lake = open_lake(Settings(lake=plain_lake.make(folder / "lake")), must_exist=True)
+    former = RULES.replace("100.0", "200.0") + RULES.partition("\n\n")[0].replace("small_then_large", "former")
+    file = folder / "rules.toml"
+    for text in (former, RULES):
+        file.write_text(text)
+        rule_table.apply(lake, rule_file.read(file), "tests", None)
+
+
 def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_and_more_partitions(
     tmp_path: Path, broker: Broker
 ) -> None:
     transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
     broker.create_topic(transactions, 2)
     broker.create_topic(alerts, 1)
+    make_lake(tmp_path)
     now = time.time_ns() // 1_000_000 * 1000
     rows = traffic(1, 540, now - 600 * oracle.SECOND)
     early, truth, more = expected(rows[:180]), expected(rows[:360]), expected(rows)
@@ -178,6 +193,7 @@ def assert_each_tells_its_transactions(
     of_row = {row.source: row for row in rows}
     for event in events:
         data = event["data"]
+        assert data["rule_version"] == VERSIONS[data["rule"]]
         small, large = of_row[data["small_transaction_id"]], of_row[data["transaction_id"]]
         parts = "|".join((data["rule"], small.source, large.source))
         assert event["id"] == data["alert_id"] == hashlib.sha256(parts.encode()).hexdigest()[:32]

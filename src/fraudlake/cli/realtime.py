@@ -12,10 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 from fraudlake.cli.app import QUALITY, RULES, App, cli, options
 from fraudlake.cli.progress import console
 from fraudlake.durations import Duration
-from fraudlake.errors import UsageError
+from fraudlake.errors import MissingLakeError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fraudlake.realtime.lane import Totals
+    from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import Status
 
 
 @cli.command()
@@ -30,14 +34,15 @@ if TYPE_CHECKING:
     *QUALITY,
     *RULES,
 )
-@click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the settings'.")
+@click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the lake's.")
 @click.option("--for", "duration", metavar="DURATION", help="How long to run.  [default: until stopped]")
 @click.pass_obj
 def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str | None) -> None:
     """Kafka → Kafka: an alert some milliseconds after its transaction, besides the lake's own.
 
     Reads the topic of transactions in Spark's Real-time Mode and writes fast_alerts_topic, until it is stopped. Each
-    alert comes at least once. Needs an environment of its own ('make realtime').
+    alert comes at least once. The rules are the live ones of the lake; where there is none yet, those of the settings.
+    Needs an environment of its own ('make realtime').
     """
     from fraudlake import secret
     from fraudlake.realtime import rules, session
@@ -50,11 +55,11 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
     time = None if duration is None else _duration(duration)
-    chosen = rules.choose(settings, file)
+    chosen = rules.choose(of_lake(app, flags) if file is None else of_file(file))
     for name, reason in chosen.refused.items():
         console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
 
-    names = ", ".join(rule.name for rule in chosen.pairs)
+    names = ", ".join(_name(*pair) for pair in chosen.pairs)
 
     def started(partitions: int) -> None:
         line = f"realtime: {settings.topic} ({partitions} partitions) → {settings.fast_alerts_topic}, rules {names}"
@@ -67,6 +72,29 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
 
     totals = lane.run(secret.with_kafka_options(settings), chosen, time, started, progress)
     app.say(totals.as_json() | {"refused": chosen.refused}, f"realtime: {_line(totals)}")
+
+
+def of_file(file: Path) -> Iterable[tuple[Rule, Status, int | None]]:
+    """Return the rules of a file, which have no version."""
+    from fraudlake.rules import rule_file
+
+    return ((rule, status, None) for rule, status in rule_file.read(file))
+
+
+def of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Status, int | None]]:
+    """Return the rules that ``detect`` evaluates: without a lake, those that a new one begins with."""
+    from fraudlake.detection import rule_table
+    from fraudlake.rules.rule_set import RuleSet
+
+    try:
+        rules = rule_table.read(app.open_existing(**flags))
+    except MissingLakeError:
+        rules = RuleSet.of(app.settings(**flags).known_rules)
+    return ((version.rule, version.status, version.version) for version in rules.evaluated)
+
+
+def _name(rule: Rule, version: int | None) -> str:
+    return rule.name if version is None else f"{rule.name} version {version}"
 
 
 def _line(totals: Totals) -> str:

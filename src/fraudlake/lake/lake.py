@@ -279,7 +279,8 @@ def open_lake(settings: Settings, spark: SparkSession | None = None, must_exist:
 
     Raises:
         UsageError: what only local lakes need is not installed, or a setting does not suit the place.
-        FraudlakeError: the lake cannot be opened; with ``must_exist``: there is no such lake, or it lacks a table.
+        FraudlakeError: the lake cannot be opened.
+        MissingLakeError: with ``must_exist``: there is no such lake, or it lacks a table.
     """
     if settings.catalog:
         from fraudlake.lake.workspace import WorkspaceLake

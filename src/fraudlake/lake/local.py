@@ -23,7 +23,7 @@ from filelock import FileLock
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
 from fraudlake.lake import contents, json_file, lock, nearby, session
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select, spark_literal
@@ -50,8 +50,8 @@ class LocalLake(Lake):
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
-        FraudlakeError: another version of fraudlake made the lake, or Spark does not start; with ``must_exist``: there
-            is no lake, or it has no bronze yet.
+        FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
+        MissingLakeError: with ``must_exist``: there is no lake, or it has no bronze yet.
     """
 
     def __init__(self, settings: Settings, must_exist: bool = False) -> None:
@@ -86,7 +86,7 @@ class LocalLake(Lake):
         self._check_format()
         missing = [table for table in contents.TABLES if not DeltaTable.is_deltatable(str(self._folder(table)))]
         if tables.BRONZE_TRANSACTIONS in missing:
-            raise FraudlakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
+            raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
         if missing:
             beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
             atexit.register(shutil.rmtree, beside, ignore_errors=True)
@@ -113,7 +113,7 @@ class LocalLake(Lake):
             try:
                 made = json.loads(self._format_file.read_text())
             except FileNotFoundError:
-                raise FraudlakeError(nearby.refusal(self.root)) from None
+                raise MissingLakeError(nearby.refusal(self.root)) from None
         if made.get("format") != FORMAT:
             raise FraudlakeError(
                 f"{self.root} was made by fraudlake {made.get('fraudlake', '?')} (lake format {made.get('format')}), "

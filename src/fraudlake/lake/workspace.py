@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from fraudlake import secret, tables
-from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError, first_line
 from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import Lake, Transaction, add_columns, layout
@@ -32,8 +32,8 @@ class WorkspaceLake(Lake):
 
     Raises:
         UsageError: Spark is not installed, or the landing folder is not a path of a volume.
-        FraudlakeError: the catalog or the schema does not exist, or may not be used; with ``must_exist``: a table is
-            missing.
+        FraudlakeError: the catalog or the schema does not exist, or may not be used.
+        MissingLakeError: with ``must_exist``: a table is missing.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
@@ -52,7 +52,7 @@ class WorkspaceLake(Lake):
             name = self.name_of(table)
             if not self.spark.catalog.tableExists(name):
                 if must_exist:
-                    raise FraudlakeError(tables.missing(self.name, table.name))
+                    raise MissingLakeError(tables.missing(self.name, table.name))
                 self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
             elif not must_exist:
                 add_columns(self.spark, name, table, self.spark.table(name).schema)

@@ -32,6 +32,7 @@ PLACE = ("partition", "offset", "appended")
 """Where the message of an alert's transaction is, and since when."""
 _OUTPUT = {
     "rule": "string",
+    "rule_version": "bigint",
     "transaction_id": "string",
     "time": "bigint",
     "amount": "double",
@@ -67,7 +68,7 @@ def events(
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
     raised = neighbours(_rows(kafka, settings), rules.span).select("account_id", F.inline(_raised(rules)))
-    output = raised.withColumns({"is_shadow": F.lit(False), "rule_version": F.lit(None).cast("bigint")})
+    output = raised.withColumn("is_shadow", F.lit(False))
     return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", now()))
 
 
@@ -109,11 +110,11 @@ def _raised(rules: LaneRules) -> Column:
     A row has another behind it where partitions are read side by side and its account has moved to another one.
     """
     before, current, behind = F.col("before"), F.col("current"), F.col("behind")
-    pairs = [_pair(rule, *pair) for rule in rules.pairs for pair in ((before, current), (current, behind))]
+    pairs = [_pair(*pair, *rows) for pair in rules.pairs for rows in ((before, current), (current, behind))]
     return F.array_compact(F.array(*pairs))
 
 
-def _pair(rule: FraudRule, small: Column, large: Column) -> Column:
+def _pair(rule: FraudRule, version: int | None, small: Column, large: Column) -> Column:
     """Return what the detector says of two rows in its output; null where the rule does not hold."""
     is_near = F.abs(large["time"] - small["time"]) <= rule.within // _MICROSECOND
     holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near
@@ -121,6 +122,7 @@ def _pair(rule: FraudRule, small: Column, large: Column) -> Column:
     of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}
     known = {
         "rule": F.lit(rule.name),
+        "rule_version": F.lit(version),
         **{name: large[name] for name in ("transaction_id", "time", "amount")},
         **of_small,
     }

@@ -5,49 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
+from typing import NamedTuple
 
 from fraudlake.errors import UsageError
-from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import Rule
+from fraudlake.rules.rule_set import Status
 from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
-from fraudlake.settings import Settings
+
+
+class Pair(NamedTuple):
+    """A rule of two rows, and its version in the lake; None where it is not known."""
+
+    rule: FraudRule
+    version: int | None
 
 
 @dataclass(frozen=True)
 class LaneRules:
     """The rules that run, and the names of those that do not, with the reasons."""
 
-    pairs: tuple[FraudRule, ...]
+    pairs: tuple[Pair, ...]
     refused: dict[str, str]
 
     @property
     def span(self) -> timedelta:
         """The longest time between two rows on which one alert depends."""
-        return max(rule.within for rule in self.pairs)
+        return max(pair.rule.within for pair in self.pairs)
 
 
-def choose(settings: Settings, file: Path | None = None) -> LaneRules:
-    """Choose the rules that can run, from the settings or from a file of rules.
+def choose(rules: Iterable[tuple[Rule, Status, int | None]]) -> LaneRules:
+    """Choose the rules that can run.
 
     Args:
-        settings: has the rules, where no file is given.
-        file: a file with ``[[rules]]``, as 'rules apply' reads it.
+        rules: each with its status, ``live`` or ``shadow``, and its version.
 
     Raises:
-        UsageError: no rule can run, or the file has a mistake.
+        UsageError: no rule can run.
     """
-    rules: Iterable[Rule] = settings.known_rules
-    refused: dict[str, str] = {}
-    if file is not None:
-        entries = rule_file.read(file)
-        rules = [rule for rule, status in entries if status == "live"]
-        refused = {rule.name: "it is in the shadow" for rule, status in entries if status != "live"}
-    pairs = []
-    for rule in rules:
-        if isinstance(rule, FraudRule):
-            pairs.append(rule)
+    pairs, refused = [], {}
+    for rule, status, version in rules:
+        if status != "live":
+            refused[rule.name] = "it is in the shadow"
+        elif isinstance(rule, FraudRule):
+            pairs.append(Pair(rule, version))
         elif isinstance(rule, ThresholdRule):
             refused[rule.name] = "thresholds stay with the exact lane"
         else:
