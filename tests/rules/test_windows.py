@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fraudlake.errors import UsageError
@@ -88,6 +89,21 @@ def test_rows_that_the_condition_leaves_out_neither_count_nor_alert() -> None:
         ]
         wanted += [(row["transaction_id"], len(window))] if len(window) > 1 else []
     assert counted == sorted(wanted)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0.6, []), (0.5, [0.6])])
+def test_a_sum_is_right_to_a_double_whatever_other_accounts_paid(limit: float, expected: list[float]) -> None:
+    amounts = [0.1e9 + number / 7 for number in range(1000)] + [0.1, 0.2, 0.3]
+    rows = pa.table(
+        {
+            "account_id": ["a"] * 1000 + ["b"] * 3,
+            "amount": amounts,
+            "timestamp": pa.array(range(1003), pa.timestamp("us", "UTC")),
+        }
+    )
+    rule = ThresholdRule(name="spent", aggregate="sum", last=timedelta(hours=1), above=limit)
+    alerts = rule.check(flink.COLUMNS).evaluate(rows).alerts
+    assert [alert.measures["sum"] for alert in alerts if alert.rows[-1] >= 1000] == expected
 
 
 @pytest.mark.parametrize(

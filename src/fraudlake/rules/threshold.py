@@ -15,13 +15,15 @@ from fraudlake.rules.check import Alert, Evaluation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from fraudlake.rules.expressions import Column
     from fraudlake.rules.matcher import OpenMatches
     from fraudlake.rules.values import Expression
 
-_EVIDENCE = 20
+EVIDENCE = 20
 """Rows, the latest ones, that an alert names of a window."""
 
 
@@ -54,6 +56,11 @@ class ThresholdRule(BaseModel):
         if (self.above is None) == (self.below is None):
             raise ValueError("a threshold needs either above or below")
         return self
+
+    @property
+    def limit(self) -> float:
+        """What the aggregate must be above, or below."""
+        return (self.below or 0.0) if self.above is None else self.above
 
     def check(self, columns: Mapping[str, Column]) -> ThresholdCheck:
         """Check the rule against the columns, which are given by the names that a rule may use.
@@ -123,17 +130,22 @@ class ThresholdCheck:
         else:
             spans = windows.of_rows(ordered.starts, rule.transactions or 1)
             still_counts = ordered.ends - np.arange(len(ordered)) < (rule.transactions or 1)
-        totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
-        if rule.above is not None:
-            beyond = np.nan_to_num(totals, nan=-np.inf) > rule.above
-        else:
-            beyond = np.nan_to_num(totals, nan=np.inf) < (rule.below or 0.0)
+        column = ordered.columns[self.column.name]
+        totals = windows.aggregate(rule.aggregate, column, spans)
+        if rule.aggregate in ("sum", "average"):
+            may_be_beyond = self._is_beyond(totals) | np.isclose(totals, rule.limit)
+            for row in np.flatnonzero(may_be_beyond & ordered.is_new).tolist():
+                totals[row] = windows.exact(rule.aggregate, column, spans.low[row], spans.high[row])
         alerts = []
-        for row in np.flatnonzero(beyond & ordered.is_new).tolist():
+        for row in np.flatnonzero(self._is_beyond(totals) & ordered.is_new).tolist():
             low, high = int(spans.low[row]), int(spans.high[row])
-            earlier = [number for number in range(max(low, high - _EVIDENCE), high) if number != row]
+            earlier = [number for number in range(max(low, high - EVIDENCE), high) if number != row]
             numbers = ordered.order[[*earlier, row]].tolist()
             total = float(totals[row])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
             alerts.append(Alert(numbers, ["counted"] * len(numbers), measures))
         return Evaluation(alerts, ordered.order[still_counts if now is not None else []], [])
+
+    def _is_beyond(self, totals: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which totals raise an alert; NaN, the total of no values, is never beyond."""
+        return totals > self.rule.limit if self.rule.above is not None else totals < self.rule.limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -61,13 +62,19 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
         return _distinct(column.values, valid, spans)
     values = np.where(valid, column.values, 0).astype(np.float64)
     if function in ("sum", "average"):
-        # Sums of all rows so far are subtracted: with the digits of a long double, what is left is right to a double.
+        # Sums of all rows so far are subtracted, with the digits of a long double; the more rows, the fewer are right.
         totals = _difference(np.cumsum(values, dtype=np.longdouble), spans).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(counts > 0, totals if function == "sum" else totals / counts, np.nan)
     worst, better = (np.inf, np.minimum) if function == "minimum" else (-np.inf, np.maximum)
     extremes = _extreme(np.where(valid, values, worst), spans, better)
     return np.where(counts > 0, extremes, np.nan)
+
+
+def exact(function: str, column: Vector, low: int, high: int) -> float:
+    """Return the sum or average of a window that has values, right to a double whatever rows are beside it."""
+    values = column.values[low:high] if column.null is None else column.values[low:high][~column.null[low:high]]
+    return math.fsum(values.tolist()) / (len(values) if function == "average" else 1)
 
 
 def _difference(running: NDArray[Any], spans: Spans) -> NDArray[Any]:
