@@ -17,6 +17,7 @@ from fraudlake.gold import alert_windows, lane_agreement
 from fraudlake.model import scoring, training
 from fraudlake.quarantine import replay
 from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.silver import duplicates, verdicts
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import file_source, kafka_source
@@ -300,9 +301,11 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     chosen = sorted(day for day in days if first_day is None or day >= first_day)
     if not chosen:
         return
-    silver, rules = lake.read(tables.SILVER_TRANSACTIONS), fraud_rules(lake)
-    # The small transaction of a pair may lie before the day, and others beside it.
-    beside = 1 + max((rule.within.days for rule in rules), default=0)
+    silver, live = lake.read(tables.SILVER_TRANSACTIONS), [version.rule for version in rule_table.read(lake).live]
+    rules = {rule.name: rule.within for rule in live if isinstance(rule, FraudRule)}
+    rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
+    # What an alert depends on may lie before its day, and rows that explain it beside that.
+    beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
     near = {day + timedelta(days=distance) for day in chosen for distance in range(-beside, beside + 1)}
     transactions = lane_agreement.with_places(refresh.on_dates(silver, sorted(near)))
     sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
@@ -313,7 +316,7 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
             lane_agreement.progress(sent, transactions),
             transactions,
             lake.read(tables.SILVER_QUARANTINE),
-            [rule.name for rule in rules],
+            rules,
             _watermark(lake) if lake.settings.ordering == "event_time" else None,
         )
         _replace_days(lake, agreement, tables.GOLD_LANE_AGREEMENT, lane_agreement.KEYS, chosen)

@@ -264,5 +264,54 @@ def test_on_rows_in_order_the_lanes_agree_and_a_repeated_message_has_an_equal_id
     assert compare(opened) == {"small_then_large": {**counts, **latency}}
 
 
+def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
+    # At the third row of an account within a minute.
+    rule = {"kind": "threshold", "name": "thrice", "aggregate": "count", "last": "1 minute", "above": 2}
+    opened = lake(**TOPICS, buckets=2, shuffle_partitions=2, rules=[rule])
+
+    def rows(account: str, *times: str) -> list[bytes]:
+        return [message(account, time, 20.0, time) for time in times]
+
+    def crossed(account: str, first: str, last: str, offset: int) -> tuple[bytes, datetime]:
+        value, appended = event(account, last, offset, rule="thrice", names=(first, last))
+        fields = json.loads(value)
+        fields["data"] |= {"small_transaction_id": None, "small_timestamp": None}
+        return json.dumps(fields).encode(), appended
+
+    produce(
+        opened,
+        0,
+        [
+            *rows("both", "0:10", "0:20", "0:30"),  # 0
+            *rows("missed", "0:10", "0:20", "0:30"),  # 3
+            *rows("swapped", "0:10", "0:30", "0:20"),  # 6
+            *rows("repeated", "0:10", "0:10", "0:40"),  # 9: the second one has the id of the first
+            *rows("both later", "0:40", "0:50", "1:00"),  # 12
+        ],
+    )
+    run(opened, steps.refine)
+    run(opened, steps.detect)
+    alert(
+        opened,
+        0,
+        [
+            crossed("both", "0:10", "0:30", 2),
+            crossed("repeated", "0:10", "0:40", 11),
+            crossed("both later", "0:40", "1:00", 14),
+        ],
+    )
+
+    agreement = compare(opened)["thrice"]
+
+    assert {name: count for name, count in agreement.items() if not name.startswith("latency")} == {
+        "both": 2,
+        "only_fast": 1,
+        "only_fast_quarantined": 1,
+        "only_exact": 2,
+        "only_exact_out_of_order": 1,
+        "only_exact_unknown": 1,
+    }
+
+
 def test_without_a_topic_of_fast_alerts_the_lanes_are_not_compared(lake: Any) -> None:
     assert "lane_agreement" not in {query.step for query in steps.aggregate(lake())}

@@ -5,7 +5,7 @@ The exact lane is ``detect``; what only one lane has gets a reason, which docs/a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEYS = ("date", "rule")
+KINDS = ("small_then_large", "threshold")
+"""The kinds of rules that the fast lane evaluates."""
 LANES = ("fast", "exact")
 REASONS = ("not_running", "pending", "late", "quarantined", "out_of_order", "unknown")
 LATE = timedelta(minutes=10)
@@ -46,7 +48,7 @@ def with_places(transactions: DataFrame) -> DataFrame:
 def alerts(messages: DataFrame, exact: DataFrame, transactions: DataFrame) -> DataFrame:
     """Match the alerts of both lanes. Those of the exact lane count that the fast lane can raise, too.
 
-    These are of the kind ``small_then_large``, with a large transaction that came from the topic.
+    These are of :data:`KINDS`, and the transaction that completed them came from the topic.
 
     Args:
         messages: ``bronze_fast_alerts`` of whole days.
@@ -54,9 +56,10 @@ def alerts(messages: DataFrame, exact: DataFrame, transactions: DataFrame) -> Da
         transactions: :func:`with_places` of the same days.
 
     Returns:
-        One row an alert: ``date, rule, alert_id``; its pair of transactions; ``partition, position`` of the large one
-        in the topic; ``fast`` and ``exact``, whether the lane has it; ``messages``, their number; ``latency`` of the
-        first of them, in milliseconds; ``is_silent``, whether the fast lane has no alert of the same ten minutes.
+        One row an alert: ``date, rule, alert_id``; its pair of transactions, of which a threshold has no small one;
+        ``partition, position`` of the large one in the topic; ``fast`` and ``exact``, whether the lane has it;
+        ``messages``, their number; ``latency`` of the first of them, in milliseconds; ``is_silent``, whether the fast
+        lane has no alert of the same ten minutes.
     """
     place = {"partition": "transaction_partition", "position": "transaction_offset"}
     of_fast = (
@@ -76,9 +79,8 @@ def alerts(messages: DataFrame, exact: DataFrame, transactions: DataFrame) -> Da
             (F.unix_millis("first.appended_at") - F.unix_millis("first.transaction_appended_at")).alias("latency"),
         )
     )
-    is_pair = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
     of_exact = (
-        exact.where(is_pair)
+        exact.where(F.coalesce("kind", F.lit("small_then_large")).isin(*KINDS))
         .join(transactions.where("partition IS NOT NULL").select("transaction_id", *_PLACE), on="transaction_id")
         .select(
             F.to_date("timestamp").alias("date"),
@@ -133,7 +135,7 @@ def lane_agreement(
     progress: DataFrame,
     transactions: DataFrame,
     quarantine: DataFrame,
-    rules: Iterable[str],
+    rules: Mapping[str, timedelta],
     watermark: Column | None,
 ) -> DataFrame:
     """Count alerts by day and rule, and give those that only one lane has a reason.
@@ -143,14 +145,15 @@ def lane_agreement(
         progress: :func:`progress`.
         transactions: :func:`with_places` of the same days, and of those beside them on which a pair may lie, too.
         quarantine: ``silver_quarantine``.
-        rules: the names of the rules that the exact lane evaluates.
+        rules: the names of the rules that the exact lane evaluates, with the time that each looks back.
         watermark: from here on transactions wait in the exact lane for their turn; None where they do not wait.
 
     Returns:
         The columns of ``gold_lane_agreement``.
     """
     of_one = matched.where("fast <> exact")
-    explained = _explained(_with_rows(of_one, transactions, quarantine), progress, rules, watermark)
+    look_back = max(rules.values(), default=timedelta(0))
+    explained = _explained(_with_rows(of_one, transactions, quarantine, look_back), progress, rules, watermark)
     of_both = matched.where("fast AND exact").withColumn("reason", F.lit(None).cast("string"))
     only = {"fast": F.col("fast") & ~F.col("exact"), "exact": F.col("exact") & ~F.col("fast")}
     counts = {"both": F.col("fast") & F.col("exact")} | {f"only_{lane}": only[lane] for lane in LANES}
@@ -169,7 +172,7 @@ def lane_agreement(
     )
 
 
-def _with_rows(alerts: DataFrame, transactions: DataFrame, quarantine: DataFrame) -> DataFrame:
+def _with_rows(alerts: DataFrame, transactions: DataFrame, quarantine: DataFrame, look_back: timedelta) -> DataFrame:
     """Add ``rows``: the rows of an alert's account around it, and what is quarantined at its place.
 
     They have ``transaction_id, timestamp, partition, position`` and, if they are quarantined, ``reasons``.
@@ -191,15 +194,19 @@ def _with_rows(alerts: DataFrame, transactions: DataFrame, quarantine: DataFrame
         F.col("account_id").alias("of_account"),
         F.struct(*columns[1:]).alias("row"),
     )
-    late = F.make_dt_interval(secs=F.lit(LATE.total_seconds()))
-    begin, end = F.least("small_timestamp", "timestamp") - late, F.greatest("small_timestamp", "timestamp") + late
+    late, window = (F.make_dt_interval(secs=F.lit(time.total_seconds())) for time in (LATE, look_back))
+    of_pair = F.least("small_timestamp", "timestamp") - late
+    begin = F.when(_is_pair(), of_pair).otherwise(F.col("timestamp") - window)
+    end = F.greatest("small_timestamp", "timestamp") + late
     is_near = (F.col("of_account") == F.col("account_id")) & F.col("row.timestamp").between(begin, end)
     keys = alerts.select(*_ALERT, *_PAIR, F.explode(F.array("account_id", place)).alias("key"))
     near = keys.join(rows, on="key").where(is_near | F.col("of_account").isNull())
     return alerts.join(near.groupBy(*_ALERT).agg(F.collect_list("row").alias("rows")), on=list(_ALERT), how="left")
 
 
-def _explained(alerts: DataFrame, progress: DataFrame, rules: Iterable[str], watermark: Column | None) -> DataFrame:
+def _explained(
+    alerts: DataFrame, progress: DataFrame, rules: Mapping[str, timedelta], watermark: Column | None
+) -> DataFrame:
     """Return alerts that one lane has, :func:`_with_rows`, with the ``reason``."""
 
     def has(row: Column, name: str) -> Column:
@@ -222,7 +229,7 @@ def _explained(alerts: DataFrame, progress: DataFrame, rules: Iterable[str], wat
         .when(_is_late(), "late")
         .when(_is_quarantined(), "quarantined")
         .when(~exact & (~F.col("is_refined") | waits), "pending")
-        .when(_is_out_of_order(), "out_of_order")
+        .when(F.when(_is_pair(), _is_out_of_order()).otherwise(_window_is_out_of_order()), "out_of_order")
         .when(exact & F.col("is_silent"), "not_running")
         .otherwise("unknown")
     )
@@ -235,6 +242,15 @@ def _any(rows: str, condition: Callable[[Column], Column]) -> Column:
     return F.coalesce(F.exists(rows, lambda row: F.coalesce(condition(row), F.lit(False))), F.lit(False))
 
 
+def _is_pair() -> Column:
+    return F.col("small_transaction_id").isNotNull()
+
+
+def _is_in_window(row: Column) -> Column:
+    """Return whether a row of :func:`_with_rows` is in the window of a threshold."""
+    return ~_is_pair() & (row["timestamp"] <= F.col("timestamp"))
+
+
 def _is_one_of_the_two(row: Column) -> Column:
     return F.array_contains(
         F.array(*(F.struct(F.col(name)["partition"], F.col(name)["position"]) for name in ("large", "small"))),
@@ -243,8 +259,12 @@ def _is_one_of_the_two(row: Column) -> Column:
 
 
 def _is_late() -> Column:
-    """Return whether the detector has one of the two quarantined as late, or an earlier message was far ahead of it."""
-    by_detector = _any("rows", lambda row: F.array_contains(row["reasons"], quality.LATE) & _is_one_of_the_two(row))
+    """Return whether the detector has quarantined a row as late, or an earlier message was far ahead of it."""
+
+    def is_needed(row: Column) -> Column:
+        return _is_one_of_the_two(row) | _is_in_window(row)
+
+    by_detector = _any("rows", lambda row: F.array_contains(row["reasons"], quality.LATE) & is_needed(row))
     return by_detector | _is_overtaken(F.col("large")) | _is_overtaken(F.col("small"))
 
 
@@ -254,17 +274,20 @@ def _is_overtaken(transaction: Column) -> Column:
 
 
 def _is_quarantined() -> Column:
-    """Return whether one of the two is quarantined, or a duplicate that lies between them in the topic."""
+    """Return whether one of the two is quarantined, or a duplicate between them in the topic, or in the window."""
     duplicate = F.array(F.lit(quality.PLACE_IS_NEW), F.lit(quality.TRANSACTION_IS_NEW))
     is_there = _any(
         "rows",
         lambda row: (
             row["reasons"].isNotNull()
-            & (_is_one_of_the_two(row) | (F.arrays_overlap(row["reasons"], duplicate) & _lies_between(row)))
+            & (
+                _is_one_of_the_two(row)
+                | (F.arrays_overlap(row["reasons"], duplicate) & (_lies_between(row) | _is_in_window(row)))
+            )
         ),
     )
     # The exact lane has read the large one, and so the small one before it, which was unreadable.
-    return is_there | (~F.col("exact") & F.col("is_refined") & F.col("small").isNull())
+    return is_there | (~F.col("exact") & F.col("is_refined") & _is_pair() & F.col("small").isNull())
 
 
 def _lies_between(row: Column) -> Column:
@@ -290,3 +313,14 @@ def _is_out_of_order() -> Column:
     )
     is_reversed = (F.col("small.position") > F.col("position")) != (F.col("small_timestamp") > F.col("timestamp"))
     return separated | is_reversed | (F.col("small.partition") != F.col("partition"))
+
+
+def _window_is_out_of_order() -> Column:
+    """Return whether a row of a threshold's account is in its window and behind it in the topic, or the other way."""
+    large = F.col("large")
+
+    def is_displaced(row: Column) -> Column:
+        is_earlier, is_before = (row[name] <= large[name] for name in ("timestamp", "position"))
+        return row["reasons"].isNull() & ((row["partition"] != large["partition"]) | (is_earlier != is_before))
+
+    return _any("rows", is_displaced)
