@@ -1,48 +1,123 @@
-"""Both ways to find neighbours, the one of workspaces in micro-batches: Real-time Mode calls Python only there."""
+"""Ways to find neighbours: a workspace's, in micro-batches, since Real-time Mode calls Python only there; rows that are
+kept for good; and windows of which rows may be missing.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fraudlake.realtime import lane, neighbours, rules, session
+from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
+from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle
 from tests.integration.broker import Broker
 
-from .test_realtime import LIMITS, RULES, expected, message, pairs, raised, traffic
+from .test_realtime import LIMITS, RULES, beyond, expected, expected_beyond, message, pairs, raised, traffic
+
+NOW = time.time_ns() // 1_000_000 * 1000
+LAST_FEW = (
+    {"name": "spent", "aggregate": "sum", "transactions": 5, "above": 1500},
+    {"name": "on_average", "aggregate": "average", "transactions": 3, "below": 5},
+    {"name": "once", "aggregate": "maximum", "transactions": 1, "above": 700},
+)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[session.Session]:
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        with session.started(Settings(lake=folder), folder / "log") as started:
+            yield started
+
+
+def settings_of(folder: Path, broker: Broker, topic: str) -> Settings:
+    broker.create_topic(topic, 2)
+    broker.create_topic(f"{topic}-alerts", 1)
+    topics = {"topic": topic, "fast_alerts_topic": f"{topic}-alerts"}
+    return Settings(lake=folder, bootstrap_servers=broker.bootstrap_servers, **topics)
+
+
+def until(holds: Callable[[], bool], query: Any) -> None:
+    while query.isActive and not holds():
+        time.sleep(1)
+    query.stop()
+    assert query.exception() is None
 
 
 def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
-    tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    own: session.Session, tmp_path: Path, broker: Broker
 ) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    broker.create_topic("processed", 2)
-    broker.create_topic("processed-alerts", 1)
+    settings = settings_of(tmp_path, broker, "processed")
     file = tmp_path / "rules.toml"
     file.write_text(RULES)
-    settings = Settings(
-        lake=tmp_path,
-        bootstrap_servers=broker.bootstrap_servers,
-        topic="processed",
-        fast_alerts_topic="processed-alerts",
-    )
-    chosen = rules.choose((rule, status, None) for rule, status in rule_file.read(file))
-    now = time.time_ns() // 1_000_000 * 1000
-    rows = traffic(3, 360, now - 400 * oracle.SECOND)
-    with session.started(settings, tmp_path / "log") as own:
-        processed = session.Session(own.spark, own.slots, neighbours.by_processor, own.log)
-        for part, truth in ((rows[:200], expected(rows[:200])), (rows[200:], expected(rows))):
-            broker.produce("processed", [message(row) for row in part])
-            # With `availableNow` a processor that has timers would never end.
-            query = lane.writer(processed, settings, chosen).start()
-            while query.isActive and not pairs(raised(broker, "processed-alerts")) >= truth:
-                time.sleep(1)
-            query.stop()
+    in_file = ((rule, status, None) for rule, status in rule_file.read(file))
+    chosen = rules.choose(in_file, has_windows=False)
+    processed = replace(own, neighbours=neighbours.by_processor)
+    rows = traffic(3, 360, NOW - 400 * oracle.SECOND)
+    for part, truth in ((rows[:200], expected(rows[:200])), (rows[200:], expected(rows))):
+        broker.produce("processed", [message(row) for row in part])
+        # With `availableNow` a processor that has timers would never end.
+        query = lane.writer(processed, settings, chosen).start()
+        until(lambda truth=truth: pairs(raised(broker, "processed-alerts")) >= truth, query)  # type: ignore[misc]
     events = raised(broker, "processed-alerts")
     assert pairs(events) == expected(rows)
     assert {rule for rule, _, _ in pairs(events)} == set(LIMITS)
+
+
+def test_rows_that_are_kept_for_good_raise_the_exact_lanes_alerts_however_far_apart_they_are(
+    own: session.Session, tmp_path: Path, broker: Broker
+) -> None:
+    settings = settings_of(tmp_path, broker, "for-good")
+    given = [(ThresholdRule.model_validate(fields), "live", 1) for fields in LAST_FEW]
+    chosen = rules.choose(given, is_without_end=True)  # type: ignore[arg-type]
+    in_order = traffic(4, 240, 0)
+    # Six hours between two rows: those of an account are days apart.
+    rows = [row._replace(time=NOW - (len(in_order) - n) * 6 * oracle.HOUR) for n, row in enumerate(in_order)]
+    truth = expected_beyond(rows, LAST_FEW)
+    assert {rule for rule, *_ in truth} == {fields["name"] for fields in LAST_FEW}
+    broker.produce("for-good", map(message, rows))
+
+    query = lane.writer(own, settings, chosen).trigger(**lane.trigger(settings)).start()
+    until(lambda: beyond(raised(broker, "for-good-alerts")) >= truth, query)
+
+    assert beyond(raised(broker, "for-good-alerts")) == truth
+
+
+def last_of(own: session.Session, tmp_path: Path, count: int, since: datetime | None = None) -> list[dict[str, Any]]:
+    """What thresholds say of the last of an account's rows, which follow each other by 10 milliseconds."""
+    rule = ThresholdRule(name="busy", aggregate="count", last="1 minute", above=9)  # type: ignore[arg-type]
+    begin = NOW - NOW % oracle.MINUTE  # where a window begins
+    row = oracle.Row("a", begin, 12.5)
+    values = [
+        (*message(row._replace(time=begin + number * 10_000, source=str(number)))[:2], number)
+        for number in range(count)
+    ]
+    messages = own.spark.createDataFrame(values, "key STRING, value BINARY, offset BIGINT").selectExpr(
+        "CAST(key AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition", "offset",
+        f"timestamp_micros({begin} + offset * 10000) AS timestamp",
+    )  # fmt: skip
+    chosen = rules.choose([(rule, "live", 1)])
+    said = alerts.events(messages.coalesce(1), Settings(lake=tmp_path), chosen, own.neighbours, since)
+    return [json.loads(event["value"])["data"] for event in said.collect()]
+
+
+def test_a_window_of_which_rows_may_be_missing_raises_nothing(own: session.Session, tmp_path: Path) -> None:
+    [alert] = last_of(own, tmp_path, 255)
+    assert alert["measures"] == {"count": "255", "transactions": "255"}
+    assert [row["transaction_id"] for row in alert["evidence"]] == [str(number) for number in range(235, 255)]
+    assert last_of(own, tmp_path, 9) == []
+    # More rows than are kept, and rows from before the state was begun.
+    assert last_of(own, tmp_path, 257) == []
+    begun = [datetime.fromtimestamp(NOW / 1e6, UTC) - timedelta(minutes=minutes) for minutes in (3, 1)]
+    assert [len(last_of(own, tmp_path, 10, since)) for since in begun] == [1, 0]

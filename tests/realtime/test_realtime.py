@@ -9,17 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Message, Producer
 
-from fraudlake.detection import rule_table
+from fraudlake.detection import evidence, rule_table
 from fraudlake.lake import open_lake
-from fraudlake.rules import rule_file
+from fraudlake.rules import query, rule_file
+from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle, plain_lake
 from tests.integration.broker import Broker, Outgoing
@@ -37,9 +39,20 @@ small_below = 10.0
 large_above = 100.0
 within = "20 seconds"
 """
+THRESHOLDS = (
+    {"name": "busy", "aggregate": "count", "last": "1 minute", "above": 7},
+    {"name": "spent", "aggregate": "sum", "last": "90 s", "above": 2000},
+    {"name": "on_average", "aggregate": "average", "last": "2 minutes", "above": 500},
+    {"name": "only_large", "aggregate": "minimum", "last": "45 s", "above": 400},
+    {"name": "only_small", "aggregate": "maximum", "last": "30 s", "below": 5},
+    {"name": "varied", "aggregate": "distinct", "last": "1 minute", "above": 5},
+)
+for fields in THRESHOLDS:
+    entry = "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+    RULES += f'\n[[rules]]\nkind = "threshold"\n{entry}\n'
 LIMITS = {"small_then_large": (1.0, 500.0, 60_000_000), "ten_then_hundred": (10.0, 100.0, 20_000_000)}
 AMOUNTS = (0.5, 0.99, 1.0, 7.25, 10.0, 99.0, 100.0, 250.5, 500.0, 750.75)
-VERSIONS = {"small_then_large": 1, "ten_then_hundred": 2}
+VERSIONS = {str(fields["name"]): 1 for fields in THRESHOLDS} | {"small_then_large": 1, "ten_then_hundred": 2}
 PATIENCE = 120  # seconds, which only a failure uses up
 
 
@@ -78,8 +91,52 @@ def raised(broker: Broker, topic: str) -> list[dict[str, Any]]:
 
 
 def pairs(events: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
-    datas = [event["data"] for event in events]
+    datas = [event["data"] for event in events if event["data"]["kind"] == "small_then_large"]
     return {(data["rule"], data["small_transaction_id"], data["transaction_id"]) for data in datas}
+
+
+def beyond(events: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+    """What the lane says of thresholds, in texts; rows of 1970, which :func:`between_bad_ones` adds, have their own."""
+    datas = [event["data"] for event in events if event["data"]["kind"] == "threshold"]
+    datas = [data for data in datas if not data["timestamp"].startswith("1970")]
+    columns = ("rule", "alert_id", "account_id", "transaction_id", "explanation")
+    return {
+        (
+            *(data[name] for name in columns),
+            str([(row["transaction_id"], row["amount"], micros(row["timestamp"])) for row in data["evidence"]]),
+            str(data["measures"]),
+        )
+        for data in datas
+    }
+
+
+def expected_beyond(
+    rows: list[oracle.Row], thresholds: Sequence[Mapping[str, object]] = THRESHOLDS
+) -> set[tuple[str, ...]]:
+    """What the exact lane says of thresholds on rows in event-time order."""
+    table = pa.table(
+        {
+            **{name: [getattr(row, name) for row in rows] for name in ("account_id", "amount", "position")},
+            "transaction_id": [row.source for row in rows],
+            "timestamp": pa.array([row.time for row in rows], pa.timestamp("us", "UTC")),
+            "source": ["topic"] * len(rows),
+            "label": [False] * len(rows),
+        }
+    )
+    said = set()
+    for rule in map(ThresholdRule.model_validate, thresholds):
+        name, found = rule.name, rule.check(query.columns({})).evaluate(table).alerts
+        for alert in evidence.table(table, found).to_pylist():
+            ids = alert["transaction_ids"]
+            alert_id = hashlib.sha256("|".join((name, ids[0], ids[-1])).encode()).hexdigest()[:32]
+            counted = str([*zip(ids, alert["amounts"], alert["times"], strict=True)])
+            measures = str({key: str(value) for key, value in json.loads(alert["measures"]).items()})
+            said.add((name, alert_id, alert["account_id"], ids[-1], evidence.story(alert), counted, measures))
+    return said
+
+
+def micros(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1_000_000)
 
 
 def until(holds: Callable[[], bool], lane: subprocess.Popen[bytes], log: Path) -> None:
@@ -128,10 +185,12 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
     rows = traffic(1, 540, now - 600 * oracle.SECOND)
     early, truth, more = expected(rows[:180]), expected(rows[:360]), expected(rows)
     assert early < truth < more and {rule for rule, _, _ in early} == set(LIMITS)
+    assert {rule for rule, *_ in expected_beyond(rows[:180])} == {fields["name"] for fields in THRESHOLDS}
     small, late, large = (
         oracle.Row("moved", now - second * oracle.SECOND, amount, f"moved-{second}")
         for second, amount in ((20, 0.5), (15, 0.75), (10, 900.0))
     )
+    moved = [small, late, large]
     first, second = ({(rule, row.source, large.source) for rule in LIMITS} for row in (small, late))
 
     with running(tmp_path, broker, "20 seconds") as (lane, log):
@@ -140,6 +199,7 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
         until(lambda: pairs(raised(broker, alerts)) >= early, lane, log)
         until(lambda: "batches" in log.read_text(), lane, log)
         assert pairs(raised(broker, alerts)) == early
+        assert beyond(raised(broker, alerts)) == expected_beyond(rows[:180])
 
         broker.produce(transactions, between_bad_ones(rows[180:360], now))
         produce_at(broker, transactions, 0, small, large)
@@ -150,17 +210,21 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
         lane.kill()
         lane.wait()
     assert pairs(raised(broker, alerts)) == truth | first | second
+    assert beyond(raised(broker, alerts)) == expected_beyond([*rows[:360], *moved])
 
     # Accounts move to other partitions, which are read beside those in which their earlier rows are read again.
     broker.add_partitions(transactions, 3)
     broker.produce(transactions, map(message, rows[360:]))
     with running(tmp_path, broker, "10 minutes") as (lane, log):
         until(lambda: pairs(raised(broker, alerts)) >= more, lane, log)
+        # What was raised before an account's rows in another partition were read again stays.
+        until(lambda: beyond(raised(broker, alerts)) >= expected_beyond([*rows, *moved]), lane, log)
         lane.send_signal(signal.SIGINT)
         assert lane.wait(PATIENCE) == 0, log.read_text()
     events = raised(broker, alerts)
-    assert len({event["id"] for event in events}) == len(pairs(events))
-    assert_each_tells_its_transactions(events, [*rows, small, late, large], broker.messages(transactions))
+    of_pairs = [event for event in events if event["data"]["kind"] == "small_then_large"]
+    assert len({event["id"] for event in of_pairs}) == len(pairs(events))
+    assert_each_tells_its_transactions(of_pairs, [*rows, *moved], broker.messages(transactions))
 
 
 def between_bad_ones(rows: list[oracle.Row], now: int) -> list[Outgoing]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,11 +26,40 @@ def test_only_live_rules_run_and_the_others_have_a_reason() -> None:
 
     chosen = rules.choose([(PAIR, "live", 3), (shadow, "shadow", 1), (PATTERN, "live", 2), (BUSY, "live", 1)])
 
-    assert chosen.pairs == ((PAIR, 3),)
-    assert chosen.span == timedelta(minutes=1)
-    assert list(chosen.refused) == ["shadow", "probe", "busy"]
+    assert [*map(str, (*chosen.pairs, *chosen.thresholds))] == ["pair version 3", "busy version 1"]
+    assert chosen.span == timedelta(minutes=10)
+    assert list(chosen.refused) == ["shadow", "probe"]
     assert chosen.refused["shadow"] == "it is in the shadow"
     assert "Python" in chosen.refused["probe"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"where": "amount > 1"}, "condition is evaluated in Python"),
+        ({"column": "label"}, "does not keep the column 'label'"),
+        ({"aggregate": "sum", "column": "tip"}, "does not keep the column 'tip'"),
+        ({"last": None, "transactions": 20}, "may be of any age"),
+        ({"above": 255}, "more rows of an account than the 256"),
+        ({"above": None, "below": 256}, "more rows of an account than the 256"),
+        ({"aggregate": "distinct", "above": 1000}, "more rows of an account than the 256"),
+    ],
+)
+def test_a_threshold_that_the_kept_rows_cannot_tell_is_refused(fields: dict[str, Any], reason: str) -> None:
+    rule = ThresholdRule.model_validate(BUSY.model_dump() | fields)
+
+    assert reason in rules.choose([(PAIR, "live", 1), (rule, "live", 1)]).refused["busy"]
+
+
+def test_a_threshold_of_which_enough_rows_are_kept_runs() -> None:
+    for fields in ({"above": 254}, {"above": None, "below": 255}, {"aggregate": "sum", "above": 1e9}):
+        rule = ThresholdRule.model_validate(BUSY.model_dump() | fields)
+        assert not rules.choose([(rule, "live", 1)]).refused
+
+
+def test_a_workspace_keeps_no_windows() -> None:
+    refused = rules.choose([(PAIR, "live", 1), (BUSY, "live", 1)], has_windows=False).refused
+    assert refused == {"busy": "in a workspace this lane keeps an account's last row alone"}
 
 
 def test_without_a_rule_that_can_run_nothing_does() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     *RULES,
 )
 @click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the lake's.")
+@click.option("--without-end", is_flag=True, help="Keep each account's last rows for good, not for a time.")
 @click.option("--for", "duration", metavar="DURATION", help="How long to run.  [default: until stopped]")
 @click.pass_obj
-def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str | None) -> None:
+def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | None, **flags: str | None) -> None:
     """Kafka → Kafka: an alert some milliseconds after its transaction, besides the lake's own.
 
     Reads the topic of transactions in Spark's Real-time Mode and writes fast_alerts_topic, until it is stopped. Each
@@ -55,15 +56,19 @@ def realtime(app: App, /, file: Path | None, duration: str | None, **flags: str 
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
     time = None if duration is None else _duration(duration)
-    chosen = rules.choose(of_lake(app, flags) if file is None else of_file(file))
+    given = of_lake(app, flags) if file is None else of_file(file)
+    chosen = rules.choose(given, session.has_windows(), without_end)
     for name, reason in chosen.refused.items():
         console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
 
-    names = ", ".join(_name(*pair) for pair in chosen.pairs)
+    names = ", ".join(map(str, (*chosen.pairs, *chosen.thresholds)))
 
-    def started(partitions: int) -> None:
+    def started(partitions: int, since: datetime | None) -> None:
         line = f"realtime: {settings.topic} ({partitions} partitions) → {settings.fast_alerts_topic}, rules {names}"
         console.print(f"{line} (stop with Ctrl-C)", markup=False, soft_wrap=True)
+        if since is not None and chosen.thresholds:
+            line = f"thresholds look back no further than to {since:%Y-%m-%d %H:%M:%S} UTC, when the state was begun"
+            console.print(line, markup=False, soft_wrap=True)
 
     def progress(totals: Totals) -> None:
         console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
@@ -93,14 +98,11 @@ def of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Stat
     return ((version.rule, version.status, version.version) for version in rules.evaluated)
 
 
-def _name(rule: Rule, version: int | None) -> str:
-    return rule.name if version is None else f"{rule.name} version {version}"
-
-
 def _line(totals: Totals) -> str:
     return (
         f"{totals.batches:,} batches committed, in them {totals.messages:,} messages, {totals.rejected:,} rejected, "
-        f"{totals.other_keys:,} with another key, {totals.late:,} late; state of {totals.state_rows:,} rows"
+        f"{totals.other_keys:,} with another key, {totals.late:,} late, {totals.crowded:,} crowded; "
+        f"state of {totals.state_rows:,} rows"
     )
 
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from fraudlake.delivery import event
 from fraudlake.detection import alerts
-from fraudlake.realtime import messages
+from fraudlake.realtime import messages, thresholds
 from fraudlake.silver import transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from fraudlake.realtime.rules import LaneRules
+    from fraudlake.realtime.rules import LaneRule, LaneRules
     from fraudlake.rules.small_then_large import FraudRule
+    from fraudlake.rules.threshold import ThresholdRule
     from fraudlake.settings import Settings
 
 SOURCE = "/fraudlake/realtime"
 """The ``source`` of the events."""
 METRICS = "messages"
-"""The name of the metrics that the stream reports: ``messages``, ``rejected``, ``other_keys``."""
+"""The name of the metrics that the stream reports of messages: ``messages``, ``rejected``, ``other_keys``."""
+WINDOWS = "windows"
+"""The name of those that it reports of thresholds' windows: ``crowded``."""
 LATENESS = timedelta(microseconds=alerts.GRACE)
 """How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
 _AHEAD = timedelta(minutes=1)
@@ -54,7 +57,8 @@ def events(
     kafka: DataFrame,
     settings: Settings,
     rules: LaneRules,
-    neighbours: Callable[[DataFrame, timedelta], DataFrame],
+    neighbours: Callable[[DataFrame, timedelta | None, int], DataFrame],
+    since: datetime | None = None,
 ) -> DataFrame:
     """Evaluate rules on a stream of messages.
 
@@ -63,12 +67,16 @@ def events(
         settings: the quality rules and the declared columns.
         rules: the rules.
         neighbours: one of the ways of :mod:`fraudlake.realtime.neighbours`.
+        since: from when on the state has all rows; None where it had them from the topic's first on.
 
     Returns:
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
-    raised = neighbours(_rows(kafka, settings), rules.span).select("account_id", F.inline(_raised(rules)))
-    output = raised.withColumn("is_shadow", F.lit(False))
+    rows = neighbours(_rows(kafka, settings), rules.span, rules.rows)
+    if rules.thresholds:
+        rows = _with_windows(rows, rules, since)
+    raised = [*map(_of_pair, rules.pairs), *map(_of_window, rules.thresholds)]
+    output = rows.select("account_id", F.inline(F.concat(*raised))).withColumn("is_shadow", F.lit(False))
     return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", now()))
 
 
@@ -104,30 +112,76 @@ def _rows(kafka: DataFrame, settings: Settings) -> DataFrame:
     )
 
 
-def _raised(rules: LaneRules) -> Column:
-    """Return what the rules raise on a row and those before and behind it, as an array.
+def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None) -> DataFrame:
+    """Return rows with what thresholds need.
+
+    Args:
+        rows: as :mod:`fraudlake.realtime.neighbours` returns them.
+        rules: the rules.
+        since: as for :func:`events`.
+
+    Returns:
+        ``account_id, before, current, behind``; ``rows`` in the order of event time; ``due``, those of them that are to
+        be evaluated; and ``gap``, the time in microseconds up to which rows may be missing, or null.
+    """
+    is_full = F.size("rows") >= rules.rows
+    # The latest row that was dropped is no later than the first one that is there.
+    dropped = F.when(is_full, F.element_at("rows", -1)["time"])
+    unknown = F.lit(None if since is None else round(since.timestamp() * 1_000_000)).cast("bigint")
+    current, longest = F.col("current"), rules.longest_window // _MICROSECOND
+    is_due = current["window_time"] >= F.col("due_from")
+    return (
+        rows.withColumn("gap", F.greatest(dropped, unknown))
+        .observe(WINDOWS, F.count_if(is_due & (current["time"] - longest <= dropped)).alias("crowded"))
+        .withColumn("rows", F.array_sort("rows"))
+        .withColumn(
+            "due",
+            F.filter(
+                "rows",
+                lambda row: (row["time"] >= current["time"]) & (row["window_time"] >= F.col("due_from")),
+            ),
+        )
+    )
+
+
+def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
+    """Return what a threshold raises, as an array of structs in the columns of the detector's output."""
+    raised = thresholds.raised(threshold.rule, *map(F.col, ("account_id", "rows", "current", "due", "gap")))
+    names = ("kind", "first_transaction_id", "evidence", "measures", "explanation")
+    return F.transform(raised, lambda alert: _alert(threshold, alert["row"], {name: alert[name] for name in names}))
+
+
+def _of_pair(pair: LaneRule[FraudRule]) -> Column:
+    """Return what a rule of pairs raises on a row and those before and behind it, as an array of such structs.
 
     A row has another behind it where partitions are read side by side and its account has moved to another one.
     """
     before, current, behind = F.col("before"), F.col("current"), F.col("behind")
-    pairs = [_pair(*pair, *rows) for pair in rules.pairs for rows in ((before, current), (current, behind))]
-    return F.array_compact(F.array(*pairs))
+    return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, behind)))
 
 
-def _pair(rule: FraudRule, version: int | None, small: Column, large: Column) -> Column:
+def _pair(pair: LaneRule[FraudRule], small: Column, large: Column) -> Column:
     """Return what the detector says of two rows in its output; null where the rule does not hold."""
+    rule = pair.rule
     is_near = F.abs(large["time"] - small["time"]) <= rule.within // _MICROSECOND
     holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near
     of_small = {"first_transaction_id": small["transaction_id"]}
     of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}
+    return F.when(holds, _alert(pair, large, of_small))
+
+
+def _alert(
+    of: LaneRule[FraudRule] | LaneRule[ThresholdRule], transaction: Column, further: dict[str, Column]
+) -> Column:
+    """Return the detector's output of an alert, and the place of its transaction's message."""
     known = {
-        "rule": F.lit(rule.name),
-        "rule_version": F.lit(version),
-        **{name: large[name] for name in ("transaction_id", "time", "amount")},
-        **of_small,
+        "rule": F.lit(of.rule.name),
+        "rule_version": F.lit(of.version),
+        **{name: transaction[name] for name in ("transaction_id", "time", "amount")},
+        **further,
     }
     columns = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _OUTPUT.items()]
-    return F.when(holds, F.struct(*columns, *(large[name].alias(name) for name in PLACE)))
+    return F.struct(*columns, *(transaction[name].alias(name) for name in PLACE))
 
 
 def _as_messages(alert_rows: DataFrame) -> DataFrame:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake import lock
+from fraudlake.lake import json_file, lock
 from fraudlake.realtime import alerts, session, topics
 from fraudlake.sources import kafka
 from fraudlake.streaming import stream
@@ -37,6 +38,8 @@ class Totals:
     """Messages whose key is not their account."""
     late: int = 0
     """Entries of the state that came too late; a late row has up to two."""
+    crowded: int = 0
+    """Transactions that a threshold does not evaluate: their account has more rows in its window than are kept."""
     state_rows: int = 0
     """Entries of the state now."""
     _last: int = field(default=-1, repr=False)
@@ -53,6 +56,9 @@ class Totals:
                     self.messages += metrics["messages"]
                     self.rejected += metrics["rejected"]
                     self.other_keys += metrics["other_keys"]
+                windows = report.observedMetrics.get(alerts.WINDOWS)
+                if windows is not None:
+                    self.crowded += windows["crowded"]
                 self.late += sum(state.numRowsDroppedByWatermark for state in report.stateOperators)
                 self.state_rows = sum(state.numRowsTotal for state in report.stateOperators)
         return self.batches > before
@@ -62,16 +68,16 @@ class Totals:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
-def checkpoint(settings: Settings) -> Path:
-    """Return the folder of the lane's checkpoint."""
-    return settings.checkpoints_path / "realtime"
+def checkpoint(settings: Settings, rules: LaneRules) -> Path:
+    """Return the folder of the lane's checkpoint; what is kept for good is another state."""
+    return settings.checkpoints_path / ("realtime-without-end" if rules.is_without_end else "realtime")
 
 
 def run(
     settings: Settings,
     rules: LaneRules,
     duration: timedelta | None = None,
-    started: Callable[[int], None] = lambda partitions: None,
+    started: Callable[[int, datetime | None], None] = lambda partitions, since: None,
     progress: Callable[[Totals], None] = lambda totals: None,
 ) -> Totals:
     """Evaluate rules on the topic's messages until SIGINT or SIGTERM, or for some time.
@@ -83,24 +89,26 @@ def run(
         settings: topics, brokers, quality rules, and the time between commits.
         rules: the rules.
         duration: how long to run; by default until stopped.
-        started: called when the query has started, with the number of partitions that it reads.
+        started: called when the query has started, with the number of partitions that it reads, and
+            :func:`complete_since`.
         progress: called after each batch.
 
     Raises:
         UsageError: the topics, or Spark, do not suit.
         FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
     """
-    log = checkpoint(settings).with_suffix(".log")
+    log = checkpoint(settings, rules).with_suffix(".log")
     # Spark takes SIGINT for itself as it starts, so we do that after it.
     with (
-        _exclusive(settings),
+        _exclusive(settings, rules),
         session.started(settings, log) as own,
         stream.stop_signal() as stop,
     ):
         partitions = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
-        query = writer(own, settings, rules).trigger(**trigger(settings)).start()
+        since = complete_since(settings, rules)
+        query = writer(own, settings, rules, since).trigger(**trigger(settings)).start()
         totals = Totals()
-        started(partitions)
+        started(partitions, since)
         end = None if duration is None else time.monotonic() + duration.total_seconds()
         while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
             if totals.add(query):
@@ -114,8 +122,29 @@ def run(
         return totals
 
 
-def writer(own: Session, settings: Settings, rules: LaneRules) -> DataStreamWriter:
-    """Return the query in a session, which has still to be given its :func:`trigger` and started."""
+def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
+    """Return from when on the state has all rows that the rules look back to; None: from the topic's first on.
+
+    A state that was written for other windows, or for fewer rows, starts anew.
+    """
+    folder = checkpoint(settings, rules)
+    file = folder.with_suffix(".json")
+    kept = {"span": None if rules.span is None else rules.span.total_seconds(), "rows": rules.rows}
+    begun: float | None = datetime.now(UTC).timestamp()
+    if not any(folder.glob("commits/*")):  # it is read again from the beginning
+        begun = None if settings.starting_offsets == "earliest" else begun
+    elif file.exists() and (before := json.loads(file.read_text())).items() >= kept.items():
+        begun = before["since"]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    json_file.write(file, kept | {"since": begun})
+    return None if begun is None else datetime.fromtimestamp(begun, UTC)
+
+
+def writer(own: Session, settings: Settings, rules: LaneRules, since: datetime | None = None) -> DataStreamWriter:
+    """Return the query in a session, which has still to be given its :func:`trigger` and started.
+
+    ``since`` is what :func:`complete_since` returns.
+    """
     messages = (
         own.spark.readStream.format("kafka")
         .options(**kafka.client_options(settings))
@@ -125,13 +154,13 @@ def writer(own: Session, settings: Settings, rules: LaneRules) -> DataStreamWrit
         .load()
     )
     return (
-        alerts.events(messages, settings, rules, own.neighbours)
+        alerts.events(messages, settings, rules, own.neighbours, since)
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")
         .options(**kafka.client_options(settings))
         .option("topic", settings.fast_alerts_topic)
-        .option("checkpointLocation", str(checkpoint(settings)))
+        .option("checkpointLocation", str(checkpoint(settings, rules)))
     )
 
 
@@ -140,7 +169,7 @@ def trigger(settings: Settings) -> dict[str, Any]:
     return {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
 
 
-def _exclusive(settings: Settings) -> AbstractContextManager[None]:
+def _exclusive(settings: Settings, rules: LaneRules) -> AbstractContextManager[None]:
     """Let one process run the lane; in a workspace, where no lock works across clusters, its job has one run."""
-    folder = checkpoint(settings)
+    folder = checkpoint(settings, rules)
     return nullcontext() if settings.catalog else lock.exclusive(folder.with_suffix(".lock"), "realtime", folder)

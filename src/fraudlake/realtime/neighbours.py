@@ -1,4 +1,4 @@
-"""Neighbours: each row of a stream with those of its account right before and behind it, as Kafka got them.
+"""Neighbours: each row of a stream with those of its account before and behind it, as Kafka got them.
 
 There are two ways, with the same result. :func:`by_aggregate` has no Python in it and needs Spark 4.3. In a Databricks
 workspace an aggregate is not documented to emit a row for each row that it takes; :func:`by_processor` is.
@@ -26,23 +26,22 @@ ROW = {
     "amount": "DOUBLE",
     "window_time": "BIGINT",
 }
-"""A row: times in microseconds, its place in the topic, and ``window_time``, which no time in the future moves away."""
+"""A row: times in microseconds, its place in the topic, and ``window_time``, which no time in the future moves away.
+
+As structs, rows are sorted by event time, then by place.
+"""
 _NONE = (None,) * len(ROW)
 _NEIGHBOURS = ("before", "current", "behind")
 _COLUMNS = {f"{neighbour}_{name}": kind for neighbour in _NEIGHBOURS for name, kind in ROW.items()}
 _ORDER = ("appended", "offset", "partition")
-_ROWS = 64
-"""How many rows an entry of the aggregate has at most.
-
-With fewer, a row that is read late would find its neighbours gone: after a stop, partitions are read side
-by side, each at its own pace. An account with fewer rows in its window pays for no more than it has.
-"""
 _UNUSED = timedelta(days=1)
-"""How long :func:`by_processor` keeps an account's row: longer than the lane is ever stopped."""
+"""How long beyond the span :func:`by_processor` keeps an account's row: longer than the lane is ever stopped."""
+_ALWAYS = -(1 << 62)
+"""Microseconds: before any time."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def by_aggregate(rows: DataFrame, span: timedelta) -> DataFrame:
+def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with one built-in aggregate, which keeps an account's last rows.
 
     In Real-time Mode (Spark 4.3, update mode) it emits a row for each row that it takes, where a micro-batch emits one
@@ -51,46 +50,61 @@ def by_aggregate(rows: DataFrame, span: timedelta) -> DataFrame:
 
     Args:
         rows: ``account_id, window_time`` with a watermark, and ``row``, a struct of :data:`ROW`.
-        span: the longest time between two neighbours that matter.
+        span: the longest time between two neighbours that matter; None: an account's last rows stay, without windows.
+        count: how many rows an account has in a window at most, the last ones.
 
     Returns:
-        ``account_id, before, current, behind``; null where there is no such row, or another window gives it.
+        ``account_id, before, current, behind``; null where there is no such row, or another window gives it. And
+        ``rows``, those of the window, the latest first, with ``due_from``: of its rows from that ``window_time`` on,
+        the window has what is at most the span before them.
     """
-    length = span // _MICROSECOND
-    window = F.window("window_time", f"{2 * length} microseconds", f"{length} microseconds")
     aggregates = (
         # The latest first. In SQL: the client of Databricks Connect does not know this form of the function.
-        F.expr(f"max_by(row, struct({', '.join(f'row.{name}' for name in _ORDER)}), {_ROWS})").alias("rows"),
+        F.expr(f"max_by(row, struct({', '.join(f'row.{name}' for name in _ORDER)}), {count})").alias("rows"),
         F.last(_order(F.col("row"))).alias("arrived"),
     )
-    last_rows = rows.groupBy(window, "account_id").agg(*aggregates)
-    begin, arrived = F.unix_micros("window.start"), F.col("arrived")
-
-    def window_of(row: Column) -> Column:
-        return row["window_time"] - F.pmod(row["window_time"], F.lit(length))
+    if span is None:
+        last_rows, due_from = rows.groupBy("account_id").agg(*aggregates), F.lit(_ALWAYS)
+    else:
+        length = span // _MICROSECOND
+        window = F.window("window_time", f"{2 * length} microseconds", f"{length} microseconds")
+        last_rows = rows.groupBy(window, "account_id").agg(*aggregates)
+        due_from = F.unix_micros("window.start") + length
 
     def if_here(row: Column) -> Column:
-        return F.when(begin == F.least(window_of(row), window_of(current)), row)
+        if span is None:
+            return row
+        earlier = F.least(row["window_time"], current["window_time"])
+        return F.when(due_from - length == earlier - F.pmod(earlier, F.lit(length)), row)
 
+    arrived = F.col("arrived")
     current = F.get(F.filter("rows", lambda row: _order(row) == arrived), F.lit(0))
     before = F.get(F.filter("rows", lambda row: _order(row) < arrived), F.lit(0))
     behind = F.try_element_at(F.filter("rows", lambda row: _order(row) > arrived), F.lit(-1))
     return last_rows.select(
-        "account_id", if_here(before).alias("before"), current.alias("current"), if_here(behind).alias("behind")
+        "account_id",
+        if_here(before).alias("before"),
+        current.alias("current"),
+        if_here(behind).alias("behind"),
+        "rows",
+        due_from.alias("due_from"),
     )
 
 
-def by_processor(rows: DataFrame, span: timedelta) -> DataFrame:
+def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with a processor in Python, to which Databricks' real-time mode gives row after row.
 
-    Args and returns: as :func:`by_aggregate`. An account's row stays in the state for a day of processing time.
+    Args: as :func:`by_aggregate`. An account has its last row alone, for the span and a day of processing time.
+
+    Returns:
+        ``account_id, before, current, behind``, as :func:`by_aggregate`.
     """
     # Columns without structs: what a processor gets and gives of those differs between versions of Spark.
     processed = (
         rows.select("account_id", "row.*")
         .groupBy("account_id")
         .transformWithState(
-            statefulProcessor=_LastRow(),
+            statefulProcessor=_LastRow(None if span is None else span + _UNUSED),
             outputStructType=_schema({"account_id": "STRING"} | _COLUMNS),
             outputMode="Update",
             timeMode="ProcessingTime",
@@ -105,9 +119,13 @@ def by_processor(rows: DataFrame, span: timedelta) -> DataFrame:
 class _LastRow(StatefulProcessor):
     """Keeps the row of an account that Kafka got last."""
 
+    def __init__(self, unused: timedelta | None) -> None:
+        """Keep it for so long, in processing time, after it was last used; None: for good."""
+        self._milliseconds = None if unused is None else unused // timedelta(milliseconds=1)
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Find the state."""
-        self._last = handle.getValueState("last", _schema(ROW), _UNUSED // timedelta(milliseconds=1))
+        self._last = handle.getValueState("last", _schema(ROW), self._milliseconds)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Give each row with that before it or, where it comes late, that behind it."""

@@ -1,59 +1,116 @@
-"""Rules of the fast lane: those that an account's last two rows can tell, and why the others cannot run here."""
+"""Rules of the fast lane: those that an account's last rows can tell, and why the others cannot run here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import Rule
+from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.rule_set import Status
 from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
 
+_PAIRS_ROWS, _WINDOWS_ROWS = 64, 256
+"""How many of an account's rows are kept at most: for pairs and few transactions, and for other windows.
 
-class Pair(NamedTuple):
-    """A rule of two rows, and its version in the lake; None where it is not known."""
+With fewer, a row that is read late would find its neighbours gone: after a stop, partitions are read side by side,
+each at its own pace. An account with fewer rows pays for no more than it has.
+"""
+_NEVER_NULL = ("amount", "account_id", "accountId", "transaction_id", "timestamp", "dt")
 
-    rule: FraudRule
+
+R = TypeVar("R", FraudRule, ThresholdRule)
+
+
+@dataclass(frozen=True)
+class LaneRule(Generic[R]):
+    """A rule, and its version in the lake; None where it is not known."""
+
+    rule: R
     version: int | None
+
+    def __str__(self) -> str:
+        """Return name and version, as messages say them."""
+        return self.rule.name if self.version is None else f"{self.rule.name} version {self.version}"
 
 
 @dataclass(frozen=True)
 class LaneRules:
     """The rules that run, and the names of those that do not, with the reasons."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[LaneRule[FraudRule], ...]
+    thresholds: tuple[LaneRule[ThresholdRule], ...]
     refused: dict[str, str]
+    is_without_end: bool = False
+    """Whether an account's last rows are kept for good."""
 
     @property
-    def span(self) -> timedelta:
-        """The longest time between two rows on which one alert depends."""
-        return max(pair.rule.within for pair in self.pairs)
+    def span(self) -> timedelta | None:
+        """The longest time between two rows on which one alert depends; None where rows are kept for good."""
+        spans = [*(pair.rule.within for pair in self.pairs), self.longest_window]
+        return None if self.is_without_end else max(spans)
+
+    @property
+    def longest_window(self) -> timedelta:
+        """The longest duration of a threshold's window."""
+        return max((threshold.rule.last or timedelta(0) for threshold in self.thresholds), default=timedelta(0))
+
+    @property
+    def rows(self) -> int:
+        """How many of an account's rows are kept at most."""
+        few = (0 < (threshold.rule.transactions or 0) <= _PAIRS_ROWS // 2 for threshold in self.thresholds)
+        return _PAIRS_ROWS if all(few) else _WINDOWS_ROWS
 
 
-def choose(rules: Iterable[tuple[Rule, Status, int | None]]) -> LaneRules:
+def choose(
+    rules: Iterable[tuple[Rule, Status, int | None]], has_windows: bool = True, is_without_end: bool = False
+) -> LaneRules:
     """Choose the rules that can run.
 
     Args:
         rules: each with its status, ``live`` or ``shadow``, and its version.
+        has_windows: whether an account's last rows are kept, and not its last one alone.
+        is_without_end: whether they are kept for good, and not for a time.
 
     Raises:
         UsageError: no rule can run.
     """
-    pairs, refused = [], {}
+    pairs: list[LaneRule[FraudRule]] = []
+    thresholds: list[LaneRule[ThresholdRule]] = []
+    refused: dict[str, str] = {}
     for rule, status, version in rules:
-        if status != "live":
-            refused[rule.name] = "it is in the shadow"
+        reason = "it is in the shadow" if status != "live" else _refusal(rule, has_windows, is_without_end)
+        if reason is not None:
+            refused[rule.name] = reason
         elif isinstance(rule, FraudRule):
-            pairs.append(Pair(rule, version))
+            pairs.append(LaneRule(rule, version))
         elif isinstance(rule, ThresholdRule):
-            refused[rule.name] = "thresholds stay with the exact lane"
-        else:
-            refused[rule.name] = "row patterns are evaluated in Python, which Spark's Real-time Mode does not call"
-    if not pairs:
+            thresholds.append(LaneRule(rule, version))
+    if not pairs and not thresholds:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items()) or "there is none"
         raise UsageError(f"no rule can run in the fast lane ({reasons}): 'fraudlake detect' evaluates them")
-    return LaneRules(tuple(pairs), refused)
+    return LaneRules(tuple(pairs), tuple(thresholds), refused, is_without_end)
+
+
+def _refusal(rule: Rule, has_windows: bool, is_without_end: bool) -> str | None:
+    """Return why a rule cannot run here; None where it can."""
+    if isinstance(rule, PatternRule):
+        return "row patterns are evaluated in Python, which Spark's Real-time Mode does not call"
+    if isinstance(rule, FraudRule):
+        return None
+    columns = _NEVER_NULL if rule.aggregate == "count" else ("amount",)
+    needed: float = rule.transactions or 0
+    if rule.aggregate in ("count", "distinct"):
+        needed = max(needed, rule.limit + 1 if rule.above is not None else rule.limit)
+    reasons = {
+        "in a workspace this lane keeps an account's last row alone": not has_windows,
+        "its condition is evaluated in Python, which Spark's Real-time Mode does not call": rule.where is not None,
+        f"this lane does not keep the column '{rule.column}'": rule.column not in columns,
+        "its last transactions may be of any age, which only --without-end keeps": not (rule.last or is_without_end),
+        f"it may need more rows of an account than the {_WINDOWS_ROWS} that are kept": needed >= _WINDOWS_ROWS,
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)

@@ -37,7 +37,7 @@ class Session:
 
     spark: SparkSession
     slots: int
-    neighbours: Callable[[DataFrame, timedelta], DataFrame]
+    neighbours: Callable[[DataFrame, timedelta | None, int], DataFrame]
     log: str
 
 
@@ -63,6 +63,11 @@ def require_spark() -> None:
             f"the fast lane needs Spark 4.3, and this environment has {there}: set up its own with 'make realtime', or "
             "pip install 'fraudlake[realtime]'"
         )
+
+
+def has_windows() -> bool:
+    """Return whether the state has an account's last rows: in a workspace it has the last one alone."""
+    return _RUNTIME not in os.environ
 
 
 def state_partitions(settings: Settings) -> int:

@@ -1,0 +1,142 @@
+"""Thresholds of the fast lane: an account's last rows become what the detector says of aggregates beyond a limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake.rules.threshold import EVIDENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from fraudlake.rules.threshold import ThresholdRule
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Column, due: Column, gap: Column) -> Column:
+    """Return what a rule raises with a row that has come: on itself, and on others whose windows have it.
+
+    Those are of the same time, or it has come behind them although its own time is earlier. A window of which rows may
+    be missing raises nothing.
+
+    Args:
+        rule: the rule, over a duration or a number of transactions.
+        account_id: the account.
+        rows: its rows, :data:`fraudlake.realtime.neighbours.ROW`, in the order of event time.
+        current: the row of them that has come; null where it is not among them.
+        due: those of them that are to be evaluated.
+        gap: the event time, in microseconds, up to which rows may be missing; null where none is.
+
+    Returns:
+        An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
+        ``first_transaction_id``, ``evidence``, ``measures`` and ``explanation``.
+    """
+    last = None if rule.last is None else rule.last // _MICROSECOND
+
+    def window(row: Column) -> Column:
+        if last is not None:
+            return F.filter(rows, lambda other: other["time"].between(row["time"] - last, row["time"]))
+        before = F.filter(rows, lambda other: other <= row)
+        return F.slice(before, F.greatest(F.size(before) - F.lit(rule.transactions), F.lit(0)) + 1, F.size(before))
+
+    def is_whole(alert: Column) -> Column:
+        reaches = (
+            alert["row"]["time"] - last > gap if last is not None else F.size(alert["window"]) == rule.transactions
+        )
+        return gap.isNull() | reaches
+
+    def evidence(alert: Column) -> Column:
+        begin = F.greatest(F.size(alert["window"]) - EVIDENCE, F.lit(0)) + 1
+        latest = F.slice(alert["window"], begin, F.lit(EVIDENCE))
+        return F.concat(F.filter(latest, lambda other: other != alert["row"]), F.array(alert["row"]))
+
+    # An array of one stage is the next one's only input, so that nothing is computed twice.
+    windows = F.transform(due, lambda row: F.struct(row.alias("row"), window(row).alias("window")))
+    touched = F.filter(windows, lambda alert: F.array_contains(alert["window"], current) & is_whole(alert))
+    totals = F.transform(touched, lambda alert: alert.withField("total", _total(rule, alert["window"])))
+    beyond = F.filter(
+        totals, lambda alert: alert["total"] > rule.limit if rule.above is not None else alert["total"] < rule.limit
+    )
+    return F.transform(
+        F.transform(beyond, lambda alert: alert.withField("evidence", evidence(alert))),
+        lambda alert: F.struct(
+            alert["row"].alias("row"),
+            F.lit(rule.kind).alias("kind"),
+            F.get(alert["evidence"], F.lit(0))["transaction_id"].alias("first_transaction_id"),
+            F.to_json(F.transform(alert["evidence"], _counted)).alias("evidence"),
+            _measures(rule, alert).alias("measures"),
+            F.concat(F.lit("Account "), account_id, F.lit(": "), _story(rule, alert)).alias("explanation"),
+        ),
+    )
+
+
+def _total(rule: ThresholdRule, window: Column) -> Column:
+    amounts = F.transform(window, lambda row: row["amount"])
+    match rule.aggregate:
+        case "count":
+            return F.size(window).cast("double")
+        case "distinct":
+            return F.size(F.array_distinct(amounts)).cast("double")
+        case "minimum":
+            return F.array_min(amounts)
+        case "maximum":
+            return F.array_max(amounts)
+        case "sum":
+            return _sum(amounts)
+        case "average":
+            return _sum(amounts) / F.size(window)
+
+
+def _sum(amounts: Column) -> Column:
+    """Add amounts, and what each addition loses (Knuth's TwoSum): right to a double, as in the exact lane."""
+
+    def add(so_far: Column, amount: Column) -> Column:
+        total = so_far["total"]
+        new = total + amount
+        added = new - total
+        lost = (total - (new - added)) + (amount - added)
+        return F.struct(new.alias("total"), (so_far["lost"] + lost).alias("lost"))
+
+    nothing = F.struct(F.lit(0.0).alias("total"), F.lit(0.0).alias("lost"))
+    return F.aggregate(amounts, nothing, add, lambda so_far: so_far["total"] + so_far["lost"])
+
+
+def _counted(row: Column) -> Column:
+    values = (row[name].alias(name) for name in ("transaction_id", "time", "amount"))
+    return F.struct(F.lit("counted").alias("variable"), *values)
+
+
+def _values(rule: ThresholdRule, alert: Column) -> tuple[tuple[str, Column], ...]:
+    # As Python writes a number, without an exponent.
+    total = F.regexp_replace(alert["total"].try_cast("decimal(38,20)").cast("string"), r"\.?0+$", "")
+    return (rule.aggregate, total), ("transactions", F.size(alert["window"]).cast("string"))
+
+
+def _measures(rule: ThresholdRule, alert: Column) -> Column:
+    members = (F.concat(F.lit(f'"{name}": '), value) for name, value in _values(rule, alert))
+    return F.concat(F.lit("{"), F.concat_ws(", ", *members), F.lit("}"))
+
+
+def _story(rule: ThresholdRule, alert: Column) -> Column:
+    """Tell an alert as :func:`fraudlake.detection.evidence.story` does, without the account."""
+
+    def part(row: Column) -> Column:
+        # Half a cent is rounded as Python does; `format_string` has rules of its own.
+        amount = F.call_function("format_number", row["amount"], F.lit("0.00"))
+        at = F.date_format(F.timestamp_micros(row["time"]), "yyyy-MM-dd HH:mm:ss")
+        return F.concat(F.lit("counted "), amount, F.lit(" at "), at)
+
+    evidence = alert["evidence"]
+    size = F.size(evidence)
+    few = F.concat(
+        F.transform(F.slice(evidence, 1, 3), part),
+        F.array(F.concat((size - 6).cast("string"), F.lit(" more"))),
+        F.transform(F.slice(evidence, F.greatest(size - 2, F.lit(1)), F.lit(3)), part),
+    )
+    rows = F.concat_ws(", ", F.when(size > 6, few).otherwise(F.transform(evidence, part)))
+    values = F.concat_ws(", ", *(F.concat(F.lit(f"{name} "), value) for name, value in _values(rule, alert)))
+    return F.concat(rows, F.lit(" (UTC); "), values, F.lit("."))
