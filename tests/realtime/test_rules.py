@@ -57,11 +57,6 @@ def test_a_threshold_of_which_enough_rows_are_kept_runs() -> None:
         assert not rules.choose([(rule, "live", 1)]).refused
 
 
-def test_a_workspace_keeps_no_windows() -> None:
-    refused = rules.choose([(PAIR, "live", 1), (BUSY, "live", 1)], has_windows=False).refused
-    assert refused == {"busy": "in a workspace this lane keeps an account's last row alone"}
-
-
 def test_without_a_rule_that_can_run_nothing_does() -> None:
     with pytest.raises(
         UsageError, match=r"no rule can run in the fast lane \(probe: row patterns .*'fraudlake detect'"

@@ -56,8 +56,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
     time = None if duration is None else _duration(duration)
-    given = of_lake(app, flags) if file is None else of_file(file)
-    chosen = rules.choose(given, session.has_windows(), without_end)
+    chosen = rules.choose(of_lake(app, flags) if file is None else of_file(file), without_end)
     for name, reason in chosen.refused.items():
         console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
 

@@ -30,12 +30,11 @@ ROW = {
 
 As structs, rows are sorted by event time, then by place.
 """
-_NONE = (None,) * len(ROW)
-_NEIGHBOURS = ("before", "current", "behind")
-_COLUMNS = {f"{neighbour}_{name}": kind for neighbour in _NEIGHBOURS for name, kind in ROW.items()}
+_ARRAYS = {name: f"ARRAY<{kind}>" for name, kind in ROW.items()}
+"""Rows as columns of arrays."""
 _ORDER = ("appended", "offset", "partition")
 _UNUSED = timedelta(days=1)
-"""How long beyond the span :func:`by_processor` keeps an account's row: longer than the lane is ever stopped."""
+"""How long beyond the span :func:`by_processor` keeps an account's rows: longer than the lane is ever stopped."""
 _ALWAYS = -(1 << 62)
 """Microseconds: before any time."""
 _MICROSECOND = timedelta(microseconds=1)
@@ -94,54 +93,65 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
 def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with a processor in Python, to which Databricks' real-time mode gives row after row.
 
-    Args: as :func:`by_aggregate`. An account has its last row alone, for the span and a day of processing time.
-
-    Returns:
-        ``account_id, before, current, behind``, as :func:`by_aggregate`.
+    Args and returns: as :func:`by_aggregate`. An account's rows of the last two spans stay in the state until there has
+    been none for a span and a day of processing time.
     """
     # Columns without structs: what a processor gets and gives of those differs between versions of Spark.
     processed = (
         rows.select("account_id", "row.*")
         .groupBy("account_id")
         .transformWithState(
-            statefulProcessor=_LastRow(None if span is None else span + _UNUSED),
-            outputStructType=_schema({"account_id": "STRING"} | _COLUMNS),
+            statefulProcessor=_LastRows(span, count),
+            outputStructType=_schema({"account_id": "STRING"} | _ARRAYS | {"number": "INT"}),
             outputMode="Update",
             timeMode="ProcessingTime",
         )
     )
-    return processed.select(
+    last_rows = processed.select("account_id", "number", F.arrays_zip(*ROW).alias("rows"))
+    latest = F.array_max(F.transform("rows", lambda row: row["window_time"]))
+    number = F.col("number")
+    return last_rows.select(
         "account_id",
-        *(F.struct(*(F.col(f"{one}_{name}").alias(name) for name in ROW)).alias(one) for one in _NEIGHBOURS),
+        *(F.get("rows", number + step).alias(name) for name, step in (("before", 1), ("current", 0), ("behind", -1))),
+        "rows",
+        (F.lit(_ALWAYS) if span is None else latest - span // _MICROSECOND).alias("due_from"),
     )
 
 
-class _LastRow(StatefulProcessor):
-    """Keeps the row of an account that Kafka got last."""
+class _LastRows(StatefulProcessor):
+    """Keeps the rows of an account that Kafka got last."""
 
-    def __init__(self, unused: timedelta | None) -> None:
-        """Keep it for so long, in processing time, after it was last used; None: for good."""
-        self._milliseconds = None if unused is None else unused // timedelta(milliseconds=1)
+    def __init__(self, span: timedelta | None, count: int) -> None:
+        """Keep so many rows, and none that is two spans older than the latest."""
+        self._count = count
+        self._age = None if span is None else 2 * span // _MICROSECOND
+        self._unused = None if span is None else (span + _UNUSED) // timedelta(milliseconds=1)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Find the state."""
-        self._last = handle.getValueState("last", _schema(ROW), self._milliseconds)
+        self._state = handle.getValueState("rows", _schema(_ARRAYS), self._unused)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Give each row with that before it or, where it comes late, that behind it."""
-        last: tuple[Any, ...] | None = self._last.get() if self._last.exists() else None
+        """Give each row with those beside it, the latest first, and its number among them."""
+        last = [*zip(*(self._state.get() or ()), strict=True)]
         # A micro-batch has many rows, in no order.
         for row in sorted((tuple(given[name] for name in ROW) for given in rows), key=_order_of):
-            is_late = last is not None and _order_of(row) < _order_of(last)
-            neighbour = last or _NONE
-            before, behind = (_NONE, neighbour) if is_late else (neighbour, _NONE)
-            yield Row("account_id", *_COLUMNS)(key[0], *before, *row, *behind)
-            last = last if is_late else row
-        if last is not None:
-            self._last.update(last)
+            last = self._recent(sorted([*last, row], key=_order_of, reverse=True))
+            if row in last:
+                yield Row("account_id", *_ARRAYS, "number")(key[0], *_columns(last), last.index(row))
+        self._state.update(_columns(last))
+
+    def _recent(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        times = [row[-1] for row in rows]
+        recent = [row for row in rows if self._age is None or row[-1] > max(times) - self._age]
+        return recent[: self._count]
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> tuple[list[Any], ...]:
+    return tuple(map(list, zip(*rows, strict=True)))
 
 
 def _order(row: Column) -> Column:

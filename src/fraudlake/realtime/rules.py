@@ -66,15 +66,12 @@ class LaneRules:
         return _PAIRS_ROWS if all(few) else _WINDOWS_ROWS
 
 
-def choose(
-    rules: Iterable[tuple[Rule, Status, int | None]], has_windows: bool = True, is_without_end: bool = False
-) -> LaneRules:
+def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: bool = False) -> LaneRules:
     """Choose the rules that can run.
 
     Args:
         rules: each with its status, ``live`` or ``shadow``, and its version.
-        has_windows: whether an account's last rows are kept, and not its last one alone.
-        is_without_end: whether they are kept for good, and not for a time.
+        is_without_end: whether an account's last rows are kept for good, and not for a time.
 
     Raises:
         UsageError: no rule can run.
@@ -83,7 +80,7 @@ def choose(
     thresholds: list[LaneRule[ThresholdRule]] = []
     refused: dict[str, str] = {}
     for rule, status, version in rules:
-        reason = "it is in the shadow" if status != "live" else _refusal(rule, has_windows, is_without_end)
+        reason = "it is in the shadow" if status != "live" else _refusal(rule, is_without_end)
         if reason is not None:
             refused[rule.name] = reason
         elif isinstance(rule, FraudRule):
@@ -96,7 +93,7 @@ def choose(
     return LaneRules(tuple(pairs), tuple(thresholds), refused, is_without_end)
 
 
-def _refusal(rule: Rule, has_windows: bool, is_without_end: bool) -> str | None:
+def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     """Return why a rule cannot run here; None where it can."""
     if isinstance(rule, PatternRule):
         return "row patterns are evaluated in Python, which Spark's Real-time Mode does not call"
@@ -107,7 +104,6 @@ def _refusal(rule: Rule, has_windows: bool, is_without_end: bool) -> str | None:
     if rule.aggregate in ("count", "distinct"):
         needed = max(needed, rule.limit + 1 if rule.above is not None else rule.limit)
     reasons = {
-        "in a workspace this lane keeps an account's last row alone": not has_windows,
         "its condition is evaluated in Python, which Spark's Real-time Mode does not call": rule.where is not None,
         f"this lane does not keep the column '{rule.column}'": rule.column not in columns,
         "its last transactions may be of any age, which only --without-end keeps": not (rule.last or is_without_end),

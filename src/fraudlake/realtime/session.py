@@ -65,11 +65,6 @@ def require_spark() -> None:
         )
 
 
-def has_windows() -> bool:
-    """Return whether the state has an account's last rows: in a workspace it has the last one alone."""
-    return _RUNTIME not in os.environ
-
-
 def state_partitions(settings: Settings) -> int:
     """Return the number of partitions of the state, which is fixed for the life of a checkpoint."""
     return settings.shuffle_partitions or STATE_PARTITIONS
