@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.chaos import truth
 from tests.chaos.landing import LandingFile, closing_file, departing_file, landing_files
-from tests.chaos.schedule import AT_ANY_TIME, FORGET, INGEST_KAFKA, STANDSTILL_MOMENTS, Kill
+from tests.chaos.schedule import AT_ANY_TIME, FORGET, INGEST_KAFKA, SHADOW, STANDSTILL_MOMENTS, Kill
 from tests.delivery.receiver import Receiver, listening
 from tests.integration.broker import Broker
 
@@ -132,6 +132,8 @@ def _run(program: Program, receiver: Receiver, seed: int, kills: list[Kill], rep
         if kill.step in STANDSTILL_MOMENTS and was_killed:
             program.ended(kill.step)
     _land(files, program)
+    if any(kill.step == SHADOW for kill in kills):  # what is unread is read with its rule
+        program.ended(SHADOW)
     begun = time.monotonic()
     _catch_up(program, deliveries)
     outcome.seconds_to_recover = time.monotonic() - begun

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 AT_ANY_TIME = "any time"
 TO_ITS_END = "no such folder"
 """The command runs to its end."""
+SHADOW = "rules apply shadow.toml --yes"
 MOMENTS = {
     "ingest": ("checkpoints/ingest/offsets", "tables/bronze_transactions", "tables/bronze_transactions/_delta_log",
                "tables/bronze_files/_delta_log", "checkpoints/ingest/commits"),
-    "rules apply shadow.toml --yes": ("tables/silver_rules/_delta_log",),
+    SHADOW: ("tables/silver_rules/_delta_log",),
     "refine": ("checkpoints/refine/offsets", "spool", "tables/silver_transactions",
                "tables/silver_transactions/_delta_log", "tables/silver_quarantine/_delta_log",
                "checkpoints/refine/commits"),
