@@ -27,6 +27,7 @@ from tests import oracle
 from tests.integration.broker import Broker
 
 from fraudlake.realtime import lane, rules, session
+from fraudlake.rules import rule_file
 from fraudlake.settings import Settings
 
 AMOUNTS = (0.5, 0.75, 20.0, 35.5, 50.0, 120.0, 180.0, 250.0, 600.0, 900.0)
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--batch", default="30 minutes", help="time between commits")
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--micro-batches", action="store_true")
+    parser.add_argument("--rules", type=Path, help="file with [[rules]] to evaluate beside, such as thresholds")
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
@@ -62,7 +64,9 @@ def main() -> None:
             "fast_alerts_topic": "alerts",
             "realtime_batch": options.batch,
         }
-        query = multiprocessing.get_context("spawn").Process(target=run, args=(settings, options.micro_batches))
+        query = multiprocessing.get_context("spawn").Process(
+            target=run, args=(settings, options.micro_batches, options.rules)
+        )
         query.start()
         source = count()
         first = traffic(broker, 100, 5, source)
@@ -80,12 +84,14 @@ def main() -> None:
         broker.stop()
 
 
-def run(values: dict[str, Any], micro_batches: bool) -> None:
+def run(values: dict[str, Any], micro_batches: bool, file: Path | None) -> None:
     """The query, in a process of its own."""
     settings = Settings(**values)
     with session.started(settings, settings.lake / "realtime.log") as own:
         trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
-        chosen = rules.choose((rule, "live", None) for rule in settings.known_rules)
+        beside = rule_file.read(file) if file else []
+        evaluated = (*settings.known_rules, *(rule for rule, _ in beside))
+        chosen = rules.choose((rule, "live", None) for rule in evaluated)
         lane.writer(own, settings, chosen).trigger(**trigger).start().awaitTermination()
 
 

@@ -111,8 +111,9 @@ def _counted(row: Column) -> Column:
 
 
 def _values(rule: ThresholdRule, alert: Column) -> tuple[tuple[str, Column], ...]:
-    # As Python writes a number, without an exponent.
-    total = F.regexp_replace(alert["total"].try_cast("decimal(38,20)").cast("string"), r"\.?0+$", "")
+    # As Python writes a number, without an exponent; one of more than 18 digits has it.
+    digits = F.regexp_replace(alert["total"].try_cast("decimal(38,20)").cast("string"), r"\.?0+$", "")
+    total = F.coalesce(digits, alert["total"].cast("string"))
     return (rule.aggregate, total), ("transactions", F.size(alert["window"]).cast("string"))
 
 
