@@ -24,7 +24,6 @@ from benchmarks.detector import measure, prepared
 from fraudlake import steps
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.pattern import PatternRule
-from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 
@@ -40,10 +39,8 @@ OVER = """SELECT * FROM (
   SELECT accountId, dt, {} OVER (
     PARTITION BY accountId ORDER BY dt RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW) AS n
   FROM transactions) WHERE n > {}"""
-THRESHOLDS = {
-    "count": (OVER.format("COUNT(*)", 5), ThresholdRule(name="count", aggregate="count", last="10 minutes", above=5)),
-    "sum": (OVER.format("SUM(amount)", 900), ThresholdRule(name="sum", aggregate="sum", last="10 minutes", above=900)),
-}
+THRESHOLDS = {"count": ("COUNT(*)", 600), "sum": ("SUM(amount)", 21_000)}
+"""The aggregate in Flink SQL, and the limit that a few rows of a hundred exceed."""
 BATCHES = 2
 """Micro-batches of a run."""
 
@@ -63,8 +60,10 @@ def main() -> None:
     )
     queries = {name: MATCH.format(pattern) for name, pattern in PATTERNS.items()}
     rules: dict[str, Rule] = {name: PatternRule(name=name, sql=sql) for name, sql in queries.items()}
-    queries |= {name: sql for name, (sql, _) in THRESHOLDS.items()}
-    rules |= {name: rule for name, (_, rule) in THRESHOLDS.items()}
+    for name, (aggregate, limit) in THRESHOLDS.items():
+        queries[name] = OVER.format(aggregate, limit)
+        threshold = {"name": name, "aggregate": name, "last": "10 minutes", "above": limit}
+        rules[name] = ThresholdRule.model_validate(threshold)
     flinks = {} if options.flink is None else in_flink(options, parquet, queries)
     for name, rule in rules.items():
         first, second = ours(lake, [rule]), ours(lake, [rule])
@@ -92,7 +91,7 @@ def ours(lake: Any, rules: list[Rule]) -> dict[str, int]:
 
 def numbered(index: int, rules: dict[str, Rule]) -> Rule:
     """Return the tutorial's rule, and then rules of each kind in turn, with names of their own."""
-    kinds: list[Rule] = [FraudRule(), *rules.values()]
+    kinds: list[Rule] = [*Settings().known_rules, *rules.values()]
     return kinds[index % len(kinds)].model_copy(update={"name": f"rule_{index}"})
 
 
