@@ -211,6 +211,7 @@ class RuleChanges:
 
     def run(self, changes: int, kills: int) -> Outcome:
         """Change rules so often, kill the stream so often, let it end, and compare."""
+        self.root.mkdir()
         self.program.ended("detect")
         self._call("apply", str(self._file(self._staying)), "--yes")
         self._rows = iter(landings(self._draw, LANDINGS * changes + 2, self.ordering))
