@@ -12,7 +12,7 @@ import pytest
 from fraudlake.errors import UsageError
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.rules.values import Vector
-from fraudlake.rules.windows import aggregate, of_duration, of_rows
+from fraudlake.rules.windows import aggregate, exact, of_duration, of_rows
 from tests.rules import flink
 from tests.rules.test_match_recognize import table
 
@@ -59,6 +59,32 @@ def test_windows_of_rows_end_with_the_row(function: str, count: int) -> None:
 def test_a_sum_of_cents_is_that_of_its_window_alone() -> None:
     column = Vector(np.array([1e9, 0.1, 0.2, 0.3]))
     assert aggregate("sum", column, of_rows(np.array([0, 4]), 2))[-1] == 0.5
+
+
+@pytest.mark.parametrize("function", ["sum", "average"])
+def test_infinities_and_what_is_no_number_count_in_their_own_windows_alone(function: str) -> None:
+    values = [
+        1.0,
+        float("inf"),
+        2.0,
+        3.0,
+        float("-inf"),
+        float("inf"),
+        4.0,
+        float("nan"),
+        5.0,
+        6.0,
+        1e308,
+        1e308,
+        7.0,
+        8.0,
+    ]
+    spans = of_rows(np.array([0, len(values)]), 2)
+    totals = aggregate(function, Vector(np.array(values)), spans)
+    windows = [values[max(0, row - 1) : row + 1] for row in range(len(values))]
+    np.testing.assert_equal(totals, [expected(function, window) for window in windows])
+    exactly = [exact(function, Vector(np.array(values)), int(low), int(high)) for low, high in zip(*spans, strict=True)]
+    np.testing.assert_equal(exactly, totals)
 
 
 def alerts(**parameters: object) -> list[tuple[str, float]]:

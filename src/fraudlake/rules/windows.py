@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fraudlake.rules.values import Vector
+
+_LARGE = 1e9
 
 
 class Spans(NamedTuple):
@@ -62,9 +65,8 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
         return _distinct(column.values, valid, spans)
     values = np.where(valid, column.values, 0).astype(np.float64)
     if function in ("sum", "average"):
-        # Sums of all rows so far are subtracted, with the digits of a long double; the more rows, the fewer are right.
-        totals = _difference(np.cumsum(values, dtype=np.longdouble), spans).astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            totals = _sums(values, spans)
             return np.where(counts > 0, totals if function == "sum" else totals / counts, np.nan)
     worst, better = (np.inf, np.minimum) if function == "minimum" else (-np.inf, np.maximum)
     extremes = _extreme(np.where(valid, values, worst), spans, better)
@@ -74,7 +76,22 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
 def exact(function: str, column: Vector, low: int, high: int) -> float:
     """Return the sum or average of a window that has values, right to a double whatever rows are beside it."""
     values = column.values[low:high] if column.null is None else column.values[low:high][~column.null[low:high]]
-    return math.fsum(values.tolist()) / (len(values) if function == "average" else 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = float(values.astype(np.float64).sum())
+    if math.isfinite(total):
+        with suppress(OverflowError):  # of a part of the sum
+            total = math.fsum(values.tolist())
+    return total / (len(values) if function == "average" else 1)
+
+
+def _sums(values: NDArray[np.float64], spans: Spans) -> NDArray[np.float64]:
+    # Sums of all rows so far are subtracted, with the digits of a long double; the more rows, the fewer are right.
+    is_usual = np.abs(values) < _LARGE
+    totals = _difference(np.cumsum(np.where(is_usual, values, 0), dtype=np.longdouble), spans).astype(np.float64)
+    # A large value would take digits from the sums of all rows behind it, and an infinity or NaN would stay in them.
+    for row in np.flatnonzero(_difference(np.cumsum(~is_usual), spans)):
+        totals[row] = values[spans.low[row] : spans.high[row]].sum()
+    return totals
 
 
 def _difference(running: NDArray[Any], spans: Spans) -> NDArray[Any]:
