@@ -12,7 +12,7 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors"),
-    ("durations",),
+    ("durations", "literals"),
     ("rules",),
     ("tables",),
     ("settings",),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, tables
+from fraudlake import gold, literals, tables
 from fraudlake.delivery import delivery
 from fraudlake.detection import backtest as history
 from fraudlake.detection import comparison, rule_table
@@ -213,7 +213,7 @@ def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
 def _of_whole_days(lake: Lake, batch: DataFrame, date: Column) -> DataFrame:
     """Leave out late rows of days whose other rows may have left silver: these days cannot be computed again."""
     first_day = lake.settings.first_day(tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
-    return batch if first_day is None else batch.where(date >= F.lit(first_day))
+    return batch if first_day is None else batch.where(date >= literals.day(first_day))
 
 
 def _windowed(lake: Lake) -> Stream:
@@ -306,10 +306,11 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
     # What an alert depends on may lie before its day, and rows that explain it beside that.
     beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
-    near = {day + timedelta(days=distance) for day in chosen for distance in range(-beside, beside + 1)}
-    transactions = lane_agreement.with_places(refresh.on_dates(silver, sorted(near)))
+    numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}
+    near = [date.fromordinal(number) for number in sorted(numbers) if 1 <= number <= date.max.toordinal()]
+    transactions = lane_agreement.with_places(refresh.on_dates(silver, near))
     sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
-    raised = lake.read(tables.SILVER_ALERTS).where(F.to_date("timestamp").isin(chosen))
+    raised = lake.read(tables.SILVER_ALERTS).where(F.to_date("timestamp").isin([literals.day(one) for one in chosen]))
     with persisted(lane_agreement.alerts(refresh.on_dates(sent, chosen), raised, transactions)) as alerts:
         agreement = lane_agreement.lane_agreement(
             alerts,

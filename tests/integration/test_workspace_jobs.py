@@ -12,10 +12,12 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -138,6 +140,14 @@ def both(
     simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.08, rate=1.0, bad=0.01), rows=4000, file_rows=900)
     simulator.simulate(second / "more", simulator.Traffic(seed=2, bad=0.02), rows=900)
     shutil.copytree(FLINK / "tutorial" / "int96", first / "tutorial")
+    # Both ends of the calendar, and amounts whose sums no double can hold.
+    edges: dict[str, list[Any]] = {
+        "dt": [datetime.min, datetime.max, *(datetime(2026, 1, 1, 0, 0, second) for second in range(4))],
+        "accountId": ["first", "last", *["huge"] * 4],
+        "amount": [1.0, 1.0, 1e308, 1e308, 5e-324, 1e308],
+        "alert": [False, False, False, False, False, True],
+    }
+    pq.write_table(pa.table(edges), first / "part-edges")
     for name in ("part-damaged-page", "part-truncated", "part-zero-bytes", "part-good"):
         shutil.copy(BAD / name, first / name)
     shutil.copytree(FLINK / "tutorial" / "int64_micros", second / "a b%20+ü")

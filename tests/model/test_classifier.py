@@ -54,6 +54,14 @@ def test_contributions_add_up_to_the_log_odds(learned: Classifier) -> None:
     assert np.ptp(parts[:, 0]) > 0.5
 
 
+def test_a_huge_value_has_a_probability_and_stops_no_other_row(learned: Classifier) -> None:
+    rows = np.array([[1e308] * len(learned.features), [-1e308] * len(learned.features), [1.0] * len(learned.features)])
+    probabilities = learned.probabilities(rows)
+    assert np.isfinite(probabilities).all()
+    assert np.isfinite(learned.contributions(rows)).all()
+    assert probabilities[2] == learned.probabilities(rows[2:])[0]
+
+
 def test_calibration_takes_back_what_the_weight_of_fraud_bent(learned: Classifier) -> None:
     features, fraud = rows()
     uncalibrated = 1 / (1 + np.exp(-learned.learned.margins(features)))

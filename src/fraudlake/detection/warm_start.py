@@ -7,7 +7,7 @@ in the first micro-batch that has the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
@@ -60,7 +60,8 @@ def states(
     """
     begin = _look_back(settings, added, _newest(silver) if watermark is None else watermark - 1)
     if begin is not None:
-        silver = silver.where((F.col("date") >= F.lit(begin.date())) & (F.col("timestamp") >= F.lit(begin)))
+        first = F.timestamp_micros(F.lit(begin))
+        silver = silver.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
     evaluator, new = Evaluator.of(settings, versions), Evaluator.of(settings, added)
     schema = evaluator.rows
 
@@ -134,11 +135,11 @@ def _newest(silver: DataFrame) -> int:
     return int(silver.select(F.unix_micros(F.max("timestamp"))).collect()[0][0] or 0)
 
 
-def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> datetime | None:
-    """Return the event time that rules look back to from a time (microseconds); None: they look back to all."""
+def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> int | None:
+    """Return the event time that rules look back to from a time, both microseconds; None: they look back to all."""
     columns = query.columns(settings.columns)
     spans = [version.rule.check(columns).look_back for version in added]
     if None in spans:
         return None
-    grace = timedelta(microseconds=alerts.GRACE)
-    return datetime.fromtimestamp(time / 1_000_000, UTC) - max(span for span in spans if span is not None) - grace
+    longest = max(span for span in spans if span is not None)
+    return time - longest // timedelta(microseconds=1) - alerts.GRACE

@@ -36,6 +36,8 @@ _TREES = {
     "seed": 1,
 }
 
+_LARGEST = 1e12
+
 # By default, waiting threads of XGBoost spin, and take the cores from the threads that they wait for: beside another
 # busy process a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). XGBoost reads the variable when it is
 # imported.
@@ -140,6 +142,15 @@ def _shares(sizes: Floats) -> Floats:
 _KINDS = {"trees": Trees, "logistic": Logistic}
 
 
+def single(features: NDArray[Any]) -> NDArray[np.float32]:
+    """Return features as 32-bit floats, which XGBoost compares and which take half the memory; huge ones are cut off.
+
+    Beyond 3e38 they would be infinite, which XGBoost refuses.
+    """
+    cut: NDArray[np.float32] = np.clip(features, -_LARGEST, _LARGEST).astype(np.float32)
+    return cut
+
+
 @dataclass(frozen=True)
 class Classifier:
     """A learned model, the names of its features, and its calibration (Platt scaling).
@@ -157,14 +168,14 @@ class Classifier:
         cls, names: Sequence[str], learned: Trees | Logistic, features: Floats, fraud: Floats, weights: Floats
     ) -> Classifier:
         """Calibrate a learned model on rows that it was not fitted on."""
-        margins = learned.margins(np.asarray(features, np.float32))
+        margins = learned.margins(single(features))
         platt = Logistic.fit(margins[:, None], fraud, weights, penalty=1e-5)
         slope = platt.weights[0] / platt.scales[0]
         return cls(tuple(names), learned, slope, platt.intercept - slope * platt.means[0])
 
     def log_odds(self, features: Floats) -> Floats:
         """Return the calibrated log-odds of fraud."""
-        return self.slope * self.learned.margins(np.asarray(features, np.float32)) + self.offset
+        return self.slope * self.learned.margins(single(features)) + self.offset
 
     def probabilities(self, features: Floats) -> Floats:
         """Return the calibrated probability of fraud."""
@@ -176,7 +187,7 @@ class Classifier:
 
         The last column holds the rest, so that the sum of a row is its log-odds.
         """
-        parts = self.slope * self.learned.contributions(np.asarray(features, np.float32))
+        parts = self.slope * self.learned.contributions(single(features))
         parts[:, -1] += self.offset
         return parts
 

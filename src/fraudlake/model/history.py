@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import buckets
 from fraudlake.model import features
+from fraudlake.model.classifier import single
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,10 +66,9 @@ class History:
         """Return the rows that have a label: Flink's, or an analyst's verdict."""
         label = _LABEL_COLUMNS[by]
         rows = self.table.filter(self.table[label].is_valid())
-        # XGBoost compares 32-bit floats, and they take half the memory.
         matrix = np.empty((len(rows), len(features.NAMES)), np.float32)
         for at, name in enumerate(features.NAMES):
-            matrix[:, at] = rows[name].to_numpy()
+            matrix[:, at] = single(rows[name].to_numpy())
         return Rows(rows["time"].to_numpy(), matrix, rows[label].to_numpy().astype(float), rows["weight"].to_numpy())
 
     def columns(self, since: datetime | None) -> dict[str, NDArray[Any]]:

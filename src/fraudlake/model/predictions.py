@@ -53,16 +53,13 @@ def _scored(
     batch: pa.RecordBatch, classifier: Classifier, medians: dict[str, float], threshold: float
 ) -> dict[str, pa.Array]:
     """Return ``probability``, ``prediction`` and ``reasons`` of a batch's rows."""
-    matrix = np.empty((batch.num_rows, len(classifier.features)), np.float32)
-    for at, name in enumerate(classifier.features):
-        matrix[:, at] = batch.column(name).to_numpy()
+    matrix = np.column_stack([batch.column(name).to_numpy() for name in classifier.features])
     probability = classifier.probabilities(matrix)
     predicted = probability >= threshold
     reasons: list[list[str] | None] = [None] * batch.num_rows
     flagged = np.flatnonzero(predicted)
     if len(flagged):
-        exact = np.column_stack([batch.column(name).to_numpy()[flagged] for name in classifier.features])
-        for row, sentences in zip(flagged, explanations.reasons(classifier, exact, medians), strict=True):
+        for row, sentences in zip(flagged, explanations.reasons(classifier, matrix[flagged], medians), strict=True):
             reasons[row] = sentences
     return {
         "probability": pa.array(probability),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import literals, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.model import drift, features, prediction_quality, predictions, published
@@ -150,8 +150,8 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
     registry = registry_of(lake)
     model = registry.load(number or registry.required_champion().number)
     with lake.exclusive("backfill"):
-        known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= F.lit(last))
-        in_range = F.col("date") >= F.lit(first)
+        known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= literals.day(last))
+        in_range = F.col("date") >= literals.day(first)
         days = known.where(in_range).select("date", F.lit(model.number).alias("model_version")).distinct()
         dates = [row["date"] for row in days.collect()]
         if dates:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, steps, tables
+from fraudlake import gold, literals, steps, tables
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
@@ -95,7 +95,7 @@ class _Days:
 
     @property
     def end(self) -> datetime:
-        return datetime.combine(self.last + timedelta(days=1), time(), UTC)
+        return _shifted(datetime.combine(self.last, time(), UTC), timedelta(days=1))
 
     def hold(self, date: str) -> Column:
         """Return whether a date, given in SQL, is one of the days; false for null."""
@@ -111,9 +111,9 @@ class _Days:
         """Whether the rules may look at a transaction."""
         if None in self.reaches.values():
             return F.lit(True)
-        low, high = self.start - self.reach, self.end + self.reach
-        days = F.col("date").between(F.lit(low.date()), F.lit(high.date()))
-        return days & F.col("timestamp").between(_instant(low), _instant(high))
+        low, high = _shifted(self.start, -self.reach), _shifted(self.end, self.reach)
+        days = F.col("date").between(literals.day(low.date()), literals.day(high.date()))
+        return days & F.col("timestamp").between(literals.instant(low), literals.instant(high))
 
     def touch(self, before: datetime | None) -> Column:
         """Return whether an alert may depend on transactions of the days.
@@ -124,20 +124,25 @@ class _Days:
         """
         low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
         is_pair = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
-        touches = F.when(is_pair, (low < _instant(self.end)) & (high >= _instant(self.start)))
+        touches = F.when(is_pair, (low < literals.instant(self.end)) & (high >= literals.instant(self.start)))
         ends = F.col("timestamp")
         for rule, reach in self.reaches.items():
-            is_near = ends >= _instant(self.start)
+            is_near = ends >= literals.instant(self.start)
             if reach is not None:
-                is_near &= ends < _instant(self.end + reach)
+                is_near &= ends < literals.instant(_shifted(self.end, reach))
             touches = touches.when(F.col("rule") == rule, is_near)
-        touches = touches.otherwise((ends >= _instant(self.start)) & (ends < _instant(self.end)))
-        return touches if before is None else touches & (F.when(is_pair, high).otherwise(ends) < _instant(before))
+        touches = touches.otherwise((ends >= literals.instant(self.start)) & (ends < literals.instant(self.end)))
+        return (
+            touches if before is None else touches & (F.when(is_pair, high).otherwise(ends) < literals.instant(before))
+        )
 
 
-def _instant(value: datetime) -> Column:
-    """Return a time as a literal; it passes as a number, which no time zone can change."""
-    return F.timestamp_micros(F.lit(round(value.timestamp() * 1_000_000)))
+def _shifted(at: datetime, by: timedelta) -> datetime:
+    """Return a time so far from another one, as far as the calendar goes."""
+    try:
+        return at + by
+    except OverflowError:
+        return (datetime.min if by < timedelta(0) else datetime.max).replace(tzinfo=UTC)
 
 
 def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt:
@@ -192,7 +197,7 @@ def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int] | None
 
 def _require_rows(lake: Lake, days: _Days) -> None:
     whole = retention.first_whole_day(lake, tables.BRONZE_TRANSACTIONS.name, *(_SILVER.name, _QUARANTINE.name))
-    if whole is not None and (days.start - days.reach).date() < whole:
+    if whole is not None and _shifted(days.start, -days.reach).date() < whole:
         raise UsageError(
             f"--from {days.first}: rows before {whole} have left by row_retention, and the rules look "
             f"{days.reach} back: choose {whole + timedelta(days=1 + days.reach.days)} or later"

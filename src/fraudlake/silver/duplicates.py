@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from fraudlake import literals
 from fraudlake.silver import rules
 from fraudlake.silver.transactions import own_id, position, source
 
@@ -213,7 +214,7 @@ def _positions_near(summary: BatchSummary, stored: StoredTables) -> DataFrame:
 
 def _on_dates(first: date | None, last: date | None) -> Column:
     # A row without a time has no date, and is not in silver.
-    return F.col("date").between(F.lit(first), F.lit(last))
+    return F.col("date").between(literals.day(first), literals.day(last))
 
 
 def _positions(stored: StoredTables, on_dates: Column) -> DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake import literals
 from fraudlake.streaming import merge
 from fraudlake.streaming.rows import persisted
 
@@ -46,4 +47,4 @@ def refresh(lake: Lake, touched: DataFrame, table: Table, keys: tuple[str, ...],
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:
     """Filter by date with literals, by which Delta prunes partitions."""
-    return rows.where(F.col("date").isin(dates))
+    return rows.where(F.col("date").isin([literals.day(one) for one in dates]))

@@ -1,0 +1,23 @@
+"""Literals: dates and times of any year become columns, by which Delta skips files."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def day(value: date | None) -> Column:
+    """Return a date; as a text, since PySpark's own literal fails before the year 1000 (seen in PySpark 4.2)."""
+    return F.lit(None if value is None else value.isoformat()).cast("date")
+
+
+def instant(value: datetime) -> Column:
+    """Return a time; as a number, which no time zone or calendar can change."""
+    return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)))
