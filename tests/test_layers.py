@@ -12,12 +12,13 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors"),
-    ("durations", "literals"),
+    ("durations",),
     ("rules",),
     ("tables",),
     ("settings",),
     ("secret",),
     ("bronze",),
+    ("literals",),
     ("silver",),
     ("gold",),
     ("lake",),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake.bronze.calendar import EPOCH, MICROSECOND
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def day(value: date | None) -> Column:
@@ -20,4 +20,4 @@ def day(value: date | None) -> Column:
 
 def instant(value: datetime) -> Column:
     """Return a time; as a number, which no time zone or calendar can change."""
-    return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)))
+    return F.timestamp_micros(F.lit((value - EPOCH) // MICROSECOND))

@@ -31,15 +31,20 @@ _VALID: dict[str, Condition] = {
     "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
     "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
     "amount_is_positive": lambda settings, clock: F.col("amount") > 0,
-    "timestamp_is_known": lambda settings, clock: F.col("dt").isNotNull(),
-    "timestamp_is_not_before_floor": lambda settings, clock: (
-        F.col("dt") >= F.lit(settings.timestamp_floor).cast("timestamp")
+    # The first and the last day of the calendar stand for an unknown time, as .NET's DateTime.MinValue does.
+    "timestamp_is_known": lambda settings, clock: (
+        F.col("dt").isNotNull() & (F.col("dt") >= _time("0001-01-02")) & (F.col("dt") < _time("9999-12-31"))
     ),
+    "timestamp_is_not_before_floor": lambda settings, clock: F.col("dt") >= _time(settings.timestamp_floor),
     "timestamp_is_not_in_future": lambda settings, clock: (
         F.col("dt") <= clock + F.make_dt_interval(secs=F.lit(settings.max_ahead.total_seconds()))
     ),
 }
 """The rules of every lake, by name."""
+
+
+def _time(text: str) -> Column:
+    return F.lit(text).cast("timestamp")
 
 
 def reasons(settings: Settings) -> tuple[str, ...]:
