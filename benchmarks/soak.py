@@ -162,7 +162,9 @@ def _alerts(lake: Path, sent: list[pa.RecordBatch], begin: datetime, seconds: fl
         for account, at, amount in zip(*(column.to_pylist() for column in table.columns), strict=True)
     )
     truth = {(large.account_id, large.time) for _, large in oracle.alerts(oracle.in_event_time(rows))}
-    raised = DeltaTable(lake / "tables" / "silver_alerts").to_pyarrow_table(["account_id", "timestamp", "detected_at"])
+    raised = DeltaTable(lake / "tables" / "silver_alerts").to_pyarrow_table(
+        columns=["account_id", "timestamp", "detected_at"]
+    )
     since = [row for row in raised.to_pylist() if row["timestamp"] >= begin]
     keys = [(row["account_id"], round(row["timestamp"].timestamp() * 1_000_000)) for row in since]
     waits = {"first_sixth": [], "last_sixth": []}

@@ -68,7 +68,8 @@ def bronze(spark: Any, *rows: tuple[datetime | None, str | None, float | None]) 
 )
 def test_a_row_has_the_name_of_every_rule_that_it_breaks(spark: Any, row: Any, reasons: list[str]) -> None:
     checked = transactions.checked(bronze(spark, row), Settings())
-    assert checked.first()["reasons"] == reasons
+    # Python cannot tell the first day of the calendar.
+    assert checked.select("reasons").first()["reasons"] == reasons
 
 
 def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -> None:
