@@ -28,9 +28,9 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
-from deltalake import DeltaTable
 from tests import oracle
 from tests.integration.broker import Broker
+from tests.standin.process import stored
 
 from fraudlake import simulator
 
@@ -162,9 +162,7 @@ def _alerts(lake: Path, sent: list[pa.RecordBatch], begin: datetime, seconds: fl
         for account, at, amount in zip(*(column.to_pylist() for column in table.columns), strict=True)
     )
     truth = {(large.account_id, large.time) for _, large in oracle.alerts(oracle.in_event_time(rows))}
-    raised = DeltaTable(lake / "tables" / "silver_alerts").to_pyarrow_table(
-        columns=["account_id", "timestamp", "detected_at"]
-    )
+    raised = stored(lake / "tables" / "silver_alerts").select(["account_id", "timestamp", "detected_at"])
     since = [row for row in raised.to_pylist() if row["timestamp"] >= begin]
     keys = [(row["account_id"], round(row["timestamp"].timestamp() * 1_000_000)) for row in since]
     waits = {"first_sixth": [], "last_sixth": []}
