@@ -126,6 +126,10 @@ def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_be
     assert (
         stream.cause_of(f"{failed}[NOT_EMPTY] a folder should be empty{plan}") == "[NOT_EMPTY] a folder should be empty"
     )
+    silent = (
+        "Reason: Return Message: Traceback (most recent call last):\n  File 'a.py', line 1\npyspark.ArgumentException\n"
+    )
+    assert stream.cause_of(f"a.b.UserException: {silent}\tat a.B.c(B.java:1)") == "pyspark.ArgumentException"
     assert stream.cause_of(f"{failed}x{plan}\nCaused by: a.b.CError: no space left\n\tat a.B.c(B.java:1)").endswith(
         "no space left"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 import uuid
@@ -275,11 +276,14 @@ def stop_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+_CAUSE = re.compile(r"(Error|Exception)(: |$)")
+
+
 def cause_of(message: str) -> str:
     """Return the line of a message that names the innermost cause, without class names and stack frames."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
-    causes = [line for line in messages if "Error: " in line or "Exception: " in line]
+    causes = [line for line in messages if _CAUSE.search(line) and not line.endswith("(most recent call last):")]
     # Spark's plan of the query follows its own first line.
     line = causes[-1] if causes else messages[0].rpartition("terminated with exception: ")[2] if messages else ""
     return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500] or "no reason given"
