@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -28,7 +28,6 @@ from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import date
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
