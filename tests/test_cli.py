@@ -253,7 +253,7 @@ def test_two_processes_use_a_lake_at_once(
     land_flink(landing, "tutorial/int96")
     root = str(lake().root)
     command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", root, "ingest"]
-    # An abort, seen twice as the process ended, then says in which line of which thread.
+    # Should it abort as it ends, it says in which line of which thread.
     environment = {**os.environ, **SHORT_LIVED, "PYTHONFAULTHANDLER": "1"}
     with (
         (tmp_path / "stderr").open("w+") as errors,

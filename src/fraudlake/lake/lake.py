@@ -103,7 +103,7 @@ class Lake(ABC):
 
     def rows(self, table: tables.Table) -> pa.Table:
         """Return all rows of a small table as it is now."""
-        return self.read(table).toArrow()
+        return self.query(table, "*")
 
     def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
         """Return what ``SELECT columns FROM table clauses`` gives, now or in a version of the table: few rows.
