@@ -114,6 +114,8 @@ def in_flink(options: argparse.Namespace, parquet: Path, queries: dict[str, str]
         "--out",
         str(options.work / "out"),
         "--quiet",
+        # Without lateness Flink drops rows of the millisecond in which it has just moved its watermark.
+        *("--lateness", "1"),
     ]
     with (options.work / "flink.log").open("w") as log:
         lines = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=log).stdout.splitlines()
