@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pytest
 
 from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
+from fraudlake.rules.kinds import Rule
+from fraudlake.rules.rule_set import Status
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle
@@ -55,7 +58,15 @@ def until(holds: Callable[[], bool], query: Any) -> None:
     assert query.exception() is None
 
 
-def said_of(broker: Broker) -> tuple[set[tuple[str, str, str]], set[tuple[str, ...]]]:
+Alerts = tuple[set[tuple[str, str, str]], set[tuple[str, ...]]]
+"""Those of pairs, and those of thresholds."""
+
+
+def has_all(broker: Broker, truth: Alerts) -> bool:
+    return all(map(set.issuperset, said_of(broker), truth))
+
+
+def said_of(broker: Broker) -> Alerts:
     events = raised(broker, "processed-alerts")
     return pairs(events), beyond(events)
 
@@ -74,7 +85,7 @@ def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
         truth = expected(so_far), expected_beyond(so_far)
         # With `availableNow` a processor that has timers would never end.
         query = lane.writer(processed, settings, chosen).start()
-        until(lambda truth=truth: all(map(set.issuperset, said_of(broker), truth)), query)  # type: ignore[misc]
+        until(partial(has_all, broker, truth), query)
     assert said_of(broker) == truth
     assert {rule for rule, _, _ in truth[0]} == set(LIMITS)
 
@@ -83,8 +94,8 @@ def test_rows_that_are_kept_for_good_raise_the_exact_lanes_alerts_however_far_ap
     own: session.Session, tmp_path: Path, broker: Broker
 ) -> None:
     settings = settings_of(tmp_path, broker, "for-good")
-    given = [(ThresholdRule.model_validate(fields), "live", 1) for fields in LAST_FEW]
-    chosen = rules.choose(given, is_without_end=True)  # type: ignore[arg-type]
+    given: list[tuple[Rule, Status, int]] = [(ThresholdRule.model_validate(fields), "live", 1) for fields in LAST_FEW]
+    chosen = rules.choose(given, is_without_end=True)
     in_order = traffic(4, 240, 0)
     # Six hours between two rows: those of an account are days apart.
     rows = [row._replace(time=NOW - (len(in_order) - n) * 6 * oracle.HOUR) for n, row in enumerate(in_order)]
@@ -100,7 +111,7 @@ def test_rows_that_are_kept_for_good_raise_the_exact_lanes_alerts_however_far_ap
 
 def last_of(own: session.Session, tmp_path: Path, count: int, since: datetime | None = None) -> list[dict[str, Any]]:
     """What thresholds say of the last of an account's rows, which follow each other by 10 milliseconds."""
-    rule = ThresholdRule(name="busy", aggregate="count", last="1 minute", above=9)  # type: ignore[arg-type]
+    rule = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=1), above=9)
     begin = NOW - NOW % oracle.MINUTE  # where a window begins
     fields = f"'ts', {begin // 1000} + 10 * id, 'accountId', 'a', 'amount', 12.5, 'transaction_id', id"
     messages = own.spark.range(0, count, 1, 1).selectExpr(

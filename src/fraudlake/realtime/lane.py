@@ -39,7 +39,7 @@ class Totals:
     late: int = 0
     """Entries of the state that came too late; a late row has up to two."""
     crowded: int = 0
-    """Transactions that a threshold does not evaluate: their account has more rows in its window than are kept."""
+    """Transactions that a threshold does not evaluate: their account has more rows in its window than the state."""
     state_rows: int = 0
     """Entries of the state now."""
     _last: int = field(default=-1, repr=False)
@@ -69,7 +69,7 @@ class Totals:
 
 
 def checkpoint(settings: Settings, rules: LaneRules) -> Path:
-    """Return the folder of the lane's checkpoint; what is kept for good is another state."""
+    """Return the folder of the lane's checkpoint; the one without end is of another state."""
     return settings.checkpoints_path / ("realtime-without-end" if rules.is_without_end else "realtime")
 
 
@@ -129,14 +129,14 @@ def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
     """
     folder = checkpoint(settings, rules)
     file = folder.with_suffix(".json")
-    kept = {"span": None if rules.span is None else rules.span.total_seconds(), "rows": rules.rows}
+    needed = {"span": None if rules.span is None else rules.span.total_seconds(), "rows": rules.rows}
     begun: float | None = datetime.now(UTC).timestamp()
     if not any(folder.glob("commits/*")):  # it is read again from the beginning
         begun = None if settings.starting_offsets == "earliest" else begun
-    elif file.exists() and (before := json.loads(file.read_text())).items() >= kept.items():
+    elif file.exists() and (before := json.loads(file.read_text())).items() >= needed.items():
         begun = before["since"]
     file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write(file, kept | {"since": begun})
+    json_file.write(file, needed | {"since": begun})
     return None if begun is None else datetime.fromtimestamp(begun, UTC)
 
 

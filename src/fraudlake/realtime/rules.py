@@ -15,7 +15,7 @@ from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
 
 _PAIRS_ROWS, _WINDOWS_ROWS = 64, 256
-"""How many of an account's rows are kept at most: for pairs and few transactions, and for other windows.
+"""How many of an account's rows the state has at most: for pairs and few transactions, and for other windows.
 
 With fewer, a row that is read late would find its neighbours gone: after a stop, partitions are read side by side,
 each at its own pace. An account with fewer rows pays for no more than it has.
@@ -46,11 +46,11 @@ class LaneRules:
     thresholds: tuple[LaneRule[ThresholdRule], ...]
     refused: dict[str, str]
     is_without_end: bool = False
-    """Whether an account's last rows are kept for good."""
+    """Whether an account's last rows stay in the state for good."""
 
     @property
     def span(self) -> timedelta | None:
-        """The longest time between two rows on which one alert depends; None where rows are kept for good."""
+        """The longest time between two rows on which one alert depends; None where rows stay in the state for good."""
         spans = [*(pair.rule.within for pair in self.pairs), self.longest_window]
         return None if self.is_without_end else max(spans)
 
@@ -61,7 +61,7 @@ class LaneRules:
 
     @property
     def rows(self) -> int:
-        """How many of an account's rows are kept at most."""
+        """How many of an account's rows the state has at most."""
         few = (0 < (threshold.rule.transactions or 0) <= _PAIRS_ROWS // 2 for threshold in self.thresholds)
         return _PAIRS_ROWS if all(few) else _WINDOWS_ROWS
 
@@ -71,7 +71,7 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
     Args:
         rules: each with its status, ``live`` or ``shadow``, and its version.
-        is_without_end: whether an account's last rows are kept for good, and not for a time.
+        is_without_end: whether an account's last rows stay in the state for good, and not for a time.
 
     Raises:
         UsageError: no rule can run.
