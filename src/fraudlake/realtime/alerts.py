@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.delivery import event
 from fraudlake.detection import alerts
 from fraudlake.realtime import messages, thresholds
@@ -49,7 +50,6 @@ _OUTPUT = {
     "explanation": "string",
 }
 """The columns of the detector's output, of which alerts are made."""
-_MICROSECOND = timedelta(microseconds=1)
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
@@ -128,7 +128,7 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None) -> 
     # The latest row that was dropped is no later than the first one that is there.
     dropped = F.when(is_full, F.element_at("rows", -1)["time"])
     unknown = F.lit(None if since is None else round(since.timestamp() * 1_000_000)).cast("bigint")
-    current, longest = F.col("current"), rules.longest_window // _MICROSECOND
+    current, longest = F.col("current"), rules.longest_window // MICROSECOND
     is_due = current["window_time"] >= F.col("due_from")
     return (
         rows.withColumn("gap", F.greatest(dropped, unknown))
@@ -163,7 +163,7 @@ def _of_pair(pair: LaneRule[FraudRule]) -> Column:
 def _pair(pair: LaneRule[FraudRule], small: Column, large: Column) -> Column:
     """Return what the detector says of two rows in its output; null where the rule does not hold."""
     rule = pair.rule
-    is_near = F.abs(large["time"] - small["time"]) <= rule.within // _MICROSECOND
+    is_near = F.abs(large["time"] - small["time"]) <= rule.within // MICROSECOND
     holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near
     of_small = {"first_transaction_id": small["transaction_id"]}
     of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}

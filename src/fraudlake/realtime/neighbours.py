@@ -14,6 +14,8 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from fraudlake.bronze.calendar import MICROSECOND
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -37,7 +39,6 @@ _UNUSED = timedelta(days=1)
 """How long beyond the span :func:`by_processor` keeps an account's rows: longer than the lane is ever stopped."""
 _ALWAYS = -(1 << 62)
 """Microseconds: before any time."""
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
@@ -65,7 +66,7 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
     if span is None:
         last_rows, due_from = rows.groupBy("account_id").agg(*aggregates), F.lit(_ALWAYS)
     else:
-        length = span // _MICROSECOND
+        length = span // MICROSECOND
         window = F.window("window_time", f"{2 * length} microseconds", f"{length} microseconds")
         last_rows = rows.groupBy(window, "account_id").agg(*aggregates)
         due_from = F.unix_micros("window.start") + length
@@ -114,7 +115,7 @@ def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
         "account_id",
         *(F.get("rows", number + step).alias(name) for name, step in (("before", 1), ("current", 0), ("behind", -1))),
         "rows",
-        (F.lit(_ALWAYS) if span is None else latest - span // _MICROSECOND).alias("due_from"),
+        (F.lit(_ALWAYS) if span is None else latest - span // MICROSECOND).alias("due_from"),
     )
 
 
@@ -124,7 +125,7 @@ class _LastRows(StatefulProcessor):
     def __init__(self, span: timedelta | None, count: int) -> None:
         """Keep so many rows, and none that is two spans older than the latest."""
         self._count = count
-        self._age = None if span is None else 2 * span // _MICROSECOND
+        self._age = None if span is None else 2 * span // MICROSECOND
         self._unused = None if span is None else (span + _UNUSED) // timedelta(milliseconds=1)
 
     def init(self, handle: StatefulProcessorHandle) -> None:

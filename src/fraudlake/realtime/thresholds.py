@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.rules.threshold import EVIDENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from fraudlake.rules.threshold import ThresholdRule
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Column, due: Column, gap: Column) -> Column:
@@ -35,7 +33,7 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
         An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
         ``first_transaction_id``, ``evidence``, ``measures`` and ``explanation``.
     """
-    last = None if rule.last is None else rule.last // _MICROSECOND
+    last = None if rule.last is None else rule.last // MICROSECOND
 
     def window(row: Column) -> Column:
         if last is not None:
