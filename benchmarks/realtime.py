@@ -3,9 +3,14 @@
     .venv-realtime/bin/python -m benchmarks.realtime --rates 200,1000,5000 --seconds 60 --work /tmp/realtime
     .venv-realtime/bin/python -m benchmarks.realtime --rates 200,1000,5000 --seconds 60 --work /tmp/micro \
         --micro-batches
+    mvn --quiet -f benchmarks/flink compile dependency:copy-dependencies
+    .venv-realtime/bin/python -m benchmarks.realtime --rates 200,1000,5000 --seconds 60 --work /tmp/flink \
+        --flink "java -cp benchmarks/flink/target/classes:benchmarks/flink/target/dependency/* FlinkLane"
 
 A real broker stamps both messages as it appends them. One query takes all rates, one after the other, and the alerts
-are compared with those of the row-at-a-time oracle. ``--micro-batches`` runs the same query without Real-time Mode.
+are compared with those of the row-at-a-time oracle. ``--micro-batches`` runs the same query without Real-time Mode,
+``--flink`` Flink's detector in Java, with a checkpoint every ``--batch``. The memory is that of the query's processes,
+in the middle of a rate's time and at its end; what the state has is printed with every batch.
 """
 
 from __future__ import annotations
@@ -14,8 +19,13 @@ import argparse
 import json
 import multiprocessing
 import random
+import shlex
 import shutil
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -46,6 +56,7 @@ def main() -> None:
     parser.add_argument("--batch", default="30 minutes", help="time between commits")
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--micro-batches", action="store_true")
+    parser.add_argument("--flink", help="the command that runs Flink's detector")
     parser.add_argument("--rules", type=Path, help="file with [[rules]] to evaluate beside, such as thresholds")
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
@@ -53,7 +64,7 @@ def main() -> None:
     shutil.rmtree(options.work, ignore_errors=True)
     broker = Broker(options.work / "broker")
     broker.start()
-    query = None
+    query: Any = None
     try:
         broker.create_topic("transactions", options.partitions, message_timestamp_type="LogAppendTime")
         broker.create_topic("alerts", 1, message_timestamp_type="LogAppendTime")
@@ -64,24 +75,69 @@ def main() -> None:
             "fast_alerts_topic": "alerts",
             "realtime_batch": options.batch,
         }
-        query = multiprocessing.get_context("spawn").Process(
-            target=run, args=(settings, options.micro_batches, options.rules)
-        )
-        query.start()
+        if options.flink:
+            query = in_flink(options, broker)
+        else:
+            query = multiprocessing.get_context("spawn").Process(
+                target=run, args=(settings, options.micro_batches, options.rules)
+            )
+            query.start()
         source = count()
         first = traffic(broker, 100, 5, source)
-        until_raised(broker, expected(first))
+        if until_raised(broker, expected(first)):
+            raise SystemExit(f"no alerts come: see the logs in {options.work}")
         for rate in map(int, options.rates.split(",")):
-            rows = traffic(broker, rate, options.warm_up + options.seconds, source)
+            with sampled(query.pid) as samples:
+                rows = traffic(broker, rate, options.warm_up + options.seconds, source)
             truth = expected(rows)
             measured = {row.source for row in rows[rate * options.warm_up :]}
             missing = until_raised(broker, truth)
-            print(json.dumps({"rate": rate} | figures(broker, truth, measured) | {"missing": missing}), flush=True)
+            memory = {"megabytes": [samples[len(samples) // 2], samples[-1]]}
+            print(
+                json.dumps({"rate": rate} | figures(broker, truth, measured) | {"missing": missing} | memory),
+                flush=True,
+            )
     finally:
         if query is not None:
             query.kill()
-            query.join()
         broker.stop()
+
+
+def in_flink(options: argparse.Namespace, broker: Broker) -> subprocess.Popen[bytes]:
+    """Flink's detector, in a process of its own."""
+    between = f"{Settings(realtime_batch=options.batch).realtime_batch.total_seconds() * 1000:.0f}"
+    topics = [broker.bootstrap_servers, "transactions", "alerts"]
+    log = (options.work / "flink.log").open("wb")
+    command = [*shlex.split(options.flink), *topics, between, str(options.work / "checkpoints")]
+    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+
+@contextmanager
+def sampled(process: int) -> Iterator[list[int]]:
+    """Give the megabytes that a process and its children have in memory, every ten seconds while the block runs."""
+    samples: list[int] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(10 if samples else 0):
+            samples.append(megabytes(process))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    yield samples
+    ended.set()
+    thread.join()
+
+
+def megabytes(process: int) -> int:
+    """The memory of a process and of those that it started, as ``ps`` has it."""
+    listed = subprocess.check_output(["ps", "-eo", "pid=,ppid=,rss="], text=True).splitlines()
+    table = [[int(field) for field in line.split()] for line in listed]
+    family = {process}
+    for pid, parent, _ in sorted(table):  # a child's number is above its parent's
+        if parent in family:
+            family.add(pid)
+    return round(sum(rss for pid, _, rss in table if pid in family) / 1024)
 
 
 def run(values: dict[str, Any], micro_batches: bool, file: Path | None) -> None:
@@ -92,7 +148,12 @@ def run(values: dict[str, Any], micro_batches: bool, file: Path | None) -> None:
         beside = rule_file.read(file) if file else []
         evaluated = (*settings.known_rules, *(rule for rule, _ in beside))
         chosen = rules.choose((rule, "live", None) for rule in evaluated)
-        lane.writer(own, settings, chosen).trigger(**trigger).start().awaitTermination()
+        query = lane.writer(own, settings, chosen).trigger(**trigger).start()
+        totals = lane.Totals()
+        while query.isActive:
+            time.sleep(1)
+            if totals.add(query) and not micro_batches:
+                print(json.dumps(totals.as_json()), flush=True)
 
 
 def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list[oracle.Row]:

@@ -201,16 +201,23 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
         assert pairs(raised(broker, alerts)) == early
         assert beyond(raised(broker, alerts)) == expected_beyond(rows[:180])
 
+        assert "rules have changed" not in log.read_text()
+        lake = open_lake(Settings(lake=tmp_path / "lake"), must_exist=True)
+        rule_table.retire(lake, "ten_then_hundred", "tests", None)
+
         broker.produce(transactions, between_bad_ones(rows[180:360], now))
         produce_at(broker, transactions, 0, small, large)
         until(lambda: pairs(raised(broker, alerts)) >= truth | first, lane, log)
         # A row that comes behind one that Kafka got later: another partition is read more slowly.
         produce_at(broker, transactions, 1, late)
         until(lambda: pairs(raised(broker, alerts)) >= truth | first | second, lane, log)
+        until(lambda: "rules have changed" in log.read_text(), lane, log)
         lane.kill()
         lane.wait()
     assert pairs(raised(broker, alerts)) == truth | first | second
     assert beyond(raised(broker, alerts)) == expected_beyond([*rows[:360], *moved])
+
+    rule_table.set_status(lake, "ten_then_hundred", "live", "tests", None)
 
     # Accounts move to other partitions, which are read beside those in which their earlier rows are read again.
     broker.add_partitions(transactions, 3)

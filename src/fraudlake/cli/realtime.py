@@ -56,7 +56,8 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
     time = None if duration is None else _duration(duration)
-    chosen = rules.choose(of_lake(app, flags) if file is None else of_file(file), without_end)
+    given = [*(of_lake(app, flags) if file is None else of_file(file))]
+    chosen = rules.choose(given, without_end)
     for name, reason in chosen.refused.items():
         console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
 
@@ -71,6 +72,8 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
 
     def progress(totals: Totals) -> None:
         console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
+        if file is None and _have_changed(app, flags, given):
+            console.print("the lake's rules have changed: the lane takes them up when it is started again")
 
     from fraudlake.realtime import lane
 
@@ -95,6 +98,18 @@ def of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Stat
     except MissingLakeError:
         rules = RuleSet.of(app.settings(**flags).known_rules)
     return ((version.rule, version.status, version.version) for version in rules.evaluated)
+
+
+def _have_changed(app: App, flags: dict[str, str | None], given: list[tuple[Rule, Status, int | None]]) -> bool:
+    """Return whether the lake has other live rules by now; in a workspace, to ask would take a slot of the lane."""
+
+    def live(rules: Iterable[tuple[Rule, Status, int | None]]) -> list[tuple[Rule, int | None]]:
+        return [(rule, version) for rule, status, version in rules if status == "live"]
+
+    try:
+        return app.settings(**flags).catalog is None and live(of_lake(app, flags)) != live(given)
+    except Exception:  # whatever the lake has, the lane goes on
+        return False
 
 
 def _line(totals: Totals) -> str:

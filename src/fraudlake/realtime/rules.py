@@ -107,6 +107,6 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
         "its condition is evaluated in Python, which Spark's Real-time Mode does not call": rule.where is not None,
         f"this lane does not keep the column '{rule.column}'": rule.column not in columns,
         "its last transactions may be of any age, which only --without-end keeps": not (rule.last or is_without_end),
-        f"it may need more rows of an account than the {_WINDOWS_ROWS} that are kept": needed >= _WINDOWS_ROWS,
+        f"it may need more rows of an account than the {_WINDOWS_ROWS} of the state": needed >= _WINDOWS_ROWS,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
