@@ -4,20 +4,23 @@
 
 Traffic goes on all the while. ``fraudlake realtime`` is a process that is killed with SIGKILL at random moments and
 started again; once the broker is killed and away for a minute, and once the topic gets another partition. In the end
-its alerts must cover those of the row-at-a-time oracle over the rows in the order in which Kafka got them; an alert
-that comes again must have the same id.
+its alerts of pairs must cover those of the row-at-a-time oracle over the rows in the order in which Kafka got them, and
+those of thresholds the windows of plain Python over all rows. A pair that comes again must have the same id.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -30,6 +33,32 @@ FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 RATE = 200  # rows a second
 BROKER_AWAY = 60  # seconds
 PATIENCE = 300  # seconds
+RULES = """
+[[rules]]
+name = "small_then_large"
+small_below = 1.0
+large_above = 500.0
+within = "1 minute"
+
+[[rules]]
+kind = "threshold"
+name = "busy"
+aggregate = "count"
+last = "1 minute"
+above = 18
+
+[[rules]]
+kind = "threshold"
+name = "spent"
+aggregate = "sum"
+last = "1 minute"
+above = 5000
+"""
+AMOUNTS_BEYOND: dict[str, Callable[[list[float]], bool]] = {
+    "busy": lambda amounts: len(amounts) > 18,
+    "spent": lambda amounts: math.fsum(amounts) > 5000,
+}
+"""Whether a threshold of :data:`RULES` raises an alert on the amounts of a window."""
 
 
 class Traffic(threading.Thread):
@@ -74,6 +103,8 @@ def main() -> None:
     options = parser.parse_args()
 
     shutil.rmtree(options.work, ignore_errors=True)
+    options.work.mkdir(parents=True)
+    (options.work / "rules.toml").write_text(RULES)
     chosen, broker = random.Random(options.seed), Broker(options.work / "broker")
     broker.start()
     lane = None
@@ -98,26 +129,29 @@ def main() -> None:
                 broker.add_partitions("transactions", 3)
             lane = start(options.work, broker, options.batch)
         traffic.end()
-        truth = expected(in_topics_order(broker, traffic.rows))
-        raised = until_raised(broker, truth)
-        pairs = {(data["small_transaction_id"], data["transaction_id"]) for data in raised.values()}
+        truth = {("small_then_large", *pair) for pair in expected(in_topics_order(broker, traffic.rows))}
+        windows = beyond_limits(traffic.rows)
+        events = until_raised(broker, truth | windows)
+        raised = {raised_by(event) for event in events.values()}
+        pairs = [event for event in events.values() if event["kind"] == "small_then_large"]
         print(
             json.dumps(
                 {
                     "seed": options.seed,
                     "kills": options.kills,
                     "rows": len(traffic.rows),
-                    "alerts": len(truth),
-                    "missing": len(truth - pairs),
-                    "beyond": len(pairs - truth),
+                    "pairs": len(truth),
+                    "windows": len(windows),
+                    "missing": len(truth - raised),
+                    "missing_windows": len(windows - raised),
+                    "beyond": len(raised - truth - windows),
                     "messages": len(broker.messages("alerts")),
-                    "ids": len(raised),
-                    "pairs": len(pairs),
+                    "ids": len(events),
                     "goes_on_after_the_broker_was_away": survived,
                 }
             )
         )
-        sys.exit(bool(truth - pairs) or len(raised) != len(pairs))
+        sys.exit(bool((truth | windows) - raised) or len(pairs) != len({raised_by(event) for event in pairs}))
     finally:
         if lane is not None:
             lane.kill()
@@ -129,7 +163,7 @@ def start(folder: Path, broker: Broker, batch: str) -> subprocess.Popen[bytes]:
     """Start the lane, and wait until its query has started."""
     command = [FRAUDLAKE, "--lake", str(folder / "lake"), "realtime", "--realtime-batch", batch]
     command += ["--bootstrap-servers", broker.bootstrap_servers]
-    command += ["--topic", "transactions", "--fast-alerts-topic", "alerts"]
+    command += ["--topic", "transactions", "--fast-alerts-topic", "alerts", "--rules", str(folder / "rules.toml")]
     log = folder / "output"
     with log.open("wb") as output:
         lane = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
@@ -149,14 +183,34 @@ def in_topics_order(broker: Broker, rows: list[oracle.Row]) -> list[oracle.Row]:
     return [of_source[source] for *_, source in places]
 
 
-def until_raised(broker: Broker, truth: set[tuple[str, str]]) -> dict[str, dict[str, str]]:
+def beyond_limits(rows: list[oracle.Row]) -> set[tuple[str, ...]]:
+    """The rules and transactions whose windows of a minute of event time, both ends included, are beyond a limit."""
+    of_account: dict[str, list[oracle.Row]] = {}
+    for row in sorted(rows, key=lambda row: row.time):
+        of_account.setdefault(row.account_id, []).append(row)
+    beyond = set()
+    for own in of_account.values():
+        times = [row.time for row in own]
+        for row in own:
+            window = own[bisect_left(times, row.time - oracle.MINUTE) : bisect_right(times, row.time)]
+            amounts = [one.amount for one in window]
+            beyond |= {(rule, row.source) for rule, holds in AMOUNTS_BEYOND.items() if holds(amounts)}
+    return beyond
+
+
+def raised_by(event: dict[str, str]) -> tuple[str, ...]:
+    """The rule of an alert and its transactions: of a threshold the last one."""
+    small = [event["small_transaction_id"]] if event["kind"] == "small_then_large" else []
+    return (event["rule"], *small, event["transaction_id"])
+
+
+def until_raised(broker: Broker, truth: set[tuple[str, ...]]) -> dict[str, dict[str, str]]:
     """Wait for all alerts; return the data of each by its id."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        raised = {event["id"]: event["data"] for event in map(json.loads, values(broker))}
-        pairs = {(data["small_transaction_id"], data["transaction_id"]) for data in raised.values()}
-        if truth <= pairs or time.monotonic() > deadline:
-            return raised
+        events = {event["id"]: event["data"] for event in map(json.loads, values(broker))}
+        if truth <= {raised_by(event) for event in events.values()} or time.monotonic() > deadline:
+            return events
         time.sleep(5)
 
 

@@ -21,7 +21,7 @@ PATIENCE = 200
 
 
 @contextmanager
-def cluster(spark: Any, folder: Path) -> Iterator[None]:
+def cluster(spark: Any, folder: Path) -> Iterator[Any]:
     """Make this process a cluster with a new session in which the tasks find the volumes of ``workspace.volumes``."""
     auto_loader.install(DataStreamReader, SparkSession)
     session = spark.newSession()
@@ -32,7 +32,7 @@ def cluster(spark: Any, folder: Path) -> Iterator[None]:
         patch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
         patch.setenv("FRAUDLAKE_CHECKPOINTS", str(workspace.volumes(folder) / "checkpoints"))
         patch.setenv("FRAUDLAKE_BUCKETS", "2")
-        yield
+        yield session
     session.sql(f"DROP DATABASE {workspace.CATALOG}.{workspace.SCHEMA} CASCADE")
 
 

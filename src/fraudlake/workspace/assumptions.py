@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from fraudlake.workspace import worker
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame
 
     from fraudlake.workspace.scratch import Scratch
 
@@ -187,6 +189,12 @@ def _stream_assumptions() -> Iterator[Assumption]:
         "detect cannot run: use environment_version 4 or newer, or a cluster with Databricks Runtime 17.3 or newer",
     )
     yield Assumption("folders of the state", _state_folders, "detect stops at its second run: report it")
+    yield Assumption(
+        "processor of the fast lane",
+        _neighbours,
+        "the job realtime cannot run: leave it paused, as it is by default; the exact lane needs nothing of it",
+        matters=False,
+    )
     yield Assumption("Auto Loader", _auto_loader, "ingest cannot read files: see the message, or use source=kafka")
     yield Assumption(
         "cloud_files_state", _cloud_files_state, "ingest cannot tell which files Auto Loader passed over: report it"
@@ -423,6 +431,40 @@ def _state_folders(probe: Probe) -> str:
     checkpoint.require({"buckets": 1}, {}, {})
     folders = [path.name for path in (checkpoint.state / "0").iterdir() if path.name.isdigit()]
     return f"{len(folders)} partitions, each with files"
+
+
+def _neighbours(probe: Probe) -> str:
+    """Find the neighbours of ten rows of an account with the processor of the fast lane, which has timers.
+
+    Real-time mode itself, for which a cluster must be set up, is asked for by ``realtime`` when it starts.
+    """
+    from pyspark.sql import functions as F
+
+    from fraudlake.realtime import neighbours
+
+    scratch, pairs = probe.scratch, probe.scratch.table("neighbours")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        batch.write.format("delta").mode("append").saveAsTable(pairs)
+
+    def seen() -> list[tuple[int | None, int]]:
+        if not scratch.spark.catalog.tableExists(pairs):
+            return []
+        return sorted((row["current"], row["before"]) for row in scratch.spark.table(pairs).collect())
+
+    values = {name: F.lit(0).cast(kind) for name, kind in neighbours.ROW.items()}
+    values |= {"offset": F.col("id"), "transaction_id": F.col("id").cast("string"), "amount": F.lit(1.0)}
+    row = F.struct(*(value.alias(name) for name, value in values.items()))
+    rows = scratch.stream(scratch.filled("fast_lane")).select(F.lit("1").alias("account_id"), row.alias("row"))
+    beside = neighbours.by_processor(rows, timedelta(minutes=1), 64).select(
+        F.col("current.offset").alias("current"), F.col("before.offset").alias("before")
+    )
+    # A stream whose processor has timers does not end by itself.
+    scratch.run("fast_lane", beside.writeStream.outputMode("update").foreachBatch(write), is_done=lambda: bool(seen()))
+    expected = [(0, None), *((number, number - 1) for number in range(1, 10))]
+    if seen() != expected:
+        raise FraudlakeError(f"rows with those before them are {seen()}")
+    return "ten rows of an account, each with the one before it"
 
 
 def _auto_loader(probe: Probe) -> str:

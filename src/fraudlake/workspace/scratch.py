@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _STREAM_SECONDS = 300
+_LOOK_SECONDS = 5
 
 
 @dataclass
@@ -59,17 +62,25 @@ class Scratch:
         """Return the folder of a stream's checkpoint."""
         return self.folder / name
 
-    def run(self, name: str, writer: DataStreamWriter, into: str | None = None) -> None:
-        """Run a stream over the available rows, into a table or as the writer says.
+    def run(
+        self,
+        name: str,
+        writer: DataStreamWriter,
+        into: str | None = None,
+        is_done: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Run a stream over the available rows, into a table or as the writer says, until it ends or ``is_done``.
 
         Raises:
             FraudlakeError: the stream has not ended in time.
         """
         writer = writer.option("checkpointLocation", str(self.checkpoint(name))).trigger(availableNow=True)
         query: StreamingQuery = writer.toTable(into) if into else writer.start()
+        deadline = time.monotonic() + _STREAM_SECONDS
         try:
-            if not query.awaitTermination(_STREAM_SECONDS):
-                raise FraudlakeError(f"the stream has not ended after {_STREAM_SECONDS} s")
+            while not query.awaitTermination(_LOOK_SECONDS) and not is_done():
+                if time.monotonic() > deadline:
+                    raise FraudlakeError(f"the stream has not ended after {_STREAM_SECONDS} s")
         finally:
             query.stop()
 

@@ -1,0 +1,126 @@
+"""The bundle's job ``realtime`` on classic compute, for which an ordinary session on the workspace's catalog stands.
+
+That session is of the lake's Spark, whose Real-time Mode takes no state: the query runs in micro-batches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake.realtime import lane
+from tests.bundle import rendering
+from tests.conftest import FraudlakeHere
+from tests.standin import classic, workspace
+from tests.standin.workspace import CATALOG, SCHEMA
+from tests.workspace import server
+from tests.workspace_http import TOKEN
+
+from .broker import Broker
+
+pytestmark = pytest.mark.stream
+
+RULES = """
+[[rules]]
+name = "small_then_large"
+small_below = 1
+large_above = 400
+within = "60 s"
+
+[[rules]]
+kind = "threshold"
+name = "often"
+aggregate = "count"
+last = "1 minute"
+above = 2
+
+[[rules]]
+kind = "threshold"
+name = "rarely"
+aggregate = "count"
+last = "1 minute"
+above = 1
+status = "shadow"
+"""
+AMOUNTS = (0.5, 500.0, 20.0)
+"""One small, one that the lake's rule calls large and that of the settings, its first version, not, and a third."""
+PATIENCE = 120  # seconds, which only a failure uses up
+
+
+def test_it_raises_alerts_by_the_lakes_live_rules_with_their_versions(
+    spark: Any, broker: Broker, tmp_path: Path, fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("job-transactions", 1, message_timestamp_type="LogAppendTime")
+    broker.create_topic("job-alerts", 1)
+    begin = time.time_ns() // 1_000_000
+    for account in ("a", "b"):
+        rows = [
+            {"ts": begin + n, "accountId": account, "amount": amount, "transaction_id": f"{account}{n}"}
+            for n, amount in enumerate(AMOUNTS)
+        ]
+        broker.produce("job-transactions", [(account, json.dumps(row).encode(), None) for row in rows])
+    (workspace.volumes(tmp_path) / "checkpoints").mkdir(parents=True)
+    monkeypatch.setattr(lane, "trigger", lambda settings: {"processingTime": "0 seconds"})
+    # The session runs two tasks at once.
+    monkeypatch.setenv("FRAUDLAKE_SHUFFLE_PARTITIONS", "1")
+    schema, file = ["--catalog", CATALOG, "--schema", SCHEMA], tmp_path / "rules.toml"
+    file.write_text(RULES)
+    api = server.Workspace(values={("fraudlake", "kafka"): '{"client.id": "fraudlake"}'})
+
+    with server.serving(api), classic.cluster(spark, tmp_path) as session:
+        monkeypatch.setenv("DATABRICKS_HOST", api.host)
+        monkeypatch.setenv("DATABRICKS_TOKEN", TOKEN)
+        ended = fraudlake_here(*schema, "rules", "apply", str(file), "--yes")
+        assert ended.returncode == 0, ended.stderr
+        session.conf.set("spark.databricks.streaming.realTimeMode.enabled", "true")
+        with stopped_at(broker, "job-alerts", 4):
+            ended = fraudlake_here(*task(broker))
+    assert ended.returncode == 0, ended.stderr
+
+    datas = [json.loads(message.value())["data"] for message in broker.messages("job-alerts")]
+    assert sorted((data["rule"], data["rule_version"], data["transaction_id"]) for data in datas) == [
+        ("often", 1, "a2"),
+        ("often", 1, "b2"),
+        ("small_then_large", 2, "a1"),
+        ("small_then_large", 2, "b1"),
+    ]
+    assert "rarely stays with 'fraudlake detect': it is in the shadow" in ended.stderr
+
+
+def task(broker: Broker) -> list[str]:
+    """What the bundle calls the job's task with."""
+    topics = {"kafka_topic": "job-transactions", "fast_alerts_topic": "job-alerts"}
+    given = {"catalog": CATALOG, "schema": SCHEMA, "kafka_bootstrap_servers": broker.bootstrap_servers, **topics}
+    tasks = rendering.tasks("prod", **{**rendering.GIVEN, **given})
+    return next(parameters for job, _, parameters in tasks if job == "realtime")
+
+
+@contextmanager
+def stopped_at(broker: Broker, topic: str, messages: int) -> Iterator[None]:
+    """Stop what the block runs, as a cluster stops it, at so many messages or when it has taken too long."""
+    has_ended = threading.Event()
+
+    def stop() -> None:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and len(list(broker.messages(topic))) < messages:
+            if has_ended.wait(0.5):
+                return
+        if not has_ended.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        stopping.join()
