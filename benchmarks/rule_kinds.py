@@ -15,16 +15,22 @@ import json
 import shlex
 import subprocess
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from benchmarks.detector import measure, prepared
 
 from fraudlake import steps
+from fraudlake.bronze.calendar import MICROSECOND
+from fraudlake.rules import rows, windows
+from fraudlake.rules.expressions import Column
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.values import STRING
 from fraudlake.settings import Settings
 
 PATTERNS = {
@@ -39,8 +45,11 @@ OVER = """SELECT * FROM (
   SELECT accountId, dt, {} OVER (
     PARTITION BY accountId ORDER BY dt RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW) AS n
   FROM transactions) WHERE n > {}"""
-THRESHOLDS = {"count": ("COUNT(*)", 600), "sum": ("SUM(amount)", 21_000)}
-"""The aggregate in Flink SQL, and the limit that a few rows of a hundred exceed."""
+THRESHOLDS = {"count": "COUNT(*)", "sum": "SUM(amount)"}
+"""The aggregates in Flink SQL."""
+WINDOW = timedelta(minutes=10)
+RAISED = 0.01
+"""The share of rows whose window is above a threshold's limit."""
 BATCHES = 2
 """Micro-batches of a run."""
 
@@ -60,18 +69,19 @@ def main() -> None:
     )
     queries = {name: MATCH.format(pattern) for name, pattern in PATTERNS.items()}
     rules: dict[str, Rule] = {name: PatternRule(name=name, sql=sql) for name, sql in queries.items()}
-    for name, (aggregate, limit) in THRESHOLDS.items():
+    for name, aggregate in THRESHOLDS.items():
+        limit = limit_of(name, parquet)
         queries[name] = OVER.format(aggregate, limit)
-        threshold = {"name": name, "aggregate": name, "last": "10 minutes", "above": limit}
+        threshold = {"name": name, "aggregate": name, "last": WINDOW, "above": limit}
         rules[name] = ThresholdRule.model_validate(threshold)
     flinks = {} if options.flink is None else in_flink(options, parquet, queries)
     for name, rule in rules.items():
         first, second = ours(lake, [rule]), ours(lake, [rule])
         figures = {"rule": name, "first": first, "second": second}
         if name in flinks:
-            rows, seconds = flinks[name]
+            alerts, seconds = flinks[name]
             ratio = second["rows_per_second"] * seconds / options.rows
-            flink = {"rows_per_second": round(options.rows / seconds), "alerts": rows}
+            flink = {"rows_per_second": round(options.rows / seconds), "alerts": alerts}
             figures |= {"flink": flink, "ratio": round(ratio, 1)}
         print(json.dumps(figures), flush=True)
         begun = time.monotonic()
@@ -81,6 +91,15 @@ def main() -> None:
         some = [numbered(index, rules) for index in range(number)]
         ours(lake, some)
         print(json.dumps({"rules": number} | ours(lake, some)), flush=True)
+
+
+def limit_of(aggregate: str, parquet: Path) -> int:
+    """Return the limit that :data:`RAISED` of all rows exceed."""
+    table = pq.read_table(parquet, columns=["accountId", "dt", "amount"])
+    table = table.rename_columns(["account_id", "timestamp", "amount"])
+    ordered = rows.sort(table, [Column("account_id", STRING)], [], ["timestamp", "amount"])
+    spans = windows.of_duration(ordered.columns["timestamp"].values, ordered.starts, WINDOW // MICROSECOND)
+    return round(float(np.quantile(windows.aggregate(aggregate, ordered.columns["amount"], spans), 1 - RAISED)))
 
 
 def ours(lake: Any, rules: list[Rule]) -> dict[str, int]:
@@ -97,8 +116,8 @@ def numbered(index: int, rules: dict[str, Rule]) -> Rule:
 
 def in_flink(options: argparse.Namespace, parquet: Path, queries: dict[str, str]) -> dict[str, tuple[int, float]]:
     """Return rows and seconds of each query in Flink SQL."""
-    rows, arguments = options.work / "rows.jsonl", []
-    with rows.open("w") as file:
+    lines, arguments = options.work / "rows.jsonl", []
+    with lines.open("w") as file:
         for path in sorted(parquet.iterdir()):
             for row in pq.read_table(path).to_pylist():
                 dt = row["dt"].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
@@ -109,7 +128,7 @@ def in_flink(options: argparse.Namespace, parquet: Path, queries: dict[str, str]
     command = [
         *shlex.split(options.flink),
         "--in",
-        str(rows),
+        str(lines),
         *arguments,
         "--out",
         str(options.work / "out"),
@@ -118,8 +137,8 @@ def in_flink(options: argparse.Namespace, parquet: Path, queries: dict[str, str]
         *("--lateness", "1"),
     ]
     with (options.work / "flink.log").open("w") as log:
-        lines = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=log).stdout.splitlines()
-    answers = [json.loads(line) for line in lines if line.startswith("{")]
+        said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=log).stdout.splitlines()
+    answers = [json.loads(line) for line in said if line.startswith("{")]
     return {answer["query"]: (answer["rows"], answer["seconds"]) for answer in answers}
 
 

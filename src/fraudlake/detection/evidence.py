@@ -55,11 +55,16 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
 
 def story(alert: Mapping[str, Any]) -> str:
     """Tell an alert as a sentence: the account, its transactions with what they are called, and the measures."""
-    parts = [
-        f"{role} {amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
-        for role, amount, time in zip(alert["roles"], alert["amounts"], alert["times"], strict=True)
-    ]
-    if len(parts) > 6:
-        parts = [*parts[:3], f"{len(parts) - 6} more", *parts[-3:]]
+    transactions = [*zip(alert["roles"], alert["amounts"], alert["times"], strict=True)]
+    if len(transactions) > 6:
+        more = f"{len(transactions) - 6} more"
+        parts = [*map(_part, transactions[:3]), more, *map(_part, transactions[-3:])]
+    else:
+        parts = [*map(_part, transactions)]
     measures = ", ".join(f"{name} {value}" for name, value in json.loads(alert["measures"]).items())
     return f"Account {alert['account_id']}: {', '.join(parts)} (UTC); {measures}."
+
+
+def _part(transaction: tuple[str, float, int]) -> str:
+    role, amount, time = transaction
+    return f"{role} {amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"

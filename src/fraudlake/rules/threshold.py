@@ -130,12 +130,7 @@ class ThresholdCheck:
         else:
             spans = windows.of_rows(ordered.starts, rule.transactions or 1)
             still_counts = ordered.ends - np.arange(len(ordered)) < (rule.transactions or 1)
-        column = ordered.columns[self.column.name]
-        totals = windows.aggregate(rule.aggregate, column, spans)
-        if rule.aggregate in ("sum", "average"):
-            may_be_beyond = self._is_beyond(totals) | np.isclose(totals, rule.limit)
-            for row in np.flatnonzero(may_be_beyond & ordered.is_new).tolist():
-                totals[row] = windows.exact(rule.aggregate, column, spans.low[row], spans.high[row])
+        totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
         alerts = []
         for row in np.flatnonzero(self._is_beyond(totals) & ordered.is_new).tolist():
             low, high = int(spans.low[row]), int(spans.high[row])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,9 @@ from numpy.typing import NDArray
 
 from fraudlake.rules.values import Vector
 
-_LARGE = 1e9
+_DIGIT, _DIGITS = 2.0**30, 5
+"""A value is cut into so many whole numbers of 30 bits: from 2**60 down to 2**-90."""
+_LEAST, _MOST = 2.0**-90, 2.0**60
 
 
 class Spans(NamedTuple):
@@ -73,25 +74,34 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
     return np.where(counts > 0, extremes, np.nan)
 
 
-def exact(function: str, column: Vector, low: int, high: int) -> float:
-    """Return the sum or average of a window that has values, right to a double whatever rows are beside it."""
-    values = column.values[low:high] if column.null is None else column.values[low:high][~column.null[low:high]]
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = float(values.astype(np.float64).sum())
-    if math.isfinite(total):
-        with suppress(OverflowError):  # of a part of the sum
-            total = math.fsum(values.tolist())
-    return total / (len(values) if function == "average" else 1)
-
-
 def _sums(values: NDArray[np.float64], spans: Spans) -> NDArray[np.float64]:
-    # Sums of all rows so far are subtracted, with the digits of a long double; the more rows, the fewer are right.
-    is_usual = np.abs(values) < _LARGE
-    totals = _difference(np.cumsum(np.where(is_usual, values, 0), dtype=np.longdouble), spans).astype(np.float64)
-    # A large value would take digits from the sums of all rows behind it, and an infinity or NaN would stay in them.
-    for row in np.flatnonzero(_difference(np.cumsum(~is_usual), spans)):
-        totals[row] = values[spans.low[row] : spans.high[row]].sum()
+    """Return the sum of each window, right to a double whatever rows are beside it.
+
+    A sum of all rows so far, from which windows are taken, would lose digits as it grows. So each value is cut into
+    whole numbers of some bits, whose sums are exact, and those of a window are added up with what each addition loses.
+    """
+    size = np.abs(values)
+    is_usual = (values == 0) | ((size > _LEAST) & (size < _MOST))
+    totals, lost = np.zeros(len(spans.low)), np.zeros(len(spans.low))
+    rest, unit = np.where(is_usual, values, 0) / _DIGIT, _DIGIT
+    for _ in range(_DIGITS):
+        digits = np.trunc(rest)
+        part = _difference(np.cumsum(digits.astype(np.int64)), spans) * unit
+        sums = totals + part
+        added = sums - totals
+        lost += (totals - (sums - added)) + (part - added)
+        totals, rest, unit = sums, (rest - digits) * _DIGIT, unit / _DIGIT
+    totals += lost
+    for row in np.flatnonzero(_difference(np.cumsum(~is_usual | (rest != 0)), spans)):
+        totals[row] = _sum(values[spans.low[row] : spans.high[row]])
     return totals
+
+
+def _sum(values: NDArray[np.float64]) -> float:
+    try:
+        return math.fsum(values.tolist())
+    except (OverflowError, ValueError):  # of a part of the sum, or of infinities of both signs
+        return float(values.sum())
 
 
 def _difference(running: NDArray[Any], spans: Spans) -> NDArray[Any]:
