@@ -147,6 +147,43 @@ BUGS = (
         ),
         (INGESTED, (0, "refine", "tables/silver_quarantine/_delta_log")),
     ),
+    Bug(
+        "unmarked_messages",
+        "messages are appended without the name of the checkpoint and the number of the micro-batch",
+        "fraudlake.sources.kafka_source",
+        (
+            (
+                "appender.append(lake, batch.select(*columns), table, batch_id, compute=compute)",
+                "Appender(__import__('uuid').uuid4().hex).append(\n"
+                "            lake, batch.select(*columns), table, batch_id, compute=compute)",
+            ),
+        ),
+        (INGESTED, (8, "ingest --source kafka", "checkpoints/ingest_kafka/commits"),
+         (8, "ingest --source kafka", "tables/bronze_transactions/_delta_log")),
+    ),
+    Bug(
+        "noted_first",
+        "alerts count as delivered before they are sent",
+        "fraudlake.delivery.delivery",
+        (
+            (
+                "            rows = _deliver(lake, to, settings, alerts, ",
+                "            noted = lake.query(tables.SILVER_DELIVERIES, 'alert_id')['alert_id'].to_pylist()\n"
+                "            alerts = [alert for alert in alerts if alert['alert_id'] not in noted]\n"
+                "            rows = _rows(to, alerts, [Outcome(1)] * len(alerts))\n"
+                "            appender.append(lake, lake.spark.createDataFrame(rows), tables.SILVER_DELIVERIES, "
+                "batch_id)\n"
+                "            _deliver(lake, to, settings, alerts, ",
+            ),
+            (
+                '{batch_id:010}")\n            appender.append(lake, lake.spark.createDataFrame(rows), '
+                "tables.SILVER_DELIVERIES, batch_id)\n",
+                '{batch_id:010}")\n',
+            ),
+        ),
+        (INGESTED, (0, "refine", NEVER), (0, "detect", NEVER),
+         (0, "deliver --to file", "tables/silver_deliveries/_delta_log")),
+    ),
 )  # fmt: skip
 
 
