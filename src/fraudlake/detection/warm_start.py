@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
-_STATES = "bucket INT, kept BINARY, rules BINARY, recent BINARY"
+_STATES = "bucket INT, open_flags BINARY, rules BINARY, recent BINARY"
 
 
 class WarmState(NamedTuple):
     """What a bucket's new rules begin with, each table as an Arrow IPC stream."""
 
-    kept: bytes
+    open_flags: bytes
     """Open flags of rules of the kind ``small_then_large``."""
     rules: bytes
     """What the other rules need."""
@@ -72,7 +72,7 @@ def states(
         nothing = {name: schema.empty_table() for name, schema in alerts.STATE.items()}
         now = newest - alerts.GRACE if watermark is None else watermark
         _, state = new.evaluate(nothing, rows.filter(is_before), now)
-        tables = (state["kept"], state["rules"], rows.filter(pc.invert(is_before)))
+        tables = (state[alerts.FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
         payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
         return pd.DataFrame([(*key, *payloads)], columns=["bucket", *WarmState._fields])
 
@@ -89,19 +89,20 @@ def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int
         warm = states.get(bucket)
         if warm is None:
             return state
-        kept, rules, recent = (pa.ipc.open_stream(payload).read_all() for payload in warm)
-        begun = {"kept": kept, "rules": rules}
+        open_flags, rules, recent = (pa.ipc.open_stream(payload).read_all() for payload in warm)
+        begun = {alerts.FLAGS: open_flags, "rules": rules}
         if buckets.WAITING in state:
             waiting, others = _divided(state[buckets.WAITING], recent)
             _, begun = new.evaluate(begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
         # An account's flag is its last transaction, whichever rule it is open for.
-        flags = begun["kept"].filter(pc.invert(pc.is_in(begun["kept"]["account"], state["kept"]["account"])))
+        flags, accounts = begun[alerts.FLAGS], state[alerts.FLAGS]["account"]
+        flags = flags.filter(pc.invert(pc.is_in(flags["account"], accounts)))
         known = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
         others = state["rules"].filter(pc.invert(known))
         return {
             **state,
-            "kept": pa.concat_tables([state["kept"], flags]),
+            alerts.FLAGS: pa.concat_tables([state[alerts.FLAGS], flags]),
             "rules": pa.concat_tables([others, begun["rules"]]),
         }
 

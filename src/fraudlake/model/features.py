@@ -59,6 +59,8 @@ MEMORY = pa.schema(
 )
 """The state: transactions of an account as tiles. A tile has the time (microseconds) and amount of its last
 transaction, and the sums over all of its transactions."""
+STATE = "kept"
+"""The name of the state; checkpoints have it."""
 _COLUMNS = [
     *(_PREDICTIONS[name] for name in ("transaction_id", "account_id", "timestamp", "label")),
     *(column for column in tables.SILVER_TRANSACTIONS.fields if column.name in ("source", "position")),
@@ -227,13 +229,13 @@ def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = (
     """
 
     def step(state: buckets.State, rows: pa.Table) -> tuple[pd.DataFrame, buckets.State]:
-        computed, memory = compute(state["kept"], rows)
-        return _payloads(computed), {"kept": memory}
+        computed, memory = compute(state[STATE], rows)
+        return _payloads(computed), {STATE: memory}
 
     def change(bucket: int, state: buckets.State) -> buckets.State:
         return {name: buckets.without_accounts(forget, table) for name, table in state.items()} if forget else state
 
-    processor = buckets.BucketProcessor({"kept": MEMORY}, _ROWS, step, change)
+    processor = buckets.BucketProcessor({STATE: MEMORY}, _ROWS, step, change)
     packed = _packed(silver, settings, _ROWS, every=bool(forget)).groupBy("bucket")
     return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
 

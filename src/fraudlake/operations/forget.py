@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import gold, steps, tables
 from fraudlake.bronze import parquet
-from fraudlake.detection import detector, live_rules, state
+from fraudlake.detection import alerts, detector, live_rules, state
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
 from fraudlake.model import features, published, scoring
@@ -389,8 +389,8 @@ def _scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[
 
 def _state(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     """Return the tables of the state of all streams, with the step and the name of each."""
-    yield "detect", "kept", state.read(lake, "detect", "kept", detector.FLAGS)
+    yield "detect", "open flags", state.read(lake, "detect", alerts.FLAGS, detector.FLAGS)
     yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
     for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
-    yield "score", "kept", state.read(lake, "score", "kept", features.MEMORY)
+    yield "score", "memory", state.read(lake, "score", features.STATE, features.MEMORY)
