@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
-FLAGS = "kept"
+OPEN_FLAGS = "kept"
 """The name, in the state, of the open flags; checkpoints have it."""
-STATE = {FLAGS: detector.FLAGS, "rules": live_rules.STATE}
+STATE = {OPEN_FLAGS: detector.FLAGS, "rules": live_rules.STATE}
 """The tables of a bucket's state; there is one for rules even without any, so that what the last one left goes."""
 GRACE = detector.microseconds(600)
 """Grace period in the order of arrival: how long, in event time (microseconds), an expired flag stays open for rows out
@@ -115,10 +115,10 @@ class Evaluator:
         Returns:
             The alerts, in the columns of the detector's output, and the new state.
         """
-        pairs, open_flags = detector.detect(state[FLAGS], rows, self.limits, now)
+        pairs, open_flags = detector.detect(state[OPEN_FLAGS], rows, self.limits, now)
         raised, needed = self.live.evaluate(state["rules"], rows, now)
         alerts = [_alert_rows(pairs, self.limits.versions), *(_rule_alert_rows(*of_rule) for of_rule in raised)]
-        return pa.concat_tables(alerts), {FLAGS: open_flags, "rules": needed}
+        return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
 
 
 def detector_output(

@@ -44,7 +44,7 @@ def state(lake: Lake) -> State:
     checkpoint = lake.checkpoint("detect")
     ordering = str(checkpoint.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
-    flags = read(lake, "detect", alerts.FLAGS, detector.FLAGS)
+    flags = read(lake, "detect", alerts.OPEN_FLAGS, detector.FLAGS)
     waiting = read(lake, "detect", "waiting", detector.ROWS)
     evaluated = live_rules.LiveRules.of(lake.settings, rule_table.read(lake).evaluated).versions
     rows_by_rule = Counter({version.rule.name: 0 for version in evaluated})

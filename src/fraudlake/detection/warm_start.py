@@ -72,7 +72,7 @@ def states(
         nothing = {name: schema.empty_table() for name, schema in alerts.STATE.items()}
         now = newest - alerts.GRACE if watermark is None else watermark
         _, state = new.evaluate(nothing, rows.filter(is_before), now)
-        tables = (state[alerts.FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
+        tables = (state[alerts.OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
         payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
         return pd.DataFrame([(*key, *payloads)], columns=["bucket", *WarmState._fields])
 
@@ -90,19 +90,19 @@ def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int
         if warm is None:
             return state
         open_flags, rules, recent = (pa.ipc.open_stream(payload).read_all() for payload in warm)
-        begun = {alerts.FLAGS: open_flags, "rules": rules}
+        begun = {alerts.OPEN_FLAGS: open_flags, "rules": rules}
         if buckets.WAITING in state:
             waiting, others = _divided(state[buckets.WAITING], recent)
             _, begun = new.evaluate(begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
         # An account's flag is its last transaction, whichever rule it is open for.
-        flags, accounts = begun[alerts.FLAGS], state[alerts.FLAGS]["account"]
+        flags, accounts = begun[alerts.OPEN_FLAGS], state[alerts.OPEN_FLAGS]["account"]
         flags = flags.filter(pc.invert(pc.is_in(flags["account"], accounts)))
         known = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
         others = state["rules"].filter(pc.invert(known))
         return {
             **state,
-            alerts.FLAGS: pa.concat_tables([state[alerts.FLAGS], flags]),
+            alerts.OPEN_FLAGS: pa.concat_tables([state[alerts.OPEN_FLAGS], flags]),
             "rules": pa.concat_tables([others, begun["rules"]]),
         }
 

@@ -389,7 +389,7 @@ def _scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[
 
 def _state(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     """Return the tables of the state of all streams, with the step and the name of each."""
-    yield "detect", "open flags", state.read(lake, "detect", alerts.FLAGS, detector.FLAGS)
+    yield "detect", "open flags", state.read(lake, "detect", alerts.OPEN_FLAGS, detector.FLAGS)
     yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
     for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
