@@ -6,12 +6,7 @@ That session is of the lake's Spark, whose Real-time Mode takes no state: the qu
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +48,6 @@ status = "shadow"
 """
 AMOUNTS = (0.5, 500.0, 20.0)
 """One small, one that the lake's rule calls large and that of the settings, its first version, not, and a third."""
-PATIENCE = 120  # seconds, which only a failure uses up
 
 
 def test_it_raises_alerts_by_the_lakes_live_rules_with_their_versions(
@@ -82,7 +76,7 @@ def test_it_raises_alerts_by_the_lakes_live_rules_with_their_versions(
         ended = fraudlake_here(*schema, "rules", "apply", str(file), "--yes")
         assert ended.returncode == 0, ended.stderr
         session.conf.set("spark.databricks.streaming.realTimeMode.enabled", "true")
-        with stopped_at(broker, "job-alerts", 4):
+        with classic.stopped_when(lambda: len(broker.messages("job-alerts")) >= 4):
             ended = fraudlake_here(*task(broker))
     assert ended.returncode == 0, ended.stderr
 
@@ -102,25 +96,3 @@ def task(broker: Broker) -> list[str]:
     given = {"catalog": CATALOG, "schema": SCHEMA, "kafka_bootstrap_servers": broker.bootstrap_servers, **topics}
     tasks = rendering.tasks("prod", **{**rendering.GIVEN, **given})
     return next(parameters for job, _, parameters in tasks if job == "realtime")
-
-
-@contextmanager
-def stopped_at(broker: Broker, topic: str, messages: int) -> Iterator[None]:
-    """Stop what the block runs, as a cluster stops it, at so many messages or when it has taken too long."""
-    has_ended = threading.Event()
-
-    def stop() -> None:
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and len(list(broker.messages(topic))) < messages:
-            if has_ended.wait(0.5):
-                return
-        if not has_ended.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    stopping = threading.Thread(target=stop)
-    stopping.start()
-    try:
-        yield
-    finally:
-        has_ended.set()
-        stopping.join()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,21 @@ def cluster(spark: Any, folder: Path) -> Iterator[Any]:
     session.sql(f"DROP DATABASE {workspace.CATALOG}.{workspace.SCHEMA} CASCADE")
 
 
+def stopped_at(table: Path, rows: int) -> AbstractContextManager[None]:
+    """Stop what the block runs at so many rows of a table: see :func:`stopped_when`."""
+    return stopped_when(
+        lambda: DeltaTable.is_deltatable(str(table)) and DeltaTable(table).to_pyarrow_table().num_rows >= rows
+    )
+
+
 @contextmanager
-def stopped_at(table: Path, rows: int) -> Iterator[None]:
-    """Stop what the block runs, as a cluster stops it, at so many rows of a table or when it has taken too long."""
+def stopped_when(is_done: Callable[[], bool]) -> Iterator[None]:
+    """Stop what the block runs, as a cluster stops it, when it is done or has taken too long."""
     has_ended = threading.Event()
 
     def stop() -> None:
         for _ in range(PATIENCE * 5):
-            if DeltaTable.is_deltatable(str(table)) and DeltaTable(table).to_pyarrow_table().num_rows >= rows:
+            if is_done():
                 break
             if has_ended.wait(0.2):
                 return
