@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -232,6 +233,43 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
     of_pairs = [event for event in events if event["data"]["kind"] == "small_then_large"]
     assert len({event["id"] for event in of_pairs}) == len(pairs(events))
     assert_each_tells_its_transactions(of_pairs, [*rows, *moved], broker.messages(transactions))
+
+
+def test_a_backlog_longer_than_the_lateness_loses_nothing_where_a_partition_is_read_faster(
+    tmp_path: Path, broker: Broker
+) -> None:
+    transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
+    broker.create_topic(transactions, 1)
+    broker.create_topic(alerts, 1)
+    begin = time.time_ns() // 1_000_000 * 1000 - 4 * oracle.HOUR
+    # Two rows of an account are 30 seconds apart; the whole is more than a batch of five seconds reads.
+    chosen = random.Random(6)
+    rows = [
+        oracle.Row(f"account-{n % 200}", begin + n * 150 * oracle.SECOND // 1000, chosen.choice(AMOUNTS), str(n))
+        for n in range(90_000)
+    ]
+    newest = oracle.Row("newest", begin + 4 * oracle.HOUR, 1.0, "newest")
+    truth = {pair for pair in expected(rows) if pair[0] == "small_then_large"}
+    assert max(row.time for row in rows) - begin > 3 * oracle.HOUR and len(truth) > 100
+    produce_at(broker, transactions, 0, *rows)
+    broker.add_partitions(transactions, 2)
+    produce_at(broker, transactions, 1, newest)
+    with running(tmp_path, broker, "5 seconds") as (lane, log):
+        until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
+        until(lambda: reported(log, "messages")[-1] > len(rows), lane, log)
+        # From now on the watermark moves, and the state loses what is behind it.
+        produce_at(broker, transactions, 1, newest._replace(source="next"))
+        until(lambda: reported(log, "messages")[-1] > len(rows) + 1, lane, log)
+        until(lambda: reported(log, "rows")[-1] < 1000, lane, log)
+    first, *_, last = zip(*(reported(log, what) for what in ("messages", "late", "rows")), strict=True)
+    assert first[0] < len(rows) and last[1] == 0, log.read_text()
+    assert max(reported(log, "rows")) > 10_000
+    assert pairs(raised(broker, alerts)) == truth
+
+
+def reported(log: Path, what: str) -> list[int]:
+    """A figure of each line that a lane printed behind a batch."""
+    return [int(number.replace(",", "")) for number in re.findall(rf"([0-9,]+) {what}", log.read_text())]
 
 
 def between_bad_ones(rows: list[oracle.Row], now: int) -> list[Outgoing]:

@@ -32,6 +32,8 @@ LATENESS = timedelta(microseconds=alerts.GRACE)
 """How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
 _AHEAD = timedelta(minutes=1)
 """How far ahead of Kafka's clock and ours a row's time may move the watermark."""
+_EVER = timedelta(days=200 * 365)
+"""Longer than any topic goes back."""
 PLACE = ("partition", "offset", "appended")
 """Where the message of an alert's transaction is, and since when."""
 _OUTPUT = {
@@ -59,6 +61,8 @@ def events(
     rules: LaneRules,
     neighbours: Callable[[DataFrame, timedelta | None, int], DataFrame],
     since: datetime | None = None,
+    *,
+    is_catching_up: bool = False,
 ) -> DataFrame:
     """Evaluate rules on a stream of messages.
 
@@ -68,11 +72,13 @@ def events(
         rules: the rules.
         neighbours: one of the ways of :mod:`fraudlake.realtime.neighbours`.
         since: from when on the state has all rows; None where it had them from the topic's first on.
+        is_catching_up: whether a backlog is read: its partitions come at different paces, so the watermark stays.
 
     Returns:
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
-    rows = neighbours(_rows(kafka, settings), rules.span, rules.rows)
+    delay = _EVER if is_catching_up else LATENESS + _AHEAD
+    rows = neighbours(_rows(kafka, settings, delay), rules.span, rules.rows)
     if rules.thresholds:
         rows = _with_windows(rows, rules, since)
     raised = [*map(_of_pair, rules.pairs), *map(_of_window, rules.thresholds)]
@@ -85,8 +91,8 @@ def now() -> Column:
     return F.reflect(F.lit("java.time.Instant"), F.lit("now")).cast("timestamp")
 
 
-def _rows(kafka: DataFrame, settings: Settings) -> DataFrame:
-    """Return the valid transactions with a watermark that no time in the future moves away."""
+def _rows(kafka: DataFrame, settings: Settings, delay: timedelta) -> DataFrame:
+    """Return the valid transactions with a watermark, of some delay, that no time in the future moves away."""
     checked = transactions.checked(messages.bronze(kafka, settings), settings, now()).observe(
         METRICS,
         F.count(F.lit(1)).alias("messages"),
@@ -96,7 +102,6 @@ def _rows(kafka: DataFrame, settings: Settings) -> DataFrame:
     ahead = F.make_dt_interval(secs=F.lit(_AHEAD.total_seconds()))
     window_time = F.least("timestamp", F.col("_appended") + ahead, now() + ahead)
     valid = transactions.valid(checked, ("_partition", "_offset", "_appended")).withColumn("window_time", window_time)
-    delay = LATENESS + _AHEAD
     return valid.withWatermark("window_time", f"{delay / timedelta(seconds=1):.0f} seconds").select(
         "account_id",
         "window_time",

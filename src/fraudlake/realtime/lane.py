@@ -85,6 +85,9 @@ def run(
     A run that ends in the middle of a batch, in whatever way, leaves the batch to the next one, which reads its
     messages again and raises their alerts again, with the same ids.
 
+    A backlog's partitions are read side by side, each at its own pace. Until all is read that the topic had at the
+    start, the watermark stays, so that no row counts as late; then the query is started again with one that moves.
+
     Args:
         settings: topics, brokers, quality rules, and the time between commits.
         rules: the rules.
@@ -104,15 +107,19 @@ def run(
         session.started(settings, log) as own,
         stream.stop_signal() as stop,
     ):
-        partitions = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
+        backlog = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
         since = complete_since(settings, rules)
-        query = writer(own, settings, rules, since).trigger(**trigger(settings)).start()
+        query = writer(own, settings, rules, since, is_catching_up=True).trigger(**trigger(settings)).start()
         totals = Totals()
-        started(partitions, since)
+        started(len(backlog), since)
         end = None if duration is None else time.monotonic() + duration.total_seconds()
         while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
             if totals.add(query):
                 progress(totals)
+                if backlog and _has_read(query, settings.topic, backlog):
+                    backlog = {}
+                    query.stop()
+                    query = writer(own, settings, rules, since).trigger(**trigger(settings)).start()
         failure = query.exception()
         totals.add(query)
         if failure is not None:
@@ -140,7 +147,27 @@ def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
     return None if begun is None else datetime.fromtimestamp(begun, UTC)
 
 
-def writer(own: Session, settings: Settings, rules: LaneRules, since: datetime | None = None) -> DataStreamWriter:
+def _has_read(query: StreamingQuery, topic: str, ends: dict[int, int]) -> bool:
+    """Return whether a query has committed the messages before some offsets.
+
+    The last offsets may be those of a producer's transactions, which have no message: nothing is read then.
+    """
+    report = query.lastProgress
+    assert report is not None  # there was a batch
+    source = report.sources[0]
+    begins, offsets = ((json.loads(text) or {}).get(topic, {}) for text in (source.startOffset, source.endOffset))
+    read = {int(partition): offset for partition, offset in offsets.items() if offset != begins.get(partition)}
+    return all(read.get(partition, end) >= end for partition, end in ends.items())
+
+
+def writer(
+    own: Session,
+    settings: Settings,
+    rules: LaneRules,
+    since: datetime | None = None,
+    *,
+    is_catching_up: bool = False,
+) -> DataStreamWriter:
     """Return the query in a session, which has still to be given its :func:`trigger` and started.
 
     ``since`` is what :func:`complete_since` returns.
@@ -154,7 +181,7 @@ def writer(own: Session, settings: Settings, rules: LaneRules, since: datetime |
         .load()
     )
     return (
-        alerts.events(messages, settings, rules, own.neighbours, since)
+        alerts.events(messages, settings, rules, own.neighbours, since, is_catching_up=is_catching_up)
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")

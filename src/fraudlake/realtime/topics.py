@@ -19,32 +19,31 @@ _SAMPLE = 200
 """How many messages are looked at to see what their key is."""
 
 
-def require(spark: SparkSession, settings: Settings, slots: int, state_partitions: int) -> int:
+def require(spark: SparkSession, settings: Settings, slots: int, state_partitions: int) -> dict[int, int]:
     """Check that both topics are there, that there are task slots for all partitions, and what the messages' key is.
 
     Returns:
-        The number of partitions of the topic of transactions.
+        The offset of the next message of each partition of the topic of transactions.
 
     Raises:
         UsageError: a topic is not there, or cannot be evaluated.
         FraudlakeError: the brokers cannot be reached, or refuse the credentials.
     """
-    partitions = _partitions(spark, settings, settings.topic, "--topic")
-    _partitions(spark, settings, settings.fast_alerts_topic or "", "--fast-alerts-topic")
-    if partitions + state_partitions > slots:
+    ends = _end_offsets(spark, settings, settings.topic, "--topic")
+    _end_offsets(spark, settings, settings.fast_alerts_topic or "", "--fast-alerts-topic")
+    if len(ends) + state_partitions > slots:
         raise UsageError(
-            f"the fast lane holds a task slot for each of the {partitions} partitions of topic '{settings.topic}' and "
+            f"the fast lane holds a task slot for each of the {len(ends)} partitions of topic '{settings.topic}' and "
             f"the {state_partitions} of its state, and Spark has {slots}: lower shuffle_partitions, or the partitions"
         )
     _require_account_key(spark, settings)
-    return partitions
+    return ends
 
 
-def _partitions(spark: SparkSession, settings: Settings, topic: str, flag: str) -> int:
-    """Return the number of partitions of a topic."""
+def _end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str) -> dict[int, int]:
     folder = settings.checkpoints_path / "scratch" / uuid.uuid4().hex
     try:
-        return len(kafka.end_offsets(spark, settings, topic, flag, folder))
+        return kafka.end_offsets(spark, settings, topic, flag, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
