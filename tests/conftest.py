@@ -118,35 +118,24 @@ def spark(spark_log: Path) -> Any:
         return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2), spark_log)
 
 
-@pytest.fixture(scope="session")
-def empty_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with all its tables, to be copied: so many empty Delta tables take seconds to make."""
-    from fraudlake.lake import open_lake
-
-    return open_lake(Settings(lake=tmp_path_factory.mktemp("empty"))).root
-
-
 @pytest.fixture
-def lake(empty_lake: Path, tmp_path: Path) -> Callable[..., Any]:
+def lake(spark: Any, tmp_path: Path) -> Callable[..., Any]:
     """Open a lake in this test's folder; every call opens it anew, with other settings where given."""
     from fraudlake.lake import Lake, open_lake
 
     def open_(folder: str = "lake", **values: Any) -> Lake:
-        if not (tmp_path / folder / "lake.json").exists() and "clustering" not in values:
-            shutil.copytree(empty_lake / "tables", tmp_path / folder / "tables")
         return open_lake(Settings(lake=tmp_path / folder, **values))
 
     return open_
 
 
 @pytest.fixture(scope="module")
-def module_lake(empty_lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def module_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A lake for what the tests of a module begin with: it takes that once, and each test goes on with a copy."""
     from fraudlake.lake import open_lake
 
     root = tmp_path_factory.mktemp("module") / "lake"
-    shutil.copytree(empty_lake / "tables", root / "tables")
-    (root / "landing").mkdir()
+    (root / "landing").mkdir(parents=True)
     return open_lake(Settings(lake=root))
 
 

@@ -171,12 +171,12 @@ BUGS = (
                 "            noted = lake.query(tables.SILVER_DELIVERIES, 'alert_id')['alert_id'].to_pylist()\n"
                 "            alerts = [alert for alert in alerts if alert['alert_id'] not in noted]\n"
                 "            rows = _rows(to, alerts, [Outcome(1)] * len(alerts))\n"
-                "            appender.append(lake, lake.spark.createDataFrame(rows), tables.SILVER_DELIVERIES, "
+                "            appender.append(lake, lake.session.createDataFrame(rows), tables.SILVER_DELIVERIES, "
                 "batch_id)\n"
                 "            _deliver(lake, to, settings, alerts, ",
             ),
             (
-                '{batch_id:010}")\n            appender.append(lake, lake.spark.createDataFrame(rows), '
+                '{batch_id:010}")\n            appender.append(lake, lake.session.createDataFrame(rows), '
                 "tables.SILVER_DELIVERIES, batch_id)\n",
                 '{batch_id:010}")\n',
             ),

@@ -4,11 +4,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from fraudlake import simulator, steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import local, open_lake
+from fraudlake.lake import contents, local, open_lake
+from fraudlake.lake.lake import layout
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -55,16 +58,37 @@ def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None
     assert sorted(opened.rows(tables.BRONZE_FILES)["path"].to_pylist()) == ["0", "2"]
 
 
-def test_a_table_is_made_again_whose_first_commit_was_never_finished(
-    spark: Any, empty_lake: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(empty_lake / "tables", tmp_path / "lake" / "tables")
+def test_a_table_is_made_again_whose_first_commit_was_never_finished(lake: Any, tmp_path: Path) -> None:
     log = tmp_path / "lake" / "tables" / tables.SILVER_ALERTS.name / "_delta_log"
-    for file in [file for file in log.iterdir() if file.is_file()]:
-        file.unlink()
+    log.mkdir(parents=True)
     # What Hadoop leaves behind where the process is killed before it renames the commit.
     (log / ".00000000000000000000.json.7451459c.tmp").write_text("{")
-    assert open_lake(Settings(lake=tmp_path / "lake")).read(tables.SILVER_ALERTS).count() == 0
+    assert lake().read(tables.SILVER_ALERTS).count() == 0
+
+
+def test_a_table_is_not_made_again_whose_log_is_gone(lake: Any, tmp_path: Path) -> None:
+    lake().write(pa.table({"path": ["one"]}), tables.BRONZE_FILES, "append")
+    folder = tmp_path / "lake" / "tables" / tables.BRONZE_FILES.name
+    shutil.rmtree(folder / "_delta_log")
+    with pytest.raises(FraudlakeError, match=r"bronze_files has files of rows, and its _delta_log is gone"):
+        lake()
+    assert len(list(folder.glob("*.parquet"))) == 1
+
+
+def test_tables_are_those_that_spark_makes(lake: Any, tmp_path: Path) -> None:
+    opened = lake()
+    for table in map(opened.table, contents.TABLES):
+        location = tmp_path / "by-spark" / table.name
+        opened.spark.sql(f"CREATE TABLE delta.`{location}` {layout(table, 'zorder')}")
+        made, expected = (DeltaTable(folder) for folder in (opened.root / "tables" / table.name, location))
+        assert made.schema() == expected.schema() and made.protocol() == expected.protocol()
+        assert made.metadata().configuration == expected.metadata().configuration == dict(table.properties)
+        assert made.metadata().partition_columns == expected.metadata().partition_columns
+
+
+def test_a_table_has_its_plain_name_in_the_session_for_sql(lake: Any) -> None:
+    names = {row["tableName"] for row in lake().spark.sql("SHOW TABLES").collect()}
+    assert names == {table.name for table in contents.TABLES}
 
 
 def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_path: Path) -> None:
@@ -89,7 +113,7 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
     assert len(list((tmp_path / name / "tables" / "bronze_files").glob("*.parquet"))) == 1
 
 
-@pytest.mark.parametrize("name", ["a[1]", "b%20", "c|d"])
+@pytest.mark.parametrize("name", ["a[1]", "b%20", "c|d", "e\x15"])
 def test_a_lake_is_refused_in_a_folder_in_which_no_table_can_be_opened(lake: Any, name: str) -> None:
     with pytest.raises(UsageError, match="holds none of"):
         lake(name)

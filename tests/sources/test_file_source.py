@@ -50,15 +50,13 @@ def kind_of_lake(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def lake(
-    kind_of_lake: str, lake: Open, spark: Any, empty_lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Open:
+def lake(kind_of_lake: str, lake: Open, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Open a lake of either kind; every call opens it again, with other settings where given."""
     if kind_of_lake == "laptop":
         return lake
     monkeypatch.setattr(Volume, "sweep_seconds", 0.0)
     schema = f"files_{uuid.uuid4().hex[:8]}"
-    shutil.copytree(empty_lake / "tables", tmp_path / "lake" / "tables")
+    lake()
     session = spark.newSession()
     session.sql(f"CREATE DATABASE {schema}")
     for table in contents.TABLES:

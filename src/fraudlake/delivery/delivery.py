@@ -78,7 +78,7 @@ def stream(lake: Lake, to: Destination, from_now: bool = False) -> Stream:
         alerts = sorted(batch.toArrow().to_pylist(), key=lambda alert: (alert["detected_at"], alert["alert_id"]))
         if alerts:
             rows = _deliver(lake, to, settings, alerts, f"{appender.application}-{batch_id:010}")
-            appender.append(lake, lake.spark.createDataFrame(rows), tables.SILVER_DELIVERIES, batch_id)
+            appender.append(lake, lake.session.createDataFrame(rows), tables.SILVER_DELIVERIES, batch_id)
 
     alerts = lake.read_stream(tables.SILVER_ALERTS, max_bytes=_MICRO_BATCH)
     return Stream(
@@ -135,11 +135,11 @@ def sink_of(to: Destination, settings: Settings, lake: Lake) -> Sink:
             return LogSink()
         case "file":
             folder = _required(settings.delivery_folder, "delivery_folder")
-            return VolumeSink(folder, lake.spark) if settings.catalog else FileSink(Path(folder).absolute())
+            return VolumeSink(folder, lake.session) if settings.catalog else FileSink(Path(folder).absolute())
         case "kafka":
             topic = _required(settings.delivery_topic, "delivery_topic")
             _required(settings.bootstrap_servers, "bootstrap_servers")
-            return KafkaSink(topic, kafka.client_options(settings), lake.spark)
+            return KafkaSink(topic, kafka.client_options(settings), lake.session)
         case "webhook":
             from fraudlake.delivery.webhook import WebhookSink
 
@@ -239,7 +239,7 @@ def _update(lake: Lake, rows: pa.Table) -> None:
     """Put what became of dead letters in the place of their rows."""
     merge.merge(
         lake,
-        lake.spark.createDataFrame(rows),
+        lake.session.createDataFrame(rows),
         tables.SILVER_DELIVERIES,
         f"{merge.same(('destination', 'alert_id'))} AND t.status = '{DEAD}'",
         "WHEN MATCHED THEN UPDATE SET t.status = s.status, t.attempts = t.attempts + s.attempts, "

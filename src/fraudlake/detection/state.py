@@ -69,9 +69,9 @@ def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
     if name not in lake.checkpoint(step).state_variables:
         return schema.empty_table()
     # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
-    _ = lake.tableless.streams.active
+    _ = lake.session.streams.active
     values = (
-        lake.tableless.read.format("statestore")
+        lake.session.read.format("statestore")
         .option("stateVarName", name)
         .load(str(lake.checkpoint(step).folder))
         .select("value.payload")

@@ -50,7 +50,7 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
         is_late = f"array_contains(reasons, '{quality.LATE}')"
         if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
             name = lake.name_of(tables.SILVER_QUARANTINE)
-            conflict.retried(lambda: lake.spark.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
+            conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
 
     def renewed() -> Stream:
         checkpoint.note_rules(checkpoint.next_batch, rule_table.latest_change(lake))

@@ -50,18 +50,21 @@ class Lake(ABC):
     """Folder of the models; None where the workspace keeps them."""
 
     @cached_property
-    def spark(self) -> SparkSession:
-        """The session that reads and writes the tables; who only reads a local lake may never start it."""
+    def session(self) -> SparkSession:
+        """The session that reads and writes the tables, by what :meth:`name_of` calls them.
+
+        Who needs few rows, or none, of a local lake may never start it.
+        """
         return self._start()
 
     @abstractmethod
     def _start(self) -> SparkSession:
         """Start the session."""
 
-    @property
-    def tableless(self) -> SparkSession:
-        """A session for what needs no table by its name; on a laptop it is there seconds earlier."""
-        return self.spark
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session for SQL of one's own, in which every table has its plain name."""
+        return self.session
 
     def within(self, spark: SparkSession) -> Self:
         """Return this lake in another session: that of a micro-batch.
@@ -70,16 +73,40 @@ class Lake(ABC):
         (on Databricks they are the workspace's defaults).
         """
         inside = copy.copy(self)
-        inside.spark = spark
+        vars(inside).pop("spark", None)
+        inside.session = spark
         return inside
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to the process of a micro-batch without the session, which stays here."""
-        return {name: value for name, value in vars(self).items() if name not in ("spark", "tableless")}
+        return {name: value for name, value in vars(self).items() if name not in ("session", "spark")}
 
     def table(self, table: tables.Table) -> tables.Table:
         """Return a table with the columns that the settings declare, if it is one that takes them."""
         return tables.with_declared(table, self.settings.columns)
+
+    def _add_columns(self, table: tables.Table, present: StructType) -> None:
+        """Add the columns that a table lacks, being older than them; they are null in the rows that it has.
+
+        Args:
+            table: the table as it should be.
+            present: the columns that it has.
+
+        Raises:
+            UsageError: a column is there with another type, or in other case.
+        """
+        known = {field.name.lower(): (field.name, field.dataType.simpleString().upper()) for field in present}
+        missing = [column for column in table.fields if column.name.lower() not in known]
+        for column in table.fields:
+            there = known.get(column.name.lower(), (column.name, column.type.upper()))
+            if there != (column.name, column.type.upper()):
+                raise UsageError(
+                    f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
+                    "declare it so, or a column of another name"
+                )
+        if missing:
+            columns = ", ".join(f"{column.name} {column.type}" for column in missing)
+            self.session.sql(f"ALTER TABLE {self.name_of(table)} ADD COLUMNS ({columns})")
 
     @abstractmethod
     def name_of(self, table: tables.Table) -> str:
@@ -87,7 +114,7 @@ class Lake(ABC):
 
     def read(self, table: tables.Table) -> DataFrame:
         """Return a table as it is now."""
-        return self.spark.table(self.name_of(table))
+        return self.session.table(self.name_of(table))
 
     def read_stream(self, table: tables.Table, by_time: str | None = None, max_bytes: str | None = None) -> DataFrame:
         """Return a table as a stream of its appended rows; rows deleted or rewritten upstream are passed over.
@@ -96,7 +123,7 @@ class Lake(ABC):
         watermark that follows, in the order of that (Delta Lake documentation, "Process initial snapshot without data
         being dropped"). ``max_bytes`` is the approximate size of a micro-batch.
         """
-        reader = self.spark.readStream.option("skipChangeCommits", "true")
+        reader = self.session.readStream.option("skipChangeCommits", "true")
         if max_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", max_bytes)
         return reader.option("withEventTimeOrder", "true" if by_time else "false").table(self.name_of(table))
@@ -112,7 +139,7 @@ class Lake(ABC):
         without quotes for one in small letters, so ``accountId`` cannot be named.
         """
         name = self.name_of(table) if version is None else f"{self.name_of(table)} VERSION AS OF {version}"
-        return self.spark.sql(select(columns, name, clauses)).toArrow()
+        return self.session.sql(select(columns, name, clauses)).toArrow()
 
     def count(self, table: tables.Table, condition: str = "", version: int | None = None) -> int:
         """Count the rows of a table that fulfil a condition in SQL, or all; now or in a version of the table."""
@@ -121,7 +148,7 @@ class Lake(ABC):
 
     def read_version(self, table: tables.Table, version: int) -> DataFrame:
         """Return a table as it was in a version."""
-        return self.spark.read.option("versionAsOf", version).table(self.name_of(table))
+        return self.session.read.option("versionAsOf", version).table(self.name_of(table))
 
     def append(
         self,
@@ -208,7 +235,7 @@ class Lake(ABC):
     def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
         """Return a table's commits, the newest first, as far back as its log goes, or the latest so many."""
         latest = "" if limit is None else f" LIMIT {limit}"
-        history = self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)}{latest}").selectExpr(
+        history = self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)}{latest}").selectExpr(
             "version",
             "operation",
             "unix_millis(timestamp) AS timestamp",
@@ -229,7 +256,7 @@ class Lake(ABC):
 
     def detail(self, table: tables.Table) -> Detail:
         """Return what a table's log says of it as a whole."""
-        detail = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}")
+        detail = self.session.sql(f"DESCRIBE DETAIL {self.name_of(table)}")
         row = detail.select("*", F.unix_millis("createdAt").alias("created_millis")).collect()[0]
         layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
         return Detail(row["id"], *layout, row["properties"], row["numFiles"] < 2, row["created_millis"])
@@ -311,32 +338,6 @@ def spark_literal(text: str) -> str:
     """Return a text as a value in Spark's SQL, for places that take no expression, such as :func:`literal` gives."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
     return f"'{escaped}'"
-
-
-def add_columns(spark: SparkSession, name: str, table: tables.Table, present: StructType) -> None:
-    """Add the columns that a table lacks, being older than them; they are null in the rows that it has.
-
-    Args:
-        spark: the session.
-        name: the table's name.
-        table: the table as it should be.
-        present: the columns that it has.
-
-    Raises:
-        UsageError: a column is there with another type, or in other case.
-    """
-    known = {field.name.lower(): (field.name, field.dataType.simpleString().upper()) for field in present}
-    missing = [column for column in table.fields if column.name.lower() not in known]
-    for column in table.fields:
-        there = known.get(column.name.lower(), (column.name, column.type.upper()))
-        if there != (column.name, column.type.upper()):
-            raise UsageError(
-                f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
-                "declare it so, or a column of another name"
-            )
-    if missing:
-        columns = ", ".join(f"{column.name} {column.type}" for column in missing)
-        spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({columns})")
 
 
 def layout(table: tables.Table, clustering: str) -> str:

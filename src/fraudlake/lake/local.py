@@ -6,8 +6,10 @@ import atexit
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
 from fraudlake.lake import contents, json_file, lock, nearby, session
 from fraudlake.lake.commit import Commit, Detail
-from fraudlake.lake.lake import Compute, Lake, Transaction, add_columns, layout, select, spark_literal
+from fraudlake.lake.lake import Compute, Lake, Transaction, layout, select, spark_literal
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings
 
@@ -35,12 +37,14 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
-_UNOPENABLE = set("[]\\^|%")
+_UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
 """Characters of a path with which delta-rs does not open a table (seen in 1.6)."""
 _PLAIN_WRITER = 2
 """The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
+_NAMING = threading.RLock()
+"""Streams of a process may need the name of the same table at once."""
 
 
 class LocalLake(Lake):
@@ -65,22 +69,25 @@ class LocalLake(Lake):
         self.replays = self.root / "replays"
         self.models = self.root / "models"
         self._beside: dict[str, Path] = {}
+        self._named: set[str] = set()
+        self._is_read = must_exist
         if must_exist:
             self._require()
         else:
             self._claim()
-            self.spark = self._start()
+            self._make_tables()
 
     def _start(self) -> SparkSession:
-        spark = self.tableless
-        self._register(spark)
-        return spark
-
-    @cached_property
-    def tableless(self) -> SparkSession:
-        """A session of the lake's own, without its tables: to register them takes seconds."""
         # Lakes of one process share neither the current database nor SQL settings.
         return session.start(self.settings, Path(self.log)).newSession()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session for SQL of one's own, in which every table has its plain name: to name them takes seconds."""
+        for table in contents.TABLES:
+            self.name_of(table)
+        self.session.sql(f"USE {self._database}")
+        return self.session
 
     def _require(self) -> None:
         """Refuse a root that is no lake of this format, or has no bronze; make empty tables beside for others."""
@@ -124,9 +131,9 @@ class LocalLake(Lake):
     @contextmanager
     def _refusals(self) -> Iterator[None]:
         """Say in one line why the root cannot be a lake."""
-        if not _UNOPENABLE.isdisjoint(str(self.root.resolve())):
+        if _UNOPENABLE.search(str(self.root.resolve())):
             raise UsageError(
-                f"--lake {self.root}: name a folder whose path holds none of {' '.join(sorted(_UNOPENABLE))}"
+                f"--lake {self.root}: name a folder whose path holds none of [ ] \\ ^ | % and no control character"
             )
         try:
             yield
@@ -139,28 +146,47 @@ class LocalLake(Lake):
                 f"{self._format_file} is not readable as JSON: restore it, or use another lake"
             ) from None
 
-    def _register(self, spark: SparkSession) -> None:
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {spark_literal(str(self.root / 'tables'))}")
-        spark.sql(f"USE {self._database}")
+    def _make_tables(self) -> None:
+        """Make the tables that are missing, and complete those that are there."""
         with FileLock(self.root / ".lock"):
-            for table in contents.TABLES:
-                self._create(spark, self.table(table))
+            for table in map(self.table, contents.TABLES):
+                folder = self._folder(table)
+                if DeltaTable.is_deltatable(str(folder)):
+                    self._complete(table)
+                    continue
+                if any(folder.rglob("*.parquet")):
+                    raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: put that back")
+                # A process that is killed in what follows leaves a folder without a commit, which Spark refuses.
+                shutil.rmtree(folder, ignore_errors=True)
+                if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
+                    self._name(table, layout(table, "liquid"))
+                else:
+                    arranged, properties = list(table.partitioned_by), dict(table.properties)
+                    DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
 
-    def _create(self, spark: SparkSession, table: tables.Table) -> None:
-        folder = self._folder(table)
-        made = DeltaTable.is_deltatable(str(folder))
-        if not made and not any(folder.rglob("*.parquet")):
-            # A process that is killed in the next line leaves a folder without a commit, which Spark refuses.
-            shutil.rmtree(folder, ignore_errors=True)
-        how = "USING DELTA" if made else layout(table, self.settings.clustering)
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table.name} {how} LOCATION {spark_literal(str(folder))}")
-        if made:
-            # Delta writes a schema as Spark does; asking Spark for it takes longer.
-            present = StructType.fromJson(json.loads(self._open(table).schema().to_json()))
-            add_columns(spark, table.name, table, present)
+    def _complete(self, table: tables.Table) -> None:
+        # Delta writes a schema as Spark does; asking Spark for it takes longer.
+        self._add_columns(table, StructType.fromJson(json.loads(self._open(table).schema().to_json())))
 
     def name_of(self, table: tables.Table) -> str:
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""
+        with _NAMING:
+            if table.name not in self._named:
+                self._name(table, "USING DELTA")
+                if self._is_read:  # or it was completed as the lake was opened
+                    self._complete(self.table(table))
+        return self._full_name(table)
+
+    def _name(self, table: tables.Table, how: str) -> None:
+        """Name a table in Spark's catalog, which all sessions of the process share."""
+        if not self._named:
+            location = spark_literal(str(self.root / "tables"))
+            self.session.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {location}")
+        location = spark_literal(str(self._folder(table)))
+        self.session.sql(f"CREATE TABLE IF NOT EXISTS {self._full_name(table)} {how} LOCATION {location}")
+        self._named.add(table.name)
+
+    def _full_name(self, table: tables.Table) -> str:
         return f"spark_catalog.{self._database}.{table.name}"
 
     def _folder(self, table: tables.Table) -> Path:
@@ -271,7 +297,7 @@ class LocalLake(Lake):
 
         Delta's open-source release has a setting of the session for it, and no property of the table.
         """
-        self.spark.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
+        self.session.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
 
     @contextmanager
     def exclusive(self, step: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ from fraudlake import secret, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError, first_line
 from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.lake import Lake, Transaction, add_columns, layout
+from fraudlake.lake.lake import Lake, Transaction, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ class WorkspaceLake(Lake):
         self.name = f"{settings.catalog}.{settings.schema_name}"
         self.log = "the log of this compute"
         self.replays = settings.checkpoints_path / "replays"
-        self.spark = spark or self._start()
+        self.session = spark or self._start()
         self._use()
         for table in map(self.table, contents.TABLES):
             # A user who may only read may not run CREATE TABLE, even where the table exists.
             name = self.name_of(table)
-            if not self.spark.catalog.tableExists(name):
+            if not self.session.catalog.tableExists(name):
                 if must_exist:
                     raise MissingLakeError(tables.missing(self.name, table.name))
-                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
+                self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
             elif not must_exist:
-                add_columns(self.spark, name, table, self.spark.table(name).schema)
+                self._add_columns(table, self.session.table(name).schema)
 
     def _start(self) -> SparkSession:
         return compute_session()
@@ -68,11 +68,11 @@ class WorkspaceLake(Lake):
         for name, value in {**_SESSION, "spark.sql.shuffle.partitions": partitions}.items():
             # Serverless compute refuses to show or change most settings; its defaults have the needed values.
             with contextlib.suppress(PySparkException):
-                if name != _STATE_STORE or "RocksDB" not in str(self.spark.conf.get(name)):
-                    self.spark.conf.set(name, value)
+                if name != _STATE_STORE or "RocksDB" not in str(self.session.conf.get(name)):
+                    self.session.conf.set(name, value)
         try:
-            self.spark.catalog.setCurrentCatalog(str(self.settings.catalog))
-            self.spark.catalog.setCurrentDatabase(str(self.settings.schema_name))
+            self.session.catalog.setCurrentCatalog(str(self.settings.catalog))
+            self.session.catalog.setCurrentDatabase(str(self.settings.schema_name))
         except PySparkException as error:
             raise FraudlakeError(
                 f"cannot use {self.name} ({first_line(error)}): 'fraudlake workspace check' shows what is missing"
@@ -104,21 +104,21 @@ class WorkspaceLake(Lake):
         metadata: str | None = None,
     ) -> None:
         """Append rows to a table, or overwrite its rows with them, in one commit, or none, as :meth:`append`."""
-        frame = self.spark.createDataFrame(rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows)
+        frame = self.session.createDataFrame(rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows)
         self._save(frame.coalesce(1), table, mode, transaction, metadata)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's current version."""
-        return int(self.spark.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
+        return int(self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Set the size of files, in bytes, that OPTIMIZE aims at in a table.
 
         It is a table property, because serverless compute does not allow the session's setting.
         """
-        properties = self.spark.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["properties"]
+        properties = self.session.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["properties"]
         if properties.get(_FILE_SIZE) != str(size):
-            self.spark.sql(f"ALTER TABLE {self.name_of(table)} SET TBLPROPERTIES ('{_FILE_SIZE}' = '{size}')")
+            self.session.sql(f"ALTER TABLE {self.name_of(table)} SET TBLPROPERTIES ('{_FILE_SIZE}' = '{size}')")
 
     @contextlib.contextmanager
     def exclusive(self, step: str) -> Iterator[None]:

@@ -196,7 +196,7 @@ def measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
 
     def moved(dates: list[date]) -> DataFrame:
         indexes = drift.drift(scored(dates), profiles)
-        return lake.spark.createDataFrame(indexes, tables.GOLD_FEATURE_DRIFT.columns)
+        return lake.session.createDataFrame(indexes, tables.GOLD_FEATURE_DRIFT.columns)
 
     judges = days.withColumn("judged_by", F.explode(F.array(*map(F.lit, prediction_quality.JUDGES))))
     refresh.refresh(lake, judges, tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality)

@@ -38,7 +38,7 @@ def load(lake: Lake, file: Path) -> Loaded:
         raise UsageError(f"{file}: no such file")
     path = str(file.absolute())
     is_parquet = file.suffix == ".parquet" or file.is_dir()
-    rows = lake.spark.read.parquet(path) if is_parquet else lake.spark.read.option("header", "true").csv(path)
+    rows = lake.session.read.parquet(path) if is_parquet else lake.session.read.option("header", "true").csv(path)
     lacking = [name for name in verdicts.REQUIRED if name not in rows.columns]
     if lacking:
         raise UsageError(f"{file}: has no column {' and no '.join(lacking)}; needed are transaction_id and verdict")

@@ -245,7 +245,7 @@ def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str])
 def _remove_rows(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
     """Remove the accounts from the tables of these names, which have rows of them, and from what errors say."""
     # A MERGE, unlike a DELETE, does not write its values into Delta's log.
-    wanted = lake.spark.createDataFrame([(account,) for account in accounts], "account_id STRING")
+    wanted = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
     theirs = "t.account_id = s.account_id"
     others = ~F.col("account_id").isin(list(accounts))
     days = _dates(_rows_of(lake, tables.SILVER_TRANSACTIONS, accounts))
@@ -337,22 +337,22 @@ def _run_stateful(lake: Lake, names: list[str], forget: Mapping[int, str]) -> No
     begun = [item for step in names for item in getattr(steps, step)(lake, forget=forget) if item.step == step]
     # The commit without rows is no reason for a stream to start.
     streams = [replace(item, waits=True) for item in begun]
-    before = {name: lake.spark.conf.get(name, None) for name in _WHOLE_STATE}
+    before = {name: lake.session.conf.get(name, None) for name in _WHOLE_STATE}
     try:
         for name, value in _WHOLE_STATE.items():
-            lake.spark.conf.set(name, value)
+            lake.session.conf.set(name, value)
         stream.run(lake, streams, "available-now")
     finally:
         for name, previous in before.items():
             if previous is None:
-                lake.spark.conf.unset(name)
+                lake.session.conf.unset(name)
             else:
-                lake.spark.conf.set(name, previous)
+                lake.session.conf.set(name, previous)
 
 
 def _by_hash(lake: Lake, accounts: Sequence[str]) -> dict[int, str]:
     """Return accounts by the hashes by which the state of streams knows them."""
-    frame = lake.spark.createDataFrame([(account,) for account in accounts], "account_id STRING")
+    frame = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
     return dict(frame.select(F.xxhash64("account_id"), "account_id").collect())
 
 

@@ -56,7 +56,6 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     last = max(optimizations, key=lambda commit: commit.version, default=None)
     if not row_changes(history, 0 if last is None else last.version + 1):
         return False
-    name = lake.name_of(table)
     detail = lake.detail(table)
     is_sorted = bool(table.zorder) and not detail.clustering_columns
     if not is_sorted and detail.is_compact:
@@ -70,7 +69,7 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
         days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
     where = f" WHERE date IN ({days})" if days else ""
     lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
-    metrics = lake.spark.sql(f"OPTIMIZE {name}{where}{by}").select("metrics.numFilesAdded").collect()
+    metrics = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}").select("metrics.numFilesAdded").collect()
     return any(row["numFilesAdded"] for row in metrics)
 
 
@@ -107,7 +106,7 @@ def vacuum(lake: Lake) -> Vacuumed:
 
 def purge(lake: Lake, table: tables.Table) -> None:
     """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
-    conflict.retried(lambda: lake.spark.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
+    conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
     conflict.retried(partial(_vacuum, lake, table, timedelta(0)))
     _set_retention(lake, table, lake.settings.retention)
 
@@ -119,11 +118,11 @@ def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
         return
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, retention)
-    lake.spark.sql(f"VACUUM {lake.name_of(table)}")
+    lake.session.sql(f"VACUUM {lake.name_of(table)}")
 
 
 def _set_retention(lake: Lake, table: tables.Table, retention: timedelta) -> None:
     wanted = f"interval {int(retention.total_seconds())} seconds"
     default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
     if lake.detail(table).properties.get(_RETENTION, default) != wanted:
-        lake.spark.sql(f"ALTER TABLE {lake.name_of(table)} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")
+        lake.session.sql(f"ALTER TABLE {lake.name_of(table)} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")

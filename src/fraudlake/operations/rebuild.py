@@ -223,7 +223,7 @@ def _computed(
     def written(table: Table, rows: DataFrame) -> DataFrame:
         path = str(folder / table.name)
         rows.select(*lake.table(table).column_names).write.parquet(path)
-        return lake.spark.read.schema(lake.table(table).columns).parquet(path)
+        return lake.session.read.schema(lake.table(table).columns).parquet(path)
 
     before = _detected_before(lake)
     present = {

@@ -104,9 +104,9 @@ def unfinished(lake: Lake) -> list[Path]:
 
 def moved(lake: Lake) -> DataFrame:
     """Return ``source, position`` of the rows that replays have moved to silver, perhaps with other values."""
-    positions = lake.spark.createDataFrame([], "source STRING, position BIGINT")
+    positions = lake.session.createDataFrame([], "source STRING, position BIGINT")
     for file in sorted(lake.replays.glob("*/replay.json")):
-        plan = lake.spark.read.schema(f"{lake.table(tables.SILVER_QUARANTINE).columns}, {_PLANNED}")
+        plan = lake.session.read.schema(f"{lake.table(tables.SILVER_QUARANTINE).columns}, {_PLANNED}")
         valid = plan.parquet(str(file.parent / "plan")).where(F.size("reasons") == 0)
         positions = positions.union(
             valid.select(transactions.source().alias("source"), transactions.position().alias("position"))
@@ -130,7 +130,7 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
         same = [F.col(f"checked.{name}").eqNullSafe(F.col(f"landed.{name}")) for name in tables.SOURCE_POSITION]
         plan = checked.alias("checked").join(reasons.alias("landed"), on=same, how="inner")
         plan.select("checked.*", "reasons_as_landed").write.parquet(str(folder / "plan"))
-        moved = lake.spark.read.parquet(str(folder / "plan")).where(F.size("reasons") == 0).count()
+        moved = lake.session.read.parquet(str(folder / "plan")).where(F.size("reasons") == 0).count()
     except AnalysisException as error:
         raise UsageError(f"--set: {first_line(error)}") from None
     except PySparkException as error:
@@ -175,7 +175,7 @@ def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) ->
 def _carry_out(lake: Lake, folder: Path) -> None:
     # The settings may declare other columns by now than those of the plan.
     quarantine = lake.table(tables.SILVER_QUARANTINE).columns
-    plan = lake.spark.read.schema(f"{quarantine}, {_PLANNED}").parquet(str(folder / "plan"))
+    plan = lake.session.read.schema(f"{quarantine}, {_PLANNED}").parquet(str(folder / "plan"))
     valid = transactions.valid(plan, lake.settings.columns)
     if has_rows(valid):
         Appender(f"replay-{folder.name}").append(lake, valid, tables.SILVER_TRANSACTIONS, 0)

@@ -161,7 +161,7 @@ class Topic:
         self, lake: Lake, checkpoint: Checkpoint, setting: Literal["topic", "fast_alerts_topic"] = "topic"
     ) -> None:
         """Read from the checkpoint at which offsets the stream began."""
-        self._lake, self._spark, self._settings = lake, lake.spark, lake.settings
+        self._lake, self._spark, self._settings = lake, lake.session, lake.settings
         self.name: str = getattr(lake.settings, setting)
         self._flag = f"--{setting.replace('_', '-')}"
         # The setting `starting_offsets` is about transactions; of the alerts, every one counts.

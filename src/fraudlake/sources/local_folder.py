@@ -53,7 +53,7 @@ class LocalFolder(LandingFolder):
         most_bytes, most_files = self._settings.max_bytes_per_trigger, self._settings.max_files_per_trigger
         at_most = size_in_bytes(most_bytes) if most_bytes else None
         reader = (
-            self._lake.spark.readStream.format("binaryFile")
+            self._lake.session.readStream.format("binaryFile")
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
             .option("recursiveFileLookup", "true")
             # Spark takes one of the two bounds only.

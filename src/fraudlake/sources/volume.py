@@ -44,7 +44,7 @@ class Volume(LandingFolder):
             UsageError: the folder does not exist.
         """
         self.require()
-        return auto_loader.read_stream(self._lake.spark, self.path, self._settings)
+        return auto_loader.read_stream(self._lake.session, self.path, self._settings)
 
     def files_of(self, batch: DataFrame) -> list[File]:
         """Return the files of a micro-batch of :meth:`read_stream`, as Auto Loader listed them."""
@@ -62,7 +62,7 @@ class Volume(LandingFolder):
         paths = {landing.literal(file.path) for file in files}
         while paths:
             try:
-                return list(self._files(self._lake.spark.read.format("binaryFile").load(sorted(paths))))
+                return list(self._files(self._lake.session.read.format("binaryFile").load(sorted(paths))))
             except AnalysisException as error:  # it names one path that does not exist
                 missing = {path for path in paths if path in str(error)}
                 if not missing:
@@ -74,7 +74,7 @@ class Volume(LandingFolder):
         """List the finished files that are not empty, as they are now."""
         if not Path(self.path).is_dir():
             return
-        reader = self._lake.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        reader = self._lake.session.read.format("binaryFile").option("recursiveFileLookup", "true")
         for file in self._files(reader.load(landing.literal(self.path))):
             if landing.is_finished(file.source):
                 yield file
@@ -92,7 +92,7 @@ class Volume(LandingFolder):
             return
         # cloud_files_state takes only a literal, no parameter.
         state = f"cloud_files_state({spark_literal(str(checkpoint.folder))})"
-        listed_files = self._lake.spark.sql(f"SELECT path FROM {state}")  # noqa: S608
+        listed_files = self._lake.session.sql(f"SELECT path FROM {state}")  # noqa: S608
         for row in listed_files.collect():
             path = auto_loader.posix_path(self.path, row["path"])
             # It is not documented whether the path has a blank or %20.
@@ -124,7 +124,7 @@ class Volume(LandingFolder):
 
         Spark reads them: it is not documented that its Python workers see volumes as files.
         """
-        reader = self._lake.spark.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
+        reader = self._lake.session.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
         return reader.load([landing.literal(file.path) for file in files]).select(
             auto_loader.source("path", self.path).alias("source"),
             F.unix_micros("modificationTime").alias("modified"),

@@ -35,7 +35,7 @@ def merge(lake: Lake, rows: DataFrame, table: Table, on: str, *clauses: str) -> 
     view = f"{table.name}_changes"
     rows.createOrReplaceTempView(view)
     statement = f"MERGE INTO {lake.name_of(table)} t USING {view} s ON {on} {' '.join(clauses)}"
-    return conflict.retried(lambda: lake.spark.sql(statement)).collect()[0]
+    return conflict.retried(lambda: lake.session.sql(statement)).collect()[0]
 
 
 def same(columns: Iterable[str]) -> str:
