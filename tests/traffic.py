@@ -24,7 +24,7 @@ def traffic() -> pa.Table:
 def add_to_silver(lake: Lake, rows: pa.Table, folder: Path, date: str = "to_date(dt)") -> None:
     """Append rows to ``silver_transactions`` as one file a date, which is computed by an SQL expression."""
     pq.write_table(rows, folder / "rows.parquet")
-    lake.spark.read.parquet(str(folder / "rows.parquet")).selectExpr(
+    lake.session.read.parquet(str(folder / "rows.parquet")).selectExpr(
         "concat('t', n) AS transaction_id",
         "accountId AS account_id",
         "CAST(dt AS TIMESTAMP) AS timestamp",
@@ -34,4 +34,4 @@ def add_to_silver(lake: Lake, rows: pa.Table, folder: Path, date: str = "to_date
         "n AS position",
         "CAST(NULL AS ARRAY<STRING>) AS warnings",
         f"{date} AS date",
-    ).coalesce(1).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
+    ).coalesce(1).write.format("delta").mode("append").saveAsTable(lake.name_of(tables.SILVER_TRANSACTIONS))

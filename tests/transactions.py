@@ -18,7 +18,7 @@ MARCH_7 = 1_772_841_600 * SECOND
 def land(lake: Any, rows: Iterable[Row]) -> None:
     """Append rows to silver_transactions, as one commit."""
     frame = pd.DataFrame(list(rows), columns=list(Row._fields))
-    lake.spark.createDataFrame(frame).selectExpr(
+    lake.session.createDataFrame(frame).selectExpr(
         "concat(source, '-', position) AS transaction_id",
         "account_id",
         "timestamp_micros(time) AS timestamp",
@@ -27,7 +27,7 @@ def land(lake: Any, rows: Iterable[Row]) -> None:
         "source",
         "position",
         "to_date(timestamp_micros(time)) AS date",
-    ).write.format("delta").mode("append").saveAsTable(tables.SILVER_TRANSACTIONS.name)
+    ).write.format("delta").mode("append").saveAsTable(lake.name_of(tables.SILVER_TRANSACTIONS))
 
 
 def detect(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:

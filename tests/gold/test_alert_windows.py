@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
 from fraudlake.gold import account_daily, alert_windows
-from fraudlake.lake import contents
 from tests.oracle import Row, Window, in_event_time, windows
 from tests.transactions import MARCH_7, SECOND, land
 
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.stream
 
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 DELAY = 10 * SECOND
-
-
-@pytest.fixture(autouse=True)
-def _only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, account_daily.TABLE, tables.GOLD_ALERT_WINDOWS)
-    monkeypatch.setattr(contents, "TABLES", needed)
 
 
 def stored_windows(lake: Any, where: str = "true") -> set[Window]:
@@ -39,17 +32,17 @@ def stored_windows(lake: Any, where: str = "true") -> set[Window]:
 
 def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
     frame = pd.DataFrame(list(rows), columns=list(Row._fields))
-    alerts = lake.spark.createDataFrame(frame).selectExpr(
+    alerts = lake.session.createDataFrame(frame).selectExpr(
         "concat(source, '-', position) AS transaction_id", "account_id", "timestamp_micros(time) AS timestamp"
     )
-    alerts.write.format("delta").mode("append").saveAsTable(tables.SILVER_ALERTS.name)
+    alerts.write.format("delta").mode("append").saveAsTable(lake.name_of(tables.SILVER_ALERTS))
 
 
 def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
     """Hand rows that silver holds to a step, as one micro-batch."""
     (aggregate,) = (stream for stream in steps.aggregate(lake) if stream.step == step)
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
-    batch = lake.spark.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
+    batch = lake.session.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
     aggregate.write(lake, batch.withColumn("date", F.to_date("timestamp")), 0)
 
 

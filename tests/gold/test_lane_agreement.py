@@ -213,7 +213,7 @@ def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_
     shown = {"days": 1, "both": 2, "only_fast": 8, "only_exact": 7, "unknown": 2, "latency_p99": pytest.approx(39.2)}
     assert status(of_files).lanes == shown
 
-    repeated = opened.spark.createDataFrame([(MARCH_7, True)], "date DATE, is_fast BOOLEAN")
+    repeated = opened.session.createDataFrame([(MARCH_7, True)], "date DATE, is_fast BOOLEAN")
     comparing(opened).write(opened, repeated, 0)
     assert stored(opened) == EXPECTED
 

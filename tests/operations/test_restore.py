@@ -35,7 +35,7 @@ def alerted(lake: Any) -> list[str]:
 
 
 def delete(lake: Any, condition: str) -> None:
-    lake.spark.sql(f"DELETE FROM silver_transactions WHERE {condition}")
+    lake.session.sql(f"DELETE FROM {lake.name_of(tables.SILVER_TRANSACTIONS)} WHERE {condition}")
 
 
 def test_a_restored_table_has_the_rows_of_the_version_and_the_present_one_stays_readable(lake: Any) -> None:

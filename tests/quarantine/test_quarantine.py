@@ -33,8 +33,8 @@ def land(lake: Lake, rows: list[tuple[str | None, float, str | None]], first: in
         (NOON, account, amount, False, own, None, None, None, None, "a", at, None, None, None, NOON, NOON.date())
         for at, (account, amount, own) in enumerate(rows, first)
     ]
-    frame = lake.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
-    frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+    frame = lake.session.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
+    frame.write.format("delta").mode("append").saveAsTable(lake.name_of(tables.BRONZE_TRANSACTIONS))
 
 
 @pytest.fixture(scope="module")

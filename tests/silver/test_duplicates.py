@@ -28,8 +28,8 @@ def land(lake: Lake, *rows: Row) -> None:
         (NOON, "1", amount, False, own, None, None, None, None, file, at, None, None, None, NOON, NOON.date())
         for file, at, amount, own in rows
     ]
-    frame = lake.spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
-    frame.coalesce(1).write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+    frame = lake.session.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
+    frame.coalesce(1).write.format("delta").mode("append").saveAsTable(lake.name_of(tables.BRONZE_TRANSACTIONS))
 
 
 def refine(lake: Lake) -> None:

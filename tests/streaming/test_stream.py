@@ -69,7 +69,7 @@ def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lak
     schema = opened.read(table).schema
 
     def append(path: str, batch_id: int) -> None:
-        row = opened.spark.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
+        row = opened.session.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
         stream.Appender.of(opened, "ingest").append(opened, row, table, batch_id)
 
     append("first", 0)
@@ -86,7 +86,7 @@ def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: 
 
     def append(offset: int, batch_id: int) -> None:
         message = (b'{"accountId": "3"}', "topic", 0, offset)
-        batch = opened.spark.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
+        batch = opened.session.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
         appender, rows = stream.Appender.of(opened, "ingest_kafka"), batch.select(*messages.KAFKA_COLUMNS)
         appender.append(opened, rows, table, batch_id, compute=messages.read)
 
