@@ -25,7 +25,18 @@ from fraudlake.settings import Settings
 from tests import oracle
 from tests.integration.broker import Broker
 
-from .test_realtime import LIMITS, RULES, beyond, expected, expected_beyond, message, pairs, raised, traffic
+from .test_realtime import (
+    LIMITS,
+    RULES,
+    beyond,
+    expected,
+    expected_beyond,
+    message,
+    pairs,
+    produce_at,
+    raised,
+    traffic,
+)
 
 NOW = time.time_ns() // 1_000_000 * 1000
 LAST_FEW = (
@@ -80,8 +91,16 @@ def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
     chosen = rules.choose((rule, status, None) for rule, status in rule_file.read(file))
     processed = replace(own, neighbours=neighbours.by_processor)
     rows = traffic(3, 360, NOW - 400 * oracle.SECOND)
-    for part, so_far in ((rows[:200], rows[:200]), (rows[200:], rows)):
+    small, large, newest = (
+        oracle.Row("moved", NOW - second * oracle.SECOND, amount, f"moved-{second}")
+        for second, amount in ((500, 0.5), (480, 900.0), (0, 20.0))
+    )
+    so_far: list[oracle.Row] = []
+    # An account's earlier rows are read eight minutes behind its newest one, which is in another partition.
+    for part, partition, moved in ((rows[:200], 0, [newest]), (rows[200:], 1, [small, large])):
         broker.produce("processed", [message(row) for row in part])
+        produce_at(broker, "processed", partition, *moved)
+        so_far = [*so_far, *part, *moved]
         truth = expected(so_far), expected_beyond(so_far)
         # With `availableNow` a processor that has timers would never end.
         query = lane.writer(processed, settings, chosen).start()

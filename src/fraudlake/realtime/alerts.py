@@ -12,6 +12,7 @@ from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.delivery import event
 from fraudlake.detection import alerts
 from fraudlake.realtime import messages, thresholds
+from fraudlake.realtime.neighbours import LATENESS
 from fraudlake.silver import transactions
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ METRICS = "messages"
 """The name of the metrics that the stream reports of messages: ``messages``, ``rejected``, ``other_keys``."""
 WINDOWS = "windows"
 """The name of those that it reports of thresholds' windows: ``crowded``."""
-LATENESS = timedelta(microseconds=alerts.GRACE)
-"""How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
 _AHEAD = timedelta(minutes=1)
 """How far ahead of Kafka's clock and ours a row's time may move the watermark."""
 _EVER = timedelta(days=200 * 365)

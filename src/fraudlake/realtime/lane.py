@@ -155,7 +155,9 @@ def _has_read(query: StreamingQuery, topic: str, ends: dict[int, int]) -> bool:
     report = query.lastProgress
     assert report is not None  # there was a batch
     source = report.sources[0]
-    begins, offsets = ((json.loads(text) or {}).get(topic, {}) for text in (source.startOffset, source.endOffset))
+    # Before the first batch there is no offset, for which Spark or Python has a word of its own.
+    texts = (text if text.startswith("{") else "{}" for text in (source.startOffset, source.endOffset))
+    begins, offsets = (json.loads(text).get(topic, {}) for text in texts)
     read = {int(partition): offset for partition, offset in offsets.items() if offset != begins.get(partition)}
     return all(read.get(partition, end) >= end for partition, end in ends.items())
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from fraudlake.bronze.calendar import MICROSECOND
+from fraudlake.detection import alerts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,6 +36,8 @@ As structs, rows are sorted by event time, then by place.
 _ARRAYS = {name: f"ARRAY<{kind}>" for name, kind in ROW.items()}
 """Rows as columns of arrays."""
 _ORDER = ("appended", "offset", "partition")
+LATENESS = timedelta(microseconds=alerts.GRACE)
+"""How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
 _UNUSED = timedelta(days=1)
 """How long beyond the span :func:`by_processor` keeps an account's rows: longer than the lane is ever stopped."""
 _ALWAYS = -(1 << 62)
@@ -94,8 +97,8 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
 def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with a processor in Python, to which Databricks' real-time mode gives row after row.
 
-    Args and returns: as :func:`by_aggregate`. An account's rows of the last two spans stay in the state until there has
-    been none for a span and a day of processing time.
+    Args and returns: as :func:`by_aggregate`. An account's rows of the lateness and two spans before its newest stay in
+    the state until there has been none for a span and a day of processing time.
     """
     # Columns without structs: what a processor gets and gives of those differs between versions of Spark.
     processed = (
@@ -115,7 +118,7 @@ def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
         "account_id",
         *(F.get("rows", number + step).alias(name) for name, step in (("before", 1), ("current", 0), ("behind", -1))),
         "rows",
-        (F.lit(_ALWAYS) if span is None else latest - span // MICROSECOND).alias("due_from"),
+        (F.lit(_ALWAYS) if span is None else latest - (LATENESS + span) // MICROSECOND).alias("due_from"),
     )
 
 
@@ -123,9 +126,9 @@ class _LastRows(StatefulProcessor):
     """Keeps the rows of an account that Kafka got last."""
 
     def __init__(self, span: timedelta | None, count: int) -> None:
-        """Keep so many rows, and none that is two spans older than the latest."""
+        """Keep so many rows, and none that is older than the newest by the lateness and two spans."""
         self._count = count
-        self._age = None if span is None else 2 * span // MICROSECOND
+        self._age = None if span is None else (LATENESS + 2 * span) // MICROSECOND
         self._unused = None if span is None else (span + _UNUSED) // timedelta(milliseconds=1)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
