@@ -47,15 +47,19 @@ class WorkspaceLake(Lake):
         self.replays = settings.checkpoints_path / "replays"
         self.session = spark or self._start()
         self._use()
+        # Each question to the workspace takes a tenth of a second or more.
+        there = {row["tableName"] for row in self.session.sql(f"SHOW TABLES IN {self._schema}").collect()}
         for table in map(self.table, contents.TABLES):
             # A user who may only read may not run CREATE TABLE, even where the table exists.
-            name = self.name_of(table)
-            if not self.session.catalog.tableExists(name):
+            if table.name not in there:
                 if must_exist:
                     raise MissingLakeError(tables.missing(self.name, table.name))
-                self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {layout(table, self.settings.clustering)}")
-            elif not must_exist:
-                self._add_columns(table, self.session.table(name).schema)
+                name, how = self._full_name(table), layout(table, self.settings.clustering)
+                self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {how}")
+        self._complete = {table.name for table in contents.TABLES if must_exist or table.name not in there}
+        for table in contents.TABLES:
+            if self.table(table) != table:  # a declared column may be there with another type
+                self.name_of(table)
 
     def _start(self) -> SparkSession:
         return compute_session()
@@ -79,8 +83,21 @@ class WorkspaceLake(Lake):
             ) from None
 
     def name_of(self, table: tables.Table) -> str:
-        """Return a table's full name, which is valid in every session, whatever its current catalog and schema."""
-        return f"`{self.settings.catalog}`.`{self.settings.schema_name}`.{table.name}"
+        """Return a table's full name, which is valid in every session, whatever its current catalog and schema.
+
+        A table of an older version has its new columns from the first time on.
+        """
+        if table.name not in self._complete:
+            self._complete.add(table.name)
+            self._add_columns(self.table(table), self.session.table(self._full_name(table)).schema)
+        return self._full_name(table)
+
+    @property
+    def _schema(self) -> str:
+        return f"`{self.settings.catalog}`.`{self.settings.schema_name}`"
+
+    def _full_name(self, table: tables.Table) -> str:
+        return f"{self._schema}.{table.name}"
 
     def checkpoint(self, step: str) -> Checkpoint:
         """Return a stream's checkpoint.
