@@ -171,25 +171,26 @@ class Program:
     def _is_continuous(self) -> bool:
         return self.environment.get("FRAUDLAKE_TRIGGER") == "continuous"
 
-    def start(self, *step: str) -> subprocess.Popen[bytes]:
-        """Start a command."""
+    def start(self, *step: str, output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        """Start a command; ``output`` is where its standard output goes."""
         return subprocess.Popen(
             [*self.command, "--lake", str(self.lake), *step],
             cwd=self.lake,
             env=self.environment,
             start_new_session=True,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=subprocess.PIPE,
         )
 
     def ended(self, step: str) -> None:
         """Run a command to its end."""
         program = replace(self, environment=self.environment | {"FRAUDLAKE_TRIGGER": "available-now"})
-        process = program.start(*step.split())
-        _, errors = process.communicate(timeout=PATIENCE)
+        process = program.start(*step.split(), output=subprocess.PIPE)
+        output, errors = process.communicate(timeout=PATIENCE)
         # An account that was forgotten right before the kill is not there any more.
         if process.returncode and b"it was forgotten at" not in errors:
-            raise AssertionError(f"{step} failed after the kills: {errors.decode()[-2000:]}")
+            texts = "\n".join(text.decode()[-2000:] for text in (errors, output))
+            raise AssertionError(f"{step} ended with code {process.returncode} after the kills: {texts}")
 
     def killed(self, kill: Kill, meanwhile: Callable[[], None]) -> bool:
         """Run a command until its moment; return False where it ended before."""
