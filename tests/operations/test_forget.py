@@ -252,3 +252,13 @@ def test_an_account_that_is_nowhere_and_a_step_that_is_behind_are_refused(lake: 
     with opened.exclusive("ingest"), pytest.raises(FraudlakeError, match="already runs 'ingest'"):
         forget.forget(opened, [NAMED])
     assert opened.read(tables.BRONZE_TRANSACTIONS).where(f"accountId = '{NAMED}'").count() == 2
+
+
+def test_the_state_is_written_anew_until_no_file_of_before_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = {tmp_path / "000008.sst"}
+    for left, expected in (([older, set()], set()), ([older] * 9, older)):
+        answers = iter(left)
+        monkeypatch.setattr(forget, "_empty_state", lambda *_, answers=answers: next(answers))
+        assert forget._empty_whole_state(None, tmp_path, [NAMED]) == expected
