@@ -148,6 +148,14 @@ def until(holds: Callable[[], bool], lane: subprocess.Popen[bytes], log: Path) -
         time.sleep(0.2)
 
 
+def create_topics(folder: Path, broker: Broker, partitions: int) -> tuple[str, str]:
+    """The topics of :func:`running`."""
+    transactions, alerts = f"{folder.name}-transactions", f"{folder.name}-alerts"
+    broker.create_topic(transactions, partitions)
+    broker.create_topic(alerts, 1)
+    return transactions, alerts
+
+
 @contextmanager
 def running(folder: Path, broker: Broker, batch: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The lane on the topics ``transactions`` and ``alerts`` of a folder's name, which it ends by force if need be."""
@@ -178,9 +186,7 @@ def make_lake(folder: Path) -> None:
 def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_and_more_partitions(
     tmp_path: Path, broker: Broker
 ) -> None:
-    transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
-    broker.create_topic(transactions, 2)
-    broker.create_topic(alerts, 1)
+    transactions, alerts = create_topics(tmp_path, broker, 2)
     make_lake(tmp_path)
     now = time.time_ns() // 1_000_000 * 1000
     rows = traffic(1, 540, now - 600 * oracle.SECOND)
@@ -238,9 +244,7 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
 def test_a_backlog_longer_than_the_lateness_loses_nothing_where_a_partition_is_read_faster(
     tmp_path: Path, broker: Broker
 ) -> None:
-    transactions, alerts = f"{tmp_path.name}-transactions", f"{tmp_path.name}-alerts"
-    broker.create_topic(transactions, 1)
-    broker.create_topic(alerts, 1)
+    transactions, alerts = create_topics(tmp_path, broker, 1)
     begin = time.time_ns() // 1_000_000 * 1000 - 4 * oracle.HOUR
     # Two rows of an account are 30 seconds apart; the whole is more than a batch of five seconds reads.
     chosen = random.Random(6)

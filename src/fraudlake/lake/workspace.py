@@ -56,7 +56,7 @@ class WorkspaceLake(Lake):
                     raise MissingLakeError(tables.missing(self.name, table.name))
                 name, how = self._full_name(table), layout(table, self.settings.clustering)
                 self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {how}")
-        self._complete = {table.name for table in contents.TABLES if must_exist or table.name not in there}
+        self._completed = {table.name for table in contents.TABLES if must_exist or table.name not in there}
         for table in contents.TABLES:
             if self.table(table) != table:  # a declared column may be there with another type
                 self.name_of(table)
@@ -87,8 +87,8 @@ class WorkspaceLake(Lake):
 
         A table of an older version has its new columns from the first time on.
         """
-        if table.name not in self._complete:
-            self._complete.add(table.name)
+        if table.name not in self._completed:
+            self._completed.add(table.name)
             self._add_columns(self.table(table), self.session.table(self._full_name(table)).schema)
         return self._full_name(table)
 
