@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 
 from fraudlake import steps, tables
 from fraudlake.streaming import stream
 from tests.oracle import Row
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
 MARCH_7 = 1_772_841_600 * SECOND
 
 
+def id_of(row: Row) -> str:
+    return f"{row.source}-{row.position}"
+
+
+def time_of(row: Row) -> datetime:
+    return EPOCH + timedelta(microseconds=row.time)
+
+
+def silver(rows: Iterable[Row]) -> pa.Table:
+    """Rows of silver_transactions."""
+    full = [
+        {
+            **row._asdict(),
+            "transaction_id": id_of(row),
+            "timestamp": time_of(row),
+            "label": False,
+            "date": time_of(row).date(),
+        }
+        for row in rows
+    ]
+    return pa.Table.from_pylist(full, tables.SILVER_TRANSACTIONS.schema)
+
+
 def land(lake: Any, rows: Iterable[Row]) -> None:
     """Append rows to silver_transactions, as one commit."""
-    frame = pd.DataFrame(list(rows), columns=list(Row._fields))
-    lake.session.createDataFrame(frame).selectExpr(
-        "concat(source, '-', position) AS transaction_id",
-        "account_id",
-        "timestamp_micros(time) AS timestamp",
-        "amount",
-        "false AS label",
-        "source",
-        "position",
-        "to_date(timestamp_micros(time)) AS date",
-    ).write.format("delta").mode("append").saveAsTable(lake.name_of(tables.SILVER_TRANSACTIONS))
+    lake.write(silver(rows), tables.SILVER_TRANSACTIONS, "append")
 
 
 def detect(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
@@ -35,6 +50,6 @@ def detect(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
     for rows in batches:
         land(lake, rows)
         stream.run(lake, steps.detect(lake), "available-now")
-    alerts = lake.read(tables.SILVER_ALERTS).where("kind = 'small_then_large'")
-    pairs = alerts.select("small_transaction_id", "transaction_id").collect()
-    return sorted(tuple(row) for row in pairs)
+    columns = "small_transaction_id, transaction_id"
+    pairs = lake.query(tables.SILVER_ALERTS, columns, "WHERE kind = 'small_then_large'")
+    return sorted(tuple(row.values()) for row in pairs.to_pylist())

@@ -55,16 +55,18 @@ def test_in_the_order_of_arrival_it_finds_what_the_oracle_finds(lake: Any) -> No
 
 def test_in_event_time_order_it_finds_what_flink_found_however_the_input_is_shuffled_and_cut(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 minutes")
-    rows, flink = flinks_rows_and_alerts(opened.spark)
+    rows, flink = flinks_rows_and_alerts(opened.session)
     draw = random.Random(7)
     shuffled = sorted(rows, key=lambda row: row.time + draw.randrange(600 * SECOND))
     end = Row("end", max(row.time for row in rows) + 601 * SECOND, 20.0, "part-end", 0)
     detect(opened, shuffled[:20_000], shuffled[20_000:20_010], shuffled[20_010:], [end])
-    ours = opened.spark.sql("SELECT account_id, unix_millis(timestamp), amount FROM silver_alerts")
-    alerts = [tuple(row) for row in ours.collect()]
+    alerts = [
+        (row["account_id"], round(row["timestamp"].timestamp() * 1000), row["amount"])
+        for row in opened.rows(tables.SILVER_ALERTS).to_pylist()
+    ]
     assert len(alerts) == len(flink)
     assert set(alerts) == flink
-    assert opened.read(tables.SILVER_QUARANTINE).count() == 0
+    assert opened.count(tables.SILVER_QUARANTINE) == 0
 
 
 def test_waiting_rows_of_a_quiet_bucket_are_processed_when_the_streams_watermark_passes(lake: Any) -> None:
@@ -97,10 +99,9 @@ def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
     opened = lake(rules=rules)
     steps_of_1 = [(0, 0.5), (30, 600.0), (100, 0.05), (400, 900.0), (500, 0.05), (520, 900.0)]
     detect(opened, [Row("1", MARCH_7 + s * SECOND, amount, position=i) for i, (s, amount) in enumerate(steps_of_1)])
-    alerts = opened.spark.sql(
-        "SELECT rule, small_transaction_id, transaction_id, alert_id FROM silver_alerts ORDER BY 3, 1"
-    )
-    rows = [tuple(row) for row in alerts.collect()]
+    columns = "rule, small_transaction_id, transaction_id, alert_id"
+    alerts = opened.query(tables.SILVER_ALERTS, columns, "ORDER BY transaction_id, rule")
+    rows = [tuple(row.values()) for row in alerts.to_pylist()]
     assert [row[:3] for row in rows] == [
         ("small_then_large", "part-0-0", "part-0-1"),
         ("tiny_then_huge", "part-0-2", "part-0-3"),

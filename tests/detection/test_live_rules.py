@@ -65,7 +65,7 @@ def expected(rows: Iterable[Row]) -> set[tuple[str, tuple[int, ...]]]:
 
 
 def raised(lake: Any) -> set[tuple[str, tuple[int, ...]]]:
-    rows = lake.read(tables.SILVER_ALERTS).where("rule != 'small_then_large'").collect()
+    rows = lake.query(tables.SILVER_ALERTS, "*", "WHERE rule != 'small_then_large'").to_pylist()
     alerts = [
         (row["rule"], [int(part["transaction_id"].rpartition("-")[2]) for part in row["evidence"]], row["kind"])
         for row in rows
@@ -100,9 +100,11 @@ def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
             (row["transaction_ids"], {name: as_text(value) for name, value in json.loads(row["measures"]).items()})
             for row in alerts.to_pylist()
         )
-        live = opened.read(tables.SILVER_ALERTS).where(f"rule = '{each.name}'").collect()
+        live = opened.query(tables.SILVER_ALERTS, "*", f"WHERE rule = '{each.name}'").to_pylist()
         assert len(tried) > 5
-        assert tried == sorted(([part["transaction_id"] for part in row["evidence"]], row["measures"]) for row in live)
+        assert tried == sorted(
+            ([part["transaction_id"] for part in row["evidence"]], dict(row["measures"])) for row in live
+        )
 
 
 def as_text(value: Any) -> str:
@@ -149,7 +151,7 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     assert state(opened).rows_by_rule == {"busy": 0}
     detect(opened, rows(55))  # of those before, the window holds all but the first ones
     assert state(opened).rows_by_rule == {"busy": 20}
-    alerts = opened.read(tables.SILVER_ALERTS).where("rule = 'busy'").collect()
+    alerts = opened.query(tables.SILVER_ALERTS, "*", "WHERE rule = 'busy'").to_pylist()
     found = {(row["rule_version"], int(row["transaction_id"].rpartition("-")[2])) for row in alerts}
     assert found == {(1, 10), (1, 11), (1, 12), (1, 13), (2, 21), (2, 22), (2, 23)} | {(2, 55 + i) for i in range(4)}
 

@@ -24,7 +24,7 @@ Alerts = set[tuple[str, tuple[int, ...]]]
 
 def raised(lake: Any, table: tables.Table = tables.SILVER_ALERTS) -> Alerts:
     """Each alert's rule and the positions of its rows; of a threshold that of the last one."""
-    rows = lake.read(table).where("kind != 'small_then_large'").collect()
+    rows = lake.query(table, "*", "WHERE kind != 'small_then_large'").to_pylist()
     alerts = [
         (row["rule"], [int(part["transaction_id"].rpartition("-")[2]) for part in row["evidence"]], row["kind"])
         for row in rows

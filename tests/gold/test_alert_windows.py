@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
 from fraudlake.gold import account_daily, alert_windows
+from tests import plain_lake
 from tests.oracle import Row, Window, in_event_time, windows
-from tests.transactions import MARCH_7, SECOND, land
+from tests.transactions import MARCH_7, SECOND, id_of, land, time_of
 
 pytestmark = pytest.mark.stream
 
@@ -31,11 +32,8 @@ def stored_windows(lake: Any, where: str = "true") -> set[Window]:
 
 
 def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
-    frame = pd.DataFrame(list(rows), columns=list(Row._fields))
-    alerts = lake.session.createDataFrame(frame).selectExpr(
-        "concat(source, '-', position) AS transaction_id", "account_id", "timestamp_micros(time) AS timestamp"
-    )
-    alerts.write.format("delta").mode("append").saveAsTable(lake.name_of(tables.SILVER_ALERTS))
+    alerts = [{**row._asdict(), "transaction_id": id_of(row), "timestamp": time_of(row)} for row in rows]
+    plain_lake.fill(lake.folder, tables.SILVER_ALERTS, *alerts)
 
 
 def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
@@ -74,9 +72,9 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
     take(opened, late)
     assert stored_windows(opened) == windows(rows)
 
-    once = opened.spark.sql("SELECT * FROM gold_alert_windows").collect()
+    once = opened.rows(tables.GOLD_ALERT_WINDOWS).to_pylist()
     take(opened, late)  # as a micro-batch is repeated after a crash
-    assert sorted(map(str, opened.spark.sql("SELECT * FROM gold_alert_windows").collect())) == sorted(map(str, once))
+    assert sorted(map(str, opened.rows(tables.GOLD_ALERT_WINDOWS).to_pylist())) == sorted(map(str, once))
 
 
 def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_in(lake: Any) -> None:

@@ -104,7 +104,7 @@ def compare(lake: Lake) -> dict[str, dict[str, Any]]:
 
 
 def stored(lake: Lake) -> dict[str, dict[str, Any]]:
-    rows = [row.asDict() for row in lake.read(tables.GOLD_LANE_AGREEMENT).collect()]
+    rows = lake.rows(tables.GOLD_LANE_AGREEMENT).to_pylist()
     assert len({(row["date"], row["rule"]) for row in rows}) == len(rows)
     assert {row.pop("date") for row in rows} <= {MARCH_7}
     return {row.pop("rule"): {name: value for name, value in row.items() if value} for row in rows}

@@ -46,11 +46,11 @@ def ingest(lake: Any) -> int:
 
 
 def amounts(lake: Any) -> list[float | None]:
-    return sorted(row["amount"] for row in lake.read(tables.BRONZE_TRANSACTIONS).select("amount").collect())
+    return sorted(lake.query(tables.BRONZE_TRANSACTIONS, "amount")["amount"].to_pylist())
 
 
 def places(lake: Any) -> list[Place]:
-    rows = lake.read(tables.BRONZE_TRANSACTIONS).select("_partition", "_offset").collect()
+    rows = lake.query(tables.BRONZE_TRANSACTIONS, "_partition, _offset").to_pylist()
     return sorted((row["_partition"], row["_offset"]) for row in rows)
 
 
@@ -137,7 +137,8 @@ def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker
         (1, None, "tombstone", ["message_is_readable"]),
         (2, bytearray(b"\xff{"), "not UTF-8", ["message_is_readable"]),
     ]
-    assert [row["amount"] for row in lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").collect()] == [1.5, 2.5]
+    silver = lake.query(tables.SILVER_TRANSACTIONS, "amount", "ORDER BY position")
+    assert silver["amount"].to_pylist() == [1.5, 2.5]
 
 
 def test_declared_fields_become_columns_and_what_does_not_fit_goes_to_quarantine(

@@ -19,7 +19,7 @@ from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, land
+from tests.transactions import MARCH_7, SECOND, land, silver
 
 pytestmark = pytest.mark.stream
 
@@ -39,7 +39,7 @@ def daily(lake: Any) -> list[stream.Stream]:
 
 
 def counted(lake: Any) -> int:
-    return lake.spark.sql("SELECT coalesce(sum(transactions), 0) FROM gold_account_daily").first()[0]
+    return sum(lake.query(account_daily.TABLE, "transactions")["transactions"].to_pylist())
 
 
 @dataclass
@@ -153,7 +153,7 @@ def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: 
     opened = lake(clustering="liquid")
     detail = opened.spark.sql("DESCRIBE DETAIL silver_transactions").first()
     assert (detail["clusteringColumns"], detail["partitionColumns"]) == (["date", "account_id"], [])
-    land(opened, rows(0))
-    land(opened, rows(1))
+    for number in range(2):
+        opened.append(opened.session.createDataFrame(silver(rows(number))), tables.SILVER_TRANSACTIONS)
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert opened.read(tables.SILVER_TRANSACTIONS).count() == 80

@@ -18,6 +18,7 @@ from fraudlake.errors import UsageError
 from fraudlake.lake.lake import literal
 from fraudlake.operations import maintenance, provenance
 from fraudlake.streaming import stream
+from tests import plain_lake
 from tests.conftest import run
 from tests.test_cli import without_java
 
@@ -124,12 +125,9 @@ def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callabl
 
 def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., Any]) -> None:
     opened = lake()
-    rows = [
-        (NOON, "7", amount, False, None, None, None, None, None, None, None, "it's", 3, offset, NOON, NOON.date())
-        for offset, amount in ((41, 0.5), (44, 600.0))
-    ]
-    frame = opened.spark.createDataFrame(rows, tables.BRONZE_TRANSACTIONS.columns)
-    frame.write.format("delta").mode("append").saveAsTable(tables.BRONZE_TRANSACTIONS.name)
+    common = {"dt": NOON, "accountId": "7", "alert": False, "_topic": "it's", "_partition": 3, "_ingested_at": NOON}
+    rows = [{**common, "date": NOON.date(), "amount": amount, "_offset": at} for at, amount in ((41, 0.5), (44, 600.0))]
+    plain_lake.fill(opened.root, tables.BRONZE_TRANSACTIONS, *rows)
     for step in (steps.refine, steps.detect):
         stream.run(opened, step(opened), "available-now")
     (alert,) = opened.query(tables.SILVER_ALERTS, "alert_id").to_pylist()

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.gold import account_daily
 from fraudlake.lake import Lake
 from fraudlake.operations import rebuild as rebuilding
 from fraudlake.operations import retention
@@ -85,26 +85,26 @@ def filled(three_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
 
 
 def alerts(lake: Any, version: int | None = None) -> list[str]:
-    table = tables.SILVER_ALERTS
-    rows = lake.read(table) if version is None else lake.read_version(table, version)
-    return sorted(str(row["timestamp"]) for row in rows.collect())
+    rows = lake.query(tables.SILVER_ALERTS, "timestamp", version=version)
+    return sorted(f"{time:%F %T}" for time in rows["timestamp"].to_pylist())
 
 
 def detected(lake: Any) -> dict[str, datetime]:
-    return {row["alert_id"]: row["detected_at"] for row in lake.read(tables.SILVER_ALERTS).collect()}
+    return {row["alert_id"]: row["detected_at"] for row in lake.rows(tables.SILVER_ALERTS).to_pylist()}
 
 
 def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
-    rows = lake.spark.sql("SELECT account_id, date, transactions, alerts FROM gold_account_daily").collect()
-    return sorted((row[0], str(row[1]), row[2], row[3]) for row in rows)
+    rows = lake.query(account_daily.TABLE, "account_id, date, transactions, alerts").to_pylist()
+    return sorted((row["account_id"], str(row["date"]), row["transactions"], row["alerts"]) for row in rows)
 
 
 def hours(lake: Any) -> list[tuple[str, str, int, int]]:
     """The tumbling windows: account, start, transactions, alerts."""
-    rows = lake.spark.sql(
-        "SELECT account_id, window_start, transactions, alerts FROM gold_alert_windows WHERE kind = 'tumbling'"
-    ).collect()
-    return sorted((row[0], str(row[1]), row[2], row[3]) for row in rows)
+    columns = "account_id, window_start, transactions, alerts"
+    rows = lake.query(tables.GOLD_ALERT_WINDOWS, columns, "WHERE kind = 'tumbling'").to_pylist()
+    return sorted(
+        (row["account_id"], f"{row['window_start']:%F %T}", row["transactions"], row["alerts"]) for row in rows
+    )
 
 
 def counts(done: Rebuilt) -> dict[str, tuple[int, int, int]]:
@@ -222,8 +222,8 @@ def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     opened = lake(**same, warn=("amount_is_positive",))
     done = rebuild(opened, DAY_7, DAY_7, apply=True)
     assert counts(done)["alerts"] == (3, 1, 1)
-    raised = opened.read(tables.SILVER_ALERTS).select("rule", F.col("timestamp").cast("string")).collect()
-    assert sorted(tuple(row) for row in raised) == [
+    raised = opened.query(tables.SILVER_ALERTS, "rule, timestamp").to_pylist()
+    assert sorted((row["rule"], f"{row['timestamp']:%F %T}") for row in raised) == [
         ("burst", "2026-03-08 00:20:00"),
         ("rising", "2026-03-07 11:00:00"),
         ("rising", "2026-03-07 13:00:00"),

@@ -31,7 +31,7 @@ def positions(lake: Any, version: int | None = None) -> list[int]:
 
 
 def alerted(lake: Any) -> list[str]:
-    return sorted(row["transaction_id"] for row in lake.read(tables.SILVER_ALERTS).collect())
+    return sorted(row["transaction_id"] for row in lake.rows(tables.SILVER_ALERTS).to_pylist())
 
 
 def delete(lake: Any, condition: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import steps, tables
+from fraudlake.gold import account_daily
 from fraudlake.lake import Lake
 from fraudlake.operations import maintenance, retention
 from fraudlake.operations.restore import restore
@@ -62,21 +63,20 @@ def filled(two_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
 
 
 def days(lake: Any, table: tables.Table, time: str = "date") -> list[str]:
-    return sorted(str(row[0]) for row in lake.read(table).selectExpr(f"to_date({time})").collect())
+    return sorted(str(day) for day in lake.query(table, f"CAST({time} AS DATE) AS day")["day"].to_pylist())
 
 
 def alerts(lake: Any) -> list[str]:
-    return sorted(str(row["timestamp"]) for row in lake.read(tables.SILVER_ALERTS).collect())
+    return sorted(f"{row['timestamp']:%F %T}" for row in lake.rows(tables.SILVER_ALERTS).to_pylist())
 
 
 def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
-    rows = lake.spark.sql("SELECT account_id, date, transactions, alerts FROM gold_account_daily").collect()
-    return sorted((row[0], str(row[1]), row[2], row[3]) for row in rows)
+    rows = lake.query(account_daily.TABLE, "account_id, date, transactions, alerts").to_pylist()
+    return sorted((row["account_id"], str(row["date"]), row["transactions"], row["alerts"]) for row in rows)
 
 
 def noted(lake: Any) -> list[tuple[str, int]]:
-    rows = lake.spark.sql("SELECT table_name, rows FROM gold_row_removals").collect()
-    return sorted((row[0], row[1]) for row in rows)
+    return sorted((row["table_name"], row["rows"]) for row in lake.rows(tables.GOLD_ROW_REMOVALS).to_pylist())
 
 
 def test_old_rows_leave_and_are_counted_and_the_layers_still_add_up(filled: Any) -> None:

@@ -20,6 +20,7 @@ from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streaming import stream
+from tests import plain_lake
 
 pytestmark = pytest.mark.stream
 
@@ -29,12 +30,13 @@ NAN = float("nan")
 
 def land(lake: Lake, rows: list[tuple[str | None, float, str | None]], first: int = 0) -> None:
     """Append rows to bronze: account, amount and id; their positions begin with ``first``."""
+    assert lake.folder is not None
+    common = {"dt": NOON, "alert": False, "_source_file": "a", "_ingested_at": NOON, "date": NOON.date()}
     full = [
-        (NOON, account, amount, False, own, None, None, None, None, "a", at, None, None, None, NOON, NOON.date())
+        {**common, "accountId": account, "amount": amount, "transaction_id": own, "_source_row": at}
         for at, (account, amount, own) in enumerate(rows, first)
     ]
-    frame = lake.session.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns).coalesce(1)
-    frame.write.format("delta").mode("append").saveAsTable(lake.name_of(tables.BRONZE_TRANSACTIONS))
+    plain_lake.fill(lake.folder, tables.BRONZE_TRANSACTIONS, *full)
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +68,12 @@ def broken(refined: Lake, lake: Callable[..., Lake], tmp_path: Path) -> Lake:
 
 
 def silver(lake: Lake) -> list[tuple[int, float, list[str] | None]]:
-    rows = lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").collect()
+    rows = lake.query(tables.SILVER_TRANSACTIONS, "*", "ORDER BY position").to_pylist()
     return [(row["position"], row["amount"], row["warnings"]) for row in rows]
 
 
 def quarantine(lake: Lake) -> list[tuple[int, list[str]]]:
-    rows = lake.read(tables.SILVER_QUARANTINE).orderBy("_source_row").collect()
+    rows = lake.query(tables.SILVER_QUARANTINE, "*", "ORDER BY _source_row").to_pylist()
     return [(row["_source_row"], row["reasons"]) for row in rows]
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
 
 from fraudlake import steps, tables
 from fraudlake.lake import Lake
@@ -14,6 +13,7 @@ from fraudlake.silver import duplicates
 from fraudlake.streaming import stream
 from fraudlake.streaming.stream import Appender
 from fraudlake.tables import Table
+from tests import plain_lake
 
 pytestmark = pytest.mark.stream
 
@@ -24,12 +24,13 @@ Row = tuple[str, int, float, str | None]
 
 def land(lake: Lake, *rows: Row) -> None:
     """Append rows to bronze as one commit; ``refine`` takes new rows as one micro-batch."""
+    assert lake.folder is not None
+    common = {"dt": NOON, "accountId": "1", "alert": False, "_ingested_at": NOON, "date": NOON.date()}
     full = [
-        (NOON, "1", amount, False, own, None, None, None, None, file, at, None, None, None, NOON, NOON.date())
+        {**common, "amount": amount, "transaction_id": own, "_source_file": file, "_source_row": at}
         for file, at, amount, own in rows
     ]
-    frame = lake.session.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
-    frame.coalesce(1).write.format("delta").mode("append").saveAsTable(lake.name_of(tables.BRONZE_TRANSACTIONS))
+    plain_lake.fill(lake.folder, tables.BRONZE_TRANSACTIONS, *full)
 
 
 def refine(lake: Lake) -> None:
@@ -37,13 +38,13 @@ def refine(lake: Lake) -> None:
 
 
 def silver(lake: Lake) -> list[tuple[str, int]]:
-    rows = lake.read(tables.SILVER_TRANSACTIONS).orderBy("source", "position").collect()
-    return [(row["source"], row["position"]) for row in rows]
+    rows = lake.query(tables.SILVER_TRANSACTIONS, "source, position").to_pylist()
+    return sorted((row["source"], row["position"]) for row in rows)
 
 
 def quarantine(lake: Lake) -> list[tuple[str, int, list[str]]]:
-    order = ("_source_file", "_source_row", "amount", F.size("reasons"))
-    rows = lake.read(tables.SILVER_QUARANTINE).orderBy(*order).collect()
+    rows = lake.rows(tables.SILVER_QUARANTINE).to_pylist()
+    rows.sort(key=lambda row: (row["_source_file"], row["_source_row"], row["amount"], len(row["reasons"])))
     return [(row["_source_file"], row["_source_row"], row["reasons"]) for row in rows]
 
 

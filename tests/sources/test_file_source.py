@@ -10,8 +10,8 @@ import os
 import shutil
 import time
 import tomllib
-import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +25,10 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from fraudlake import steps, tables
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import contents
+from fraudlake.lake import contents, open_lake
+from fraudlake.lake.workspace import WorkspaceLake
 from fraudlake.operations.status import status
+from fraudlake.settings import Settings
 from fraudlake.sources import file_source, ledger
 from fraudlake.sources.file_source import FileSource
 from fraudlake.sources.landing_folder import landing_folder
@@ -49,28 +51,45 @@ def kind_of_lake(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@dataclass(frozen=True)
+class Schema:
+    """A schema, whose tables lie in a folder; to name that many tables takes Spark seconds."""
+
+    name: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def schema(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Schema:
+    folder = tmp_path_factory.mktemp("schema")
+    name = "files"
+    open_lake(Settings(lake=folder / "empty"))
+    shutil.copytree(folder / "empty" / "tables", folder / "tables")
+    session = spark.newSession()
+    session.sql(f"CREATE DATABASE {name}")
+    for table in contents.TABLES:
+        session.sql(f"CREATE TABLE {name}.{table.name} USING DELTA LOCATION '{folder / 'tables' / table.name}'")
+    return Schema(name, folder)
+
+
 @pytest.fixture
-def lake(kind_of_lake: str, lake: Open, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def lake(
+    kind_of_lake: str, lake: Open, schema: Schema, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Open:
     """Open a lake of either kind; every call opens it again, with other settings where given."""
     if kind_of_lake == "laptop":
         return lake
     monkeypatch.setattr(Volume, "sweep_seconds", 0.0)
-    schema = f"files_{uuid.uuid4().hex[:8]}"
-    lake()
+    shutil.rmtree(schema.folder / "tables")
+    shutil.copytree(schema.folder / "empty" / "tables", schema.folder / "tables")
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     session = spark.newSession()
-    session.sql(f"CREATE DATABASE {schema}")
-    for table in contents.TABLES:
-        location = tmp_path / "lake" / "tables" / table.name
-        session.sql(f"CREATE TABLE {schema}.{table.name} USING DELTA LOCATION '{location}'")
-    (tmp_path / "lake" / "checkpoints").mkdir()
+    (tmp_path / "lake" / "checkpoints").mkdir(parents=True)
 
     def open_(**values: Any) -> Any:
-        from fraudlake.lake.workspace import WorkspaceLake
-        from fraudlake.settings import Settings
-
         folders = {name: str(tmp_path / "lake" / name) for name in ("landing", "checkpoints")}
         return WorkspaceLake(
-            Settings(catalog="spark_catalog", schema_name=schema, buckets=2, **{**folders, **values}), session
+            Settings(catalog="spark_catalog", schema_name=schema.name, buckets=2, **{**folders, **values}), session
         )
 
     return open_
@@ -95,11 +114,11 @@ def ingest(lake: Any, **arguments: Any) -> None:
 
 
 def amounts(lake: Any) -> list[float]:
-    return sorted(row["amount"] for row in lake.read(tables.BRONZE_TRANSACTIONS).select("amount").collect())
+    return sorted(lake.query(tables.BRONZE_TRANSACTIONS, "amount")["amount"].to_pylist())
 
 
 def rejected(lake: Any) -> dict[str, str]:
-    rows = lake.read(tables.BRONZE_REJECTED_FILES).collect()
+    rows = lake.rows(tables.BRONZE_REJECTED_FILES).to_pylist()
     errors = {Path(row["path"]).relative_to(landing_folder(lake).path).as_posix(): row["error"] for row in rows}
     assert len(errors) == len(rows)
     return errors

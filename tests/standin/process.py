@@ -16,7 +16,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import ParquetReadOptions
 
-from tests.conftest import SHORT_LIVED
 from tests.standin import workspace
 
 _SLOW_START = "failed to connect back"
@@ -87,7 +86,6 @@ def running(folder: Path, **environment: str) -> Iterator[Workspace]:
                 **os.environ,
                 "PYTHONPATH": workspace.PYTHONPATH,
                 "SPARK_TESTING": "yes",
-                **SHORT_LIVED,
                 **environment,
             },
             text=True,
