@@ -15,6 +15,7 @@ import argparse
 import json
 import shutil
 import statistics
+import subprocess
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -56,9 +57,12 @@ def main() -> None:
 
 
 def attempt(work: Path, seed: int, kills: list[Kill]) -> harness.Outcome:
-    """Run a schedule on a new lake in a folder."""
+    """Run a schedule on a new lake in a folder; a command that fails or hangs is a difference, too."""
     shutil.rmtree(work, ignore_errors=True)
-    return harness.run(work / "lake", seed, kills, report=lambda line: print(f"  {line}", flush=True))
+    try:
+        return harness.run(work / "lake", seed, kills, report=lambda line: print(f"  {line}", flush=True))
+    except (AssertionError, subprocess.TimeoutExpired) as failure:
+        return harness.Outcome(differences=[str(failure)])
 
 
 if __name__ == "__main__":

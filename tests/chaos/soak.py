@@ -1,0 +1,222 @@
+"""A soak: all streams go on together while rows come and maintenance runs beside them.
+
+``fraudlake run --trigger continuous`` takes rows from a landing folder or a real broker; with both, the folder's are
+taken by a ``fraudlake ingest`` of its own. ``fraudlake optimize`` runs beside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+
+from fraudlake import simulator
+from tests import oracle
+from tests.integration.broker import Broker
+from tests.standin.process import stored
+
+FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
+BETWEEN_SAMPLES = 10  # seconds
+Send = Callable[[pa.RecordBatch], None]
+
+
+class Sample(NamedTuple):
+    """What there is at a time: seconds since the beginning, megabytes, numbers of files, and accounts in the state."""
+
+    seconds: float
+    resident: float
+    table_files: int
+    checkpoint_files: int
+    open_flags: int
+
+
+@dataclass(frozen=True)
+class Soak:
+    """How long, and with what."""
+
+    seconds: float
+    rate: int
+    """Rows a second."""
+    source: str
+    """``files``, ``kafka`` or ``both``."""
+    between_maintenance: float
+    """Seconds."""
+    history: int
+    """Rows that are there at the beginning: a model is trained on them."""
+
+    def run(self, work: Path) -> dict[str, Any]:
+        """Run it in a new folder.
+
+        Returns:
+            ``rows``: how many were sent; ``gaps``: what ``status`` says of them; ``ended_with``: exit codes of the
+            streams' processes; alerts that are ``missing``, ``wrong`` or ``doubled``; ``waits`` for alerts in the first
+            and the last sixth, percentiles in seconds; from the middle on memory, files and state.
+        """
+        lake = work / "lake"
+        simulator.simulate(lake / "landing", simulator.Traffic(fraud=0.02), rows=self.history)
+        environment = {**os.environ, "FRAUDLAKE_LAKE": str(lake), "FRAUDLAKE_ALGORITHM": "logistic"}
+        _fraudlake(environment, "run")
+        with contextlib.ExitStack() as stack:
+            senders = [] if self.source == "kafka" else [_land(lake / "landing")]
+            if self.source != "files":
+                broker = Broker(work / "broker")
+                stack.callback(broker.stop)
+                broker.start()
+                broker.create_topic("soak", partitions=2)
+                servers = {"FRAUDLAKE_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "FRAUDLAKE_TOPIC": "soak"}
+                environment |= {"FRAUDLAKE_SOURCE": "kafka", **servers}
+                senders.append(_produce(broker))
+            streams = _streams(environment)
+            if self.source == "both":
+                from_files = [FRAUDLAKE, "ingest", "--source", "files", "--trigger", "continuous"]
+                streams.append(subprocess.Popen(from_files, env=environment))
+            try:
+                begin = datetime.now(UTC)
+                sent: list[pa.RecordBatch] = []
+                rows = simulator.batches(simulator.Traffic(rate=self.rate, start=begin, fraud=0.02), self.rate)
+                traffic = threading.Thread(target=_paced, args=(rows, self.seconds, senders, sent))
+                traffic.start()
+                samples = list(self._watched(streams, lake, environment))
+                traffic.join()
+                for process in streams:
+                    process.send_signal(signal.SIGTERM)
+                ended_with = [process.wait() for process in streams]
+            finally:
+                for process in streams:
+                    process.kill()
+            _fraudlake(environment, "ingest", "--source", "files")
+            gaps = json.loads(_fraudlake(environment, "--json", "run"))["gaps"]
+        figures = {"rows": sum(batch.num_rows for batch in sent), "gaps": gaps, "ended_with": ended_with}
+        return figures | _alerts(lake, sent, begin, self.seconds) | _growth(samples)
+
+    def _watched(
+        self, streams: list[subprocess.Popen[Any]], lake: Path, environment: dict[str, str]
+    ) -> Iterator[Sample]:
+        """Take samples of the streams while they run, and run maintenance beside them."""
+        processes, began, maintenance = [psutil.Process(one.pid) for one in streams], time.monotonic(), 0.0
+        while (now := time.monotonic() - began) < self.seconds:
+            if now >= maintenance:
+                maintenance += self.between_maintenance
+                _fraudlake(environment, "optimize")
+                open_flags = json.loads(_fraudlake(environment, "--json", "state"))["open_flags"]
+            resident = sum(_resident(process) for process in processes)
+            files = [sum(1 for _ in (lake / name).rglob("*.*")) for name in ("tables", "checkpoints")]
+            yield Sample(now, resident, *files, open_flags)
+            time.sleep(BETWEEN_SAMPLES)
+
+
+def _fraudlake(environment: dict[str, str], *command: str) -> str:
+    return subprocess.check_output([FRAUDLAKE, *command], env=environment, text=True)
+
+
+def _streams(environment: dict[str, str]) -> list[subprocess.Popen[Any]]:
+    """Start all streams; return when they go on together, behind a run over what is there."""
+    command = [FRAUDLAKE, "run", "--trigger", "continuous"]
+    streams = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert streams.stderr is not None
+    next(line for line in streams.stderr if "optimize" in line)
+    threading.Thread(target=shutil.copyfileobj, args=(streams.stderr, sys.stderr), daemon=True).start()
+    return [streams]
+
+
+def _paced(rows: Iterator[pa.RecordBatch], seconds: float, senders: list[Send], sent: list[pa.RecordBatch]) -> None:
+    """Send a second's rows when the second is over; an account's all go to one sender."""
+    began = time.monotonic()
+    for number in range(1, round(seconds) + 1):
+        batch = next(rows)
+        time.sleep(max(0.0, began + number - time.monotonic()))
+        sender = np.array([int(account) % len(senders) for account in batch["accountId"].to_pylist()])
+        for which, send in enumerate(senders):
+            send(batch.filter(pa.array(sender == which)))
+        sent.append(batch)
+
+
+def _land(folder: Path) -> Send:
+    def land(batch: pa.RecordBatch) -> None:
+        name = f"part-soak-{time.monotonic_ns()}.parquet"
+        pq.write_table(pa.Table.from_batches([batch]), folder / f".{name}")
+        (folder / f".{name}").rename(folder / name)
+
+    return land
+
+
+def _produce(broker: Broker) -> Send:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+
+    def produce(batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            row["dt"] = row["dt"].strftime("%Y-%m-%d %H:%M:%S.%f")
+            producer.produce("soak", json.dumps(row), row["accountId"])
+        producer.flush()
+
+    return produce
+
+
+def _resident(process: psutil.Process) -> float:
+    """The memory of a process and of all that it has started, in megabytes."""
+    total = 0
+    for one in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # one of Python's workers has just ended
+            total += one.memory_info().rss
+    return total / 2**20
+
+
+def _growth(samples: list[Sample]) -> dict[str, Any]:
+    """What the streams need in the middle of the run and at its end, and how fast their memory grows between."""
+    later = samples[len(samples) // 2 :]
+    slope = np.polyfit([one.seconds / 3600 for one in later], [one.resident for one in later], 1)[0]
+    return {
+        "megabytes": [round(one.resident) for one in (later[0], later[-1])],
+        "megabytes_per_hour": round(slope),
+        "table_files": [one.table_files for one in (later[0], later[-1])],
+        "checkpoint_files": [one.checkpoint_files for one in (later[0], later[-1])],
+        "open_flags": [one.open_flags for one in (later[0], later[-1])],
+    }
+
+
+def _alerts(lake: Path, sent: list[pa.RecordBatch], begin: datetime, seconds: float) -> dict[str, Any]:
+    """Compare the alerts with the oracle's, and return the percentiles of their waits in seconds."""
+    table = pa.Table.from_batches(sent).select(["accountId", "dt", "amount"])
+    rows = (
+        oracle.Row(account, round(at.timestamp() * 1_000_000), amount)
+        for account, at, amount in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    )
+    truth = {(large.account_id, large.time) for _, large in oracle.alerts(oracle.in_event_time(rows))}
+    raised = stored(lake / "tables" / "silver_alerts").select(["account_id", "timestamp", "detected_at"])
+    since = [row for row in raised.to_pylist() if row["timestamp"] >= begin]
+    keys = [(row["account_id"], round(row["timestamp"].timestamp() * 1_000_000)) for row in since]
+    waits: dict[str, list[float]] = {"first_sixth": [], "last_sixth": []}
+    for row in since:
+        at = (row["timestamp"] - begin).total_seconds() / seconds
+        if at < 1 / 6 or at >= 5 / 6:
+            wait = (row["detected_at"] - row["timestamp"]).total_seconds()
+            waits["first_sixth" if at < 1 / 6 else "last_sixth"].append(wait)
+    percentiles = {
+        name: {f"p{part}": round(float(np.percentile(some, part)), 2) for part in (50, 95, 99)}
+        for name, some in waits.items()
+        if some
+    }
+    return {
+        "alerts": len(keys),
+        "missing": len(truth - {*keys}),
+        "wrong": len({*keys} - truth),
+        "doubled": len(keys) - len({*keys}),
+        "waits": percentiles,
+    }

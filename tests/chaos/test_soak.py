@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.soak import Soak
+
+pytestmark = pytest.mark.stream
+
+
+def test_streams_maintenance_files_and_messages_go_on_beside_each_other_and_each_alert_is_raised_once(
+    tmp_path: Path,
+) -> None:
+    done = Soak(seconds=60, rate=200, source="both", between_maintenance=30, history=2_000).run(tmp_path)
+    assert (done["rows"], done["gaps"], done["ended_with"]) == (12_000, [], [0, 0])
+    assert (done["missing"], done["wrong"], done["doubled"]) == (0, 0, 0)
+    assert done["alerts"] > 50
