@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,6 +121,23 @@ def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landi
 
     with pytest.raises(FraudlakeError, match=r"ingest failed: .*SystemExit: a panic"):
         stream.run(opened, [dataclasses.replace(steps.ingest(opened)[0], write=panic)], "available-now")
+
+
+def test_what_fails_because_it_is_stopped_is_no_failure_and_is_repeated(
+    lake: Callable[..., Lake], landing: Path
+) -> None:
+    land_flink(landing, "tutorial/int96")
+    opened = lake()
+
+    def stopped(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+        raise OSError("the other end is gone")
+
+    stream.run(opened, [dataclasses.replace(steps.ingest(opened)[0], write=stopped)], "available-now")
+    assert opened.count(tables.BRONZE_TRANSACTIONS) == 0
+    stream.run(opened, steps.ingest(opened), "available-now")
+    assert opened.count(tables.BRONZE_TRANSACTIONS) == 10
 
 
 def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_behind_it() -> None:

@@ -21,6 +21,7 @@ from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.lake.commit import Detail
 
 SAFE_RETENTION = timedelta(days=7)
 """Delta's recommended minimum. A file that is still being written is in no commit, so VACUUM takes it for unused."""
@@ -108,21 +109,21 @@ def purge(lake: Lake, table: tables.Table) -> None:
     """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
     conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
     conflict.retried(partial(_vacuum, lake, table, timedelta(0)))
-    _set_retention(lake, table, lake.settings.retention)
+    _set_retention(lake, table, lake.detail(table), lake.settings.retention)
 
 
 def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
-    oldest = datetime.now(UTC) - retention
-    if lake.detail(table).created_millis > oldest.timestamp() * 1000:
+    oldest, detail = datetime.now(UTC) - retention, lake.detail(table)
+    if detail.created_millis > oldest.timestamp() * 1000:
         # No file is older than its table. VACUUM would look for some all the same, which takes seconds a table.
         return
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
-    _set_retention(lake, table, retention)
+    _set_retention(lake, table, detail, retention)
     lake.session.sql(f"VACUUM {lake.name_of(table)}")
 
 
-def _set_retention(lake: Lake, table: tables.Table, retention: timedelta) -> None:
+def _set_retention(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> None:
     wanted = f"interval {int(retention.total_seconds())} seconds"
     default = f"interval {int(SAFE_RETENTION.total_seconds())} seconds"
-    if lake.detail(table).properties.get(_RETENTION, default) != wanted:
+    if detail.properties.get(_RETENTION, default) != wanted:
         lake.session.sql(f"ALTER TABLE {lake.name_of(table)} SET TBLPROPERTIES ('{_RETENTION}' = '{wanted}')")

@@ -146,12 +146,14 @@ def run(
                     del ended[step]
                 if len(ended) == len(queries) or any(ended.values()):
                     break
+            # A query that is stopped below may fail by that, and repeats its micro-batch next time.
+            failures = {step: query.exception() for step, query in queries.items()}
         finally:
             for query in queries.values():
                 query.stop()
         for step, query in queries.items():
             counts[step].update(query)
-            failure = query.exception()
+            failure = failures[step]
             # A stream that was stopped while it was outdated repeats its micro-batch next time.
             if failure is not None and OutdatedError.__name__ not in str(failure):
                 explain = next(stream.explain for stream in streams if stream.step == step)
