@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,13 +39,12 @@ Send = Callable[[pa.RecordBatch], None]
 
 
 class Sample(NamedTuple):
-    """What there is at a time: seconds since the beginning, megabytes, numbers of files, and accounts in the state."""
+    """What there is at a time: seconds since the beginning, megabytes, and numbers of files."""
 
     seconds: float
     resident: float
     table_files: int
     checkpoint_files: int
-    open_flags: int
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Soak:
         Returns:
             ``rows``: how many were sent; ``gaps``: what ``status`` says of them; ``ended_with``: exit codes of the
             streams' processes; alerts that are ``missing``, ``wrong`` or ``doubled``; ``waits`` for alerts in the first
-            and the last sixth, percentiles in seconds; from the middle on memory, files and state.
+            and the last sixth, percentiles in seconds; in the middle and at the end memory, files and the
+            detector's open flags.
         """
         lake = work / "lake"
         simulator.simulate(lake / "landing", simulator.Traffic(fraud=0.02), rows=self.history)
@@ -91,10 +92,14 @@ class Soak:
                 begin = datetime.now(UTC)
                 sent: list[pa.RecordBatch] = []
                 rows = simulator.batches(simulator.Traffic(rate=self.rate, start=begin, fraud=0.02), self.rate)
-                traffic = threading.Thread(target=_paced, args=(rows, self.seconds, senders, sent))
-                traffic.start()
-                samples = list(self._watched(streams, lake, environment))
-                traffic.join()
+                with ThreadPoolExecutor() as pool:
+                    beside = [
+                        pool.submit(_paced, rows, self.seconds, senders, sent),
+                        maintenance := pool.submit(self._maintained, environment),
+                    ]
+                    samples = list(self._watched(streams, lake))
+                    for one in beside:
+                        one.result()
                 for process in streams:
                     process.send_signal(signal.SIGTERM)
                 ended_with = [process.wait() for process in streams]
@@ -104,22 +109,28 @@ class Soak:
             _fraudlake(environment, "ingest", "--source", "files")
             gaps = json.loads(_fraudlake(environment, "--json", "run"))["gaps"]
         figures = {"rows": sum(batch.num_rows for batch in sent), "gaps": gaps, "ended_with": ended_with}
+        states = maintenance.result()
+        figures["open_flags"] = [states[len(states) // 2], states[-1]]
         return figures | _alerts(lake, sent, begin, self.seconds) | _growth(samples)
 
-    def _watched(
-        self, streams: list[subprocess.Popen[Any]], lake: Path, environment: dict[str, str]
-    ) -> Iterator[Sample]:
-        """Take samples of the streams while they run, and run maintenance beside them."""
-        processes, began, maintenance = [psutil.Process(one.pid) for one in streams], time.monotonic(), 0.0
+    def _watched(self, streams: list[subprocess.Popen[Any]], lake: Path) -> Iterator[Sample]:
+        """Take samples of the streams while they run."""
+        processes, began = [psutil.Process(one.pid) for one in streams], time.monotonic()
         while (now := time.monotonic() - began) < self.seconds:
-            if now >= maintenance:
-                maintenance += self.between_maintenance
-                _fraudlake(environment, "optimize")
-                open_flags = json.loads(_fraudlake(environment, "--json", "state"))["open_flags"]
             resident = sum(_resident(process) for process in processes)
-            files = [sum(1 for _ in (lake / name).rglob("*.*")) for name in ("tables", "checkpoints")]
-            yield Sample(now, resident, *files, open_flags)
+            files = [sum(len(some) for *_, some in os.walk(lake / name)) for name in ("tables", "checkpoints")]
+            yield Sample(now, resident, *files)
             time.sleep(BETWEEN_SAMPLES)
+
+    def _maintained(self, environment: dict[str, str]) -> list[int]:
+        """Run maintenance beside the streams; return the detector's open flags behind each."""
+        began, due, open_flags = time.monotonic(), 0.0, []
+        while due < self.seconds:
+            time.sleep(max(0.0, began + due - time.monotonic()))
+            _fraudlake(environment, "optimize")
+            open_flags.append(json.loads(_fraudlake(environment, "--json", "state"))["open_flags"])
+            due += self.between_maintenance
+        return open_flags
 
 
 def _fraudlake(environment: dict[str, str], *command: str) -> str:
@@ -187,7 +198,6 @@ def _growth(samples: list[Sample]) -> dict[str, Any]:
         "megabytes_per_hour": round(slope),
         "table_files": [one.table_files for one in (later[0], later[-1])],
         "checkpoint_files": [one.checkpoint_files for one in (later[0], later[-1])],
-        "open_flags": [one.open_flags for one in (later[0], later[-1])],
     }
 
 

@@ -17,7 +17,7 @@ from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 from tests.conftest import land_flink
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, land
+from tests.transactions import MARCH_7, SECOND, silver
 
 pytestmark = pytest.mark.stream
 
@@ -26,7 +26,9 @@ def test_auto_compaction_of_small_files_changes_no_row(lake: Any) -> None:
     opened = lake()
     opened.spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "4")
     for i in range(5):
-        land(opened, [Row(str(i), MARCH_7 + i * SECOND, 20.0, position=i)])
+        # As Spark writes where delta-rs cannot.
+        rows = opened.session.createDataFrame(silver([Row(str(i), MARCH_7 + i * SECOND, 20.0, position=i)]))
+        rows.write.format("delta").mode("append").saveAsTable(opened.name_of(tables.SILVER_TRANSACTIONS))
     opened.spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
     operations = opened.spark.sql("DESCRIBE HISTORY silver_transactions").select("operation").collect()
     assert "OPTIMIZE" in {row["operation"] for row in operations}

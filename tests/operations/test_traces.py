@@ -65,3 +65,49 @@ def test_an_account_is_found_in_zip_files_texts_and_files_of_no_format(tmp_path:
 def test_an_account_of_signs_that_mean_something_in_an_expression_is_found_as_it_is() -> None:
     assert Search(["a.c(*)|"]).is_in(pa.array(["say a.c(*)| twice"]))
     assert not Search(["a.cd"]).is_in(pa.array(["say abcd"]))
+
+
+METRICS = '{"commitInfo":{"operation":"MERGE","operationMetrics":{"scanTimeMs":"17","numSourceRows":"2"},"x":"%s"}}'
+PROPERTIES = '{"metaData":{"id":"a","configuration":{"delta.x":"17"}},"x":"%s"}'
+ESCAPED = r'{"commitInfo":{"operationParameters":{"metadata":"{\"configuration\":{\"delta.x\":\"17\"}}"},"x":"%s"}}'
+STATS = r'{"add":{"stats":"{\"minValues\":{\"model_version\":\"17\",\"x\":\"%s\"}}"}}'
+OFFSETS = 'v1\n{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"17"}}\n{"topic":{"17":5},"x":"%s"}'
+EVENT = '{"data":{"measures":{"seconds_between":"17"}},"subject":"%s"}'
+
+
+@pytest.mark.parametrize(
+    ("folder", "text"),
+    [
+        ("_delta_log", METRICS),
+        ("_delta_log", PROPERTIES),
+        ("_delta_log", ESCAPED),
+        ("_delta_log", STATS),
+        ("offsets", OFFSETS),
+        ("delivered", EVENT),
+    ],
+)
+def test_a_number_of_something_else_is_no_trace_in_a_file(tmp_path: Path, folder: str, text: str) -> None:
+    (tmp_path / folder).mkdir()
+    for value, found in (("18", []), ("17", ["bytes"])):
+        (tmp_path / folder / value).write_text(text % value)
+        assert Search(["17"]).in_file(tmp_path / folder / value) == found
+
+
+def test_a_models_file_is_full_of_numbers_and_is_searched_for_names_only(tmp_path: Path) -> None:
+    (tmp_path / "classifier.json").write_text(f'{{"features":"17","learned":"{NAME}"}}')
+    assert Search(["17"]).in_file(tmp_path / "classifier.json") == []
+    assert Search(["17", NAME]).in_file(tmp_path / "classifier.json") == ["bytes"]
+
+
+def test_a_number_of_something_else_is_no_trace_in_a_column(tmp_path: Path) -> None:
+    columns = {
+        "account_id": ["18", "19"],
+        "model_version": ["17", "17"],
+        "model": [b'{"features":"17"}', None],
+        "measures": pa.array([[("seconds_between", "17")], []], pa.map_(pa.string(), pa.string())),
+        "metaData": [{"configuration": "17"}, None],
+        "add": [{"stats": '{"minValues":{"model_version":"17","account_id":"18"}}'}, None],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert Search(["17", NAME]).in_file(tmp_path / "a.parquet") == []
+    assert Search(["18", NAME]).in_file(tmp_path / "a.parquet") == ["account_id", "add"]

@@ -134,10 +134,12 @@ def test_what_fails_because_it_is_stopped_is_no_failure_and_is_repeated(
         time.sleep(1)
         raise OSError("the other end is gone")
 
-    stream.run(opened, [dataclasses.replace(steps.ingest(opened)[0], write=stopped)], "available-now")
-    assert opened.count(tables.BRONZE_TRANSACTIONS) == 0
     stream.run(opened, steps.ingest(opened), "available-now")
-    assert opened.count(tables.BRONZE_TRANSACTIONS) == 10
+    (refine,) = steps.refine(opened)
+    stream.run(opened, [dataclasses.replace(refine, write=stopped)], "available-now")
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 0
+    stream.run(opened, [refine], "available-now")
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 10
 
 
 def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_behind_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,14 +13,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _DISTINCTIVE = 4
+_NUMBERED = {"model", "model_version", "measures", "metaData"}
+"""Columns, and an action of a table's log, whose texts may be numbers of something else."""
+_MODEL = "classifier.json"
+"""A model's file, full of numbers in quotes."""
+_NUMBERS = re.compile(
+    rb'\\*"(operationMetrics|configuration|conf|measures)\\*":\{[^}]*\}|\\*"model_version\\*":\\*"[^"\\]*\\*"'
+)
+"""Where numbers stand in quotes that are no accounts: figures of a commit, properties, Spark's settings, and these."""
+_PARTITIONS = re.compile(rb'"\d+":')
+"""Numbers of a topic's partitions in the offsets of a stream."""
 
 
 class Search:
     """Searches values, texts and bytes for accounts.
 
     A cell of a table that equals an account is a trace. So is a text or file that holds the account as a word, where
-    that has letters and four characters at least. A shorter one, or a number, may stand for something else; there it
-    must be in quotes, or follow the word account.
+    that has letters and four characters at least. A shorter one, or a number, may stand for something else: in a text
+    it must be in quotes, or follow the word account, and what holds numbers of the lake's own is not searched for it.
 
     Args:
         accounts: the accounts.
@@ -27,10 +38,13 @@ class Search:
 
     def __init__(self, accounts: Sequence[str]) -> None:
         """Prepare the search."""
-        self.accounts = pa.array(accounts, pa.string())
         # Without lookarounds: Arrow's expressions have none.
         self.pattern = "|".join(map(pattern, accounts))
-        self._bytes = re.compile(self.pattern.encode(), re.DOTALL)
+        self._kinds = [
+            _Kind(pa.array(some, pa.string()), "|".join(map(pattern, some)), is_distinctive)
+            for is_distinctive in (True, False)
+            if (some := [account for account in accounts if _is_distinctive(account) == is_distinctive])
+        ]
 
     def in_file(self, path: Path) -> list[str]:
         """Return what of a file holds an account: columns of a parquet file, members of a zip file, or its bytes."""
@@ -41,14 +55,17 @@ class Search:
                 return self._columns(path)
             if path.suffix == ".zip":
                 with zipfile.ZipFile(path) as archive:
-                    return [name for name in archive.namelist() if self._bytes.search(archive.read(name))]
+                    return [name for name in archive.namelist() if self._is_in_bytes(archive.read(name))]
         except (OSError, pa.ArrowException, zipfile.BadZipFile):
             pass  # it is searched as bytes
-        return ["bytes"] if self._bytes.search(path.read_bytes()) else []
+        content = path.read_bytes()
+        if path.parent.name == "offsets":
+            content = _PARTITIONS.sub(b"", content)
+        return ["bytes"] if self._is_in_bytes(content, is_numbered=path.name == _MODEL) else []
 
-    def is_in(self, values: pa.Array | pa.ChunkedArray) -> bool:
-        """Tell whether an account is among values, nested ones included, or within a text of them."""
-        return any(self._is_in(leaf) for leaf in _leaves(values))
+    def is_in(self, values: pa.Array | pa.ChunkedArray, name: str = "") -> bool:
+        """Tell whether an account is among the values of a column, nested ones included, or within a text of them."""
+        return any(self._is_in(leaf, names) for leaf, names in _leaves(values, (name,)))
 
     def _columns(self, path: Path) -> list[str]:
         with pq.ParquetFile(path) as file:
@@ -56,26 +73,55 @@ class Search:
                 name
                 for batch in file.iter_batches()
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                if self.is_in(column)
+                if self.is_in(column, name)
             }
         return sorted(names)
 
-    def _is_in(self, leaf: pa.Array) -> bool:
+    def _is_in(self, leaf: pa.Array, names: tuple[str, ...]) -> bool:
+        is_numbered = not _NUMBERED.isdisjoint(names)
         if pa.types.is_binary(leaf.type) or pa.types.is_large_binary(leaf.type):
-            return any(value is not None and self._bytes.search(value) for value in leaf.to_pylist())
+            return any(value is not None and self._is_in_bytes(value, is_numbered) for value in leaf.to_pylist())
         if not (pa.types.is_string(leaf.type) or pa.types.is_large_string(leaf.type)):
             return False
+        if "stats" in names:  # of a file, in a table's log
+            return any(value is not None and self._is_in_bytes(value.encode()) for value in leaf.to_pylist())
         texts = leaf.cast(pa.string())
+        return any(kind.is_in(texts) for kind in self._kinds if kind.is_distinctive or not is_numbered)
+
+    def _is_in_bytes(self, content: bytes, is_numbered: bool = False) -> bool:
+        for kind in self._kinds:
+            if is_numbered and not kind.is_distinctive:
+                continue
+            searched = content if kind.is_distinctive else _NUMBERS.sub(b"", content)
+            if re.search(kind.pattern.encode(), searched, re.DOTALL):
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Accounts that are distinctive, or that are not."""
+
+    accounts: pa.Array
+    pattern: str
+    is_distinctive: bool
+
+    def is_in(self, texts: pa.Array) -> bool:
         matches = pc.or_(pc.is_in(texts, self.accounts), pc.match_substring_regex(texts, f"(?s){self.pattern}"))
         return bool(pc.any(matches).as_py())
+
+
+def _is_distinctive(account: str) -> bool:
+    return len(account) >= _DISTINCTIVE and re.search("[A-Za-z]", account) is not None
 
 
 def pattern(account: str) -> str:
     """Return the regular expression of a text that names an account; for Python, Java and RE2."""
     escaped = re.escape(account)
-    if len(account) >= _DISTINCTIVE and re.search("[A-Za-z]", account):
+    if _is_distinctive(account):
         return f"(^|[^0-9A-Za-z]){escaped}($|[^0-9A-Za-z])"
-    return f"""["']{escaped}["']|[Aa]ccount(Id|_id|)[^0-9A-Za-z]{{1,4}}{escaped}($|[^0-9A-Za-z])"""
+    # A quote within a text of JSON has a backslash.
+    return f"""["']{escaped}\\\\?["']|[Aa]ccount(Id|_id|)[^0-9A-Za-z]{{1,4}}{escaped}($|[^0-9A-Za-z])"""
 
 
 def files(folders: Iterable[Path]) -> Iterator[Path]:
@@ -83,20 +129,20 @@ def files(folders: Iterable[Path]) -> Iterator[Path]:
     yield from sorted({path for folder in folders for path in folder.rglob("*") if path.is_file()})
 
 
-def _leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Return the values of a column that are not nested."""
+def _leaves(values: pa.Array | pa.ChunkedArray, names: tuple[str, ...]) -> Iterator[tuple[pa.Array, tuple[str, ...]]]:
+    """Return the values of a column that are not nested, each with the names of its column and fields."""
     if isinstance(values, pa.ChunkedArray):
         for chunk in values.chunks:
-            yield from _leaves(chunk)
+            yield from _leaves(chunk, names)
     elif pa.types.is_dictionary(values.type):
-        yield from _leaves(values.dictionary_decode())
+        yield from _leaves(values.dictionary_decode(), names)
     elif pa.types.is_struct(values.type):
-        for field in values.flatten():
-            yield from _leaves(field)
+        for field, inner in zip(values.type, values.flatten(), strict=True):
+            yield from _leaves(inner, (*names, field.name))
     elif pa.types.is_map(values.type):
-        yield from _leaves(values.keys)
-        yield from _leaves(values.items)
+        yield from _leaves(values.keys, names)
+        yield from _leaves(values.items, names)
     elif pa.types.is_nested(values.type):
-        yield from _leaves(values.flatten())
+        yield from _leaves(values.flatten(), names)
     else:
-        yield values
+        yield values, names
