@@ -12,6 +12,7 @@ import click
 
 from fraudlake import __version__, settings
 from fraudlake.cli.progress import console, run_streams, unit
+from fraudlake.cli.terminal import printable
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class App:
 
     def say(self, result: dict[str, Any], text: str) -> None:
         """Print the result: one JSON object, or a line for a person."""
-        click.echo(json.dumps(result, default=str) if self.json else text)
+        click.echo(json.dumps(result, default=str) if self.json else printable(text))
 
 
 def options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from fraudlake.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.streaming.stream import Done, Stream
 
-console = Console(stderr=True, highlight=False)
-output = Console(highlight=False)
+console = Terminal(stderr=True, highlight=False)
+output = Terminal(highlight=False)
 
 
 def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:

@@ -1,0 +1,31 @@
+"""Terminal: what landed is shown as text; nothing in it moves the cursor, hides a line or turns letters around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.text import Text
+
+
+class Terminal(Console):
+    """A console that prints no sign of a text raw that a terminal would obey; its own colours stay."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Read a text that may have marks for colours; a table measures it before it is rendered."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
+        """Render what is printed, its texts made :func:`printable`."""
+        for segment in super().render(*arguments, **options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+def printable(text: str) -> str:
+    """Write control characters, marks of direction and signs without a shape as escapes, such as ``\\x1b``."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
