@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from fraudlake import simulator, steps, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import contents, local, open_lake
+from fraudlake.lake import conflict, contents, local, open_lake
 from fraudlake.lake.lake import layout
+from fraudlake.operations import maintenance
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -49,6 +52,47 @@ def test_landed_files_in_small_commits_are_compacted_automatically(
     stream.run(opened, steps.refine(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).distinct().count() == 50
     assert opened.read(tables.SILVER_TRANSACTIONS).count() == 50
+
+
+def test_compaction_beside_other_writers_and_optimize_doubles_no_row(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
+    opened, table = lake(), tables.BRONZE_TRANSACTIONS
+
+    def write(name: str) -> None:
+        for row in range(8):
+            opened.write(pa.table({"_source_file": [name], "_source_row": [row]}), table, "append")
+
+    def optimize() -> None:
+        for _ in range(6):
+            maintenance.optimize(opened)
+
+    with ThreadPoolExecutor() as pool:
+        for beside in [pool.submit(write, "a"), pool.submit(write, "b"), pool.submit(optimize)]:
+            beside.result()
+    rows = opened.query(table, "_source_file, _source_row").to_pylist()
+    assert sorted((row["_source_file"], row["_source_row"]) for row in rows) == [(n, i) for n in "ab" for i in range(8)]
+    assert "OPTIMIZE" in {commit.operation for commit in opened.history(table)}
+
+
+def test_rows_that_are_put_in_place_right_behind_a_compaction_replace_all(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, table = lake(), tables.BRONZE_REJECTED_FILES
+    a, b, c = (pa.Table.from_pylist([{"path": path}], table.schema) for path in "abc")
+    for rows in (a, b):
+        opened.write(rows, table, "append")
+    compactions = []
+
+    def overtaken(*arguments: Any, **options: Any) -> None:
+        if not compactions:
+            compactions.append(opened.session.sql(f"OPTIMIZE {opened.name_of(table)}").collect())
+        write_deltalake(*arguments, **options)
+
+    monkeypatch.setattr(local, "write_deltalake", overtaken)
+    conflict.retried(partial(opened.write, c, table, "overwrite"))
+    assert opened.rows(table)["path"].to_pylist() == ["c"]
 
 
 def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -142,7 +143,7 @@ def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch
     land(opened, rows(0))
     opened.append(opened.read(tables.SILVER_TRANSACTIONS), tables.SILVER_TRANSACTIONS, ("again", 0))
     last = opened.spark.sql("DESCRIBE HISTORY silver_transactions").first()
-    assert (last["operation"], last["engineInfo"].partition(":")[0]) == ("OPTIMIZE", "delta-rs")
+    assert (last["operation"], json.loads(last["userMetadata"])) == ("OPTIMIZE", {"auto_compaction": True})
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert maintenance.optimize(opened) == []
     assert opened.read(tables.SILVER_TRANSACTIONS).count() == 80

@@ -17,10 +17,10 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.detection.live_rules import LiveRules
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import conflict
 from fraudlake.lake.lake import literal
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
-from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

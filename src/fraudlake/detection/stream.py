@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
+from fraudlake.lake import conflict
 from fraudlake.silver import rules as quality
 from fraudlake.silver import transactions as silver
-from fraudlake.streaming import conflict
 from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, OutdatedError, Stream
 

@@ -12,6 +12,8 @@ _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
 PASSED_OVER = "passed_over_by_streams"
 """What the record of a commit holds that gives streams nothing to read, although its operation may."""
+AUTO_COMPACTION = "auto_compaction"
+"""What the record of an OPTIMIZE holds that a writer ran after its own commit."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +52,24 @@ class Commit:
     def of(cls, entry: Mapping[str, Any]) -> Commit:
         """Convert an entry of Delta's history; its ``timestamp`` is in milliseconds.
 
-        Spark marks its auto compaction as ``auto``; delta-rs is used here for no other OPTIMIZE.
+        Delta marks its own auto compaction as ``auto``; in lakes of before, delta-rs ran it, and no other OPTIMIZE.
         """
-        is_sparks = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
+        is_deltas = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
         by_delta_rs = (entry.get("engineInfo") or "").startswith("delta-rs")
+        metadata = entry.get("userMetadata")
         return cls(
             entry["version"],
             entry["operation"],
             entry["timestamp"],
-            is_sparks or by_delta_rs,
-            entry.get("userMetadata"),
+            is_deltas or by_delta_rs or AUTO_COMPACTION in _record(metadata),
+            metadata,
             str((entry.get("operationMetrics") or {}).get("numTargetRowsInserted")) != "0",
         )
 
     @property
     def record(self) -> dict[str, Any]:
         """``metadata`` as a JSON object; empty where another writer wrote it."""
-        try:
-            record = json.loads(self.metadata or "{}")
-        except ValueError:
-            return {}
-        return record if isinstance(record, dict) else {}
+        return _record(self.metadata)
 
     @property
     def changes_rows(self) -> bool:
@@ -87,6 +86,14 @@ class Commit:
     def at(self) -> datetime:
         """Time of the commit (UTC)."""
         return datetime.fromtimestamp(self.millis / 1000, UTC)
+
+
+def _record(metadata: str | None) -> dict[str, Any]:
+    try:
+        record = json.loads(metadata or "{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def row_changes(history: list[Commit], version: int) -> list[Commit]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import json
 import re
@@ -20,14 +19,13 @@ from typing import TYPE_CHECKING, Literal
 import deltalake
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import CommitFailedError
 from filelock import FileLock
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import contents, json_file, lock, nearby, session
-from fraudlake.lake.commit import Commit, Detail
+from fraudlake.lake import conflict, contents, json_file, lock, nearby, session
+from fraudlake.lake.commit import AUTO_COMPACTION, Commit, Detail
 from fraudlake.lake.lake import Compute, Lake, Transaction, layout, select, spark_literal
 from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings
@@ -42,7 +40,9 @@ _UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
 _PLAIN_WRITER = 2
 """The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_COMPACT_EVERY, _COMPACTED_SIZE = 50, 16 << 20
+_COMPACT_EVERY = 50
+_COMPACTED = 16 << 20
+"""Size of a compacted file, where the table is not clustered."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -259,14 +259,31 @@ class LocalLake(Lake):
         properties = CommitProperties(
             custom_metadata={"userMetadata": metadata} if metadata is not None else None,
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
+            # delta-rs does not see that another commit has removed a file that this one removes, too (seen in 1.6):
+            # what a compaction wrote meanwhile would stay.
+            max_commit_retries=0 if mode == "overwrite" else None,
         )
         # A table has columns that the rows lack where the settings declared them once.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None
         write_deltalake(delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
-            size = self.settings.target_file_bytes if table.zorder else _COMPACTED_SIZE
-            with contextlib.suppress(CommitFailedError):  # somebody else has just compacted it
-                delta.optimize.compact(target_size=size)
+            self._compact(table)
+
+    def _compact(self, table: tables.Table) -> None:
+        """Bring a table's small files together, unless somebody else has just done it.
+
+        Spark does it: of two compactions at once delta-rs commits both, and each row is there twice (seen in 1.6).
+        """
+        compacting, size = self.session.newSession(), self.settings.target_file_bytes if table.zorder else _COMPACTED
+        # A file that is a quarter of it is left alone, so that not every compaction writes the same rows anew.
+        for name, value in (("maxFileSize", size), ("minFileSize", size // 4)):
+            compacting.conf.set(f"spark.databricks.delta.optimize.{name}", value)
+        compacting.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({AUTO_COMPACTION: True}))
+        try:
+            compacting.sql(f"OPTIMIZE {self.name_of(table)}")
+        except Exception as error:
+            if not conflict.is_conflict(error):
+                raise
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

@@ -7,11 +7,13 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fraudlake import tables
+from fraudlake.lake import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -79,7 +81,8 @@ class Forgotten:
         return [row for row in self.rows if row["account_hash"] == account_hash]
 
     def _write(self, lake: Lake) -> None:
-        lake.write(pa.Table.from_pylist(self.rows, tables.GOLD_FORGOTTEN.schema), tables.GOLD_FORGOTTEN, "overwrite")
+        rows = pa.Table.from_pylist(self.rows, tables.GOLD_FORGOTTEN.schema)
+        conflict.retried(partial(lake.write, rows, tables.GOLD_FORGOTTEN, "overwrite"))
 
 
 def read(lake: Lake) -> Forgotten:

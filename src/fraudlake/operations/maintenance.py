@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake import contents
+from fraudlake.lake import conflict, contents
 from fraudlake.lake.commit import row_changes
 from fraudlake.operations import lag
-from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake import contents
+from fraudlake.lake import conflict, contents
 from fraudlake.silver import rules
-from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import conflict
 from fraudlake.sources import landing, ledger, numbered_append
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder, landing_folder
 from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
 from fraudlake.sources.numbered_append import NumberedAppend
-from fraudlake.streaming import conflict
 from fraudlake.streaming.stream import Stream
 
 if TYPE_CHECKING:

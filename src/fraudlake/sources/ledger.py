@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from fraudlake import tables
+from fraudlake.lake import conflict
 from fraudlake.sources.landing import File
-from fraudlake.streaming import conflict
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.streaming import conflict
+from fraudlake.lake import conflict
 from fraudlake.streaming.rows import persisted
 
 if TYPE_CHECKING:

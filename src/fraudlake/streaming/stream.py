@@ -13,10 +13,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake import Lake
+from fraudlake.lake import Lake, conflict
 from fraudlake.lake.commit import new_rows
 from fraudlake.lake.lake import Compute
-from fraudlake.streaming import conflict
 from fraudlake.streaming.rows import has_rows, persisted_count
 from fraudlake.tables import Table
 

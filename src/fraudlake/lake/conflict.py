@@ -21,13 +21,20 @@ def retried(write: Callable[[], T]) -> T:
     Returns:
         What ``write`` returns.
     """
-    # Conflicts are recognised by name: Spark's exception classes differ between a plain session, a micro-batch and
-    # Spark Connect, and delta-rs is installed only where lakes are local.
     for attempt in range(1, _ATTEMPTS):
         try:
             return write()
         except Exception as error:
-            if type(error).__name__ != "CommitFailedError" and not any(name in str(error) for name in _CONFLICTS):
+            if not is_conflict(error):
                 raise
             time.sleep(attempt / 2)
     return write()
+
+
+def is_conflict(error: Exception) -> bool:
+    """Tell whether a write failed because another one committed first.
+
+    Conflicts are recognised by name: Spark's exception classes differ between a plain session, a micro-batch and Spark
+    Connect, and delta-rs is installed only where lakes are local.
+    """
+    return type(error).__name__ == "CommitFailedError" or any(name in str(error) for name in _CONFLICTS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.streaming import conflict
+from fraudlake.lake import conflict
 
 pytestmark = pytest.mark.stream
 
