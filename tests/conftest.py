@@ -62,8 +62,13 @@ LONGEST_FIRST = (
     "gold/test_alert_windows.py",
     "gold/test_lane_agreement.py",
     "test_simulator.py",
+    "test_arguments.py",
+    "rules/test_match_recognize.py",
+    "model/test_store.py",
+    "test_settings.py",
+    "bronze/test_messages.py",
 )
-"""Files whose tests take minutes. Begun at the end, the last of them would run alone."""
+"""Files whose tests take long. Begun at the end, the last of them would run alone."""
 TOGETHER = {
     "tests/integration/test_workspace_probe.py": "a workspace",
     "tests/integration/test_connect.py": "a workspace",
