@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 
+from fraudlake import tables
 from fraudlake.lake import spark_home
 from tests import log_store
 
@@ -83,6 +86,26 @@ def test_every_commit_of_a_lake_goes_through_the_store(lake: Any) -> None:
     assert newest.exists()
     # Hadoop's files, which Delta's own store writes, have a checksum beside them.
     assert not (log / f".{newest.name}.crc").exists()
+
+
+def test_a_checkpoint_that_delta_rs_writes_behind_one_of_sparks_is_read_at_once(lake: Any, spark_log: Path) -> None:
+    opened, table = lake(), tables.BRONZE_FILES
+    log = opened.root / "tables" / table.name / "_delta_log"
+
+    def append(times: int) -> None:
+        for _ in range(times):
+            opened.spark.sql(f"INSERT INTO {opened.name_of(table)} (path) VALUES ('a')")
+
+    append(10)
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
+    DeltaTable(log.parent).create_checkpoint()
+    append(1)
+    DeltaTable(log.parent).create_checkpoint()
+    opened.spark.sql("SELECT 1").collect()
+    before = spark_log.stat().st_size
+    opened.session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert opened.read(table).count() == 11
+    assert "_last_checkpoint" not in spark_log.read_text()[before:]
 
 
 def test_the_class_is_what_its_source_says(spark: Any) -> None:
