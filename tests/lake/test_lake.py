@@ -76,6 +76,20 @@ def test_compaction_beside_other_writers_and_optimize_doubles_no_row(
     assert "OPTIMIZE" in {commit.operation for commit in opened.history(table)}
 
 
+def test_compaction_leaves_a_table_alone_while_somebody_rewrites_it(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
+    opened, table = lake(), tables.BRONZE_TRANSACTIONS
+
+    def operations() -> list[str]:
+        for _ in range(2):
+            opened.write(pa.table({"_source_file": ["a"]}), table, "append")
+        return [commit.operation for commit in reversed(opened.history(table))]
+
+    with opened.rewriting(table):
+        assert operations() == ["CREATE TABLE", "WRITE", "WRITE"]
+    assert "OPTIMIZE" in operations()
+
+
 def test_rows_that_are_put_in_place_right_behind_a_compaction_replace_all(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,15 +11,15 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
@@ -270,7 +270,7 @@ class LocalLake(Lake):
             self._compact(table)
 
     def _compact(self, table: tables.Table) -> None:
-        """Bring a table's small files together, unless somebody else has just done it.
+        """Bring a table's small files together, unless somebody else is at it or has just done it.
 
         Spark does it: of two compactions at once delta-rs commits both, and each row is there twice (seen in 1.6).
         """
@@ -279,11 +279,23 @@ class LocalLake(Lake):
         for name, value in (("maxFileSize", size), ("minFileSize", size // 4)):
             compacting.conf.set(f"spark.databricks.delta.optimize.{name}", value)
         compacting.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({AUTO_COMPACTION: True}))
-        try:
-            compacting.sql(f"OPTIMIZE {self.name_of(table)}")
-        except Exception as error:
-            if not conflict.is_conflict(error):
-                raise
+        with suppress(Timeout), self.rewriting(table, wait=0):
+            try:
+                compacting.sql(f"OPTIMIZE {self.name_of(table)}")
+            except Exception as error:
+                if not conflict.is_conflict(error):
+                    raise
+
+    def rewriting(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
+        """Keep compaction on the way from a table while its files are rewritten.
+
+        Args:
+            table: the table.
+            wait: seconds for somebody else to end who rewrites it, and then :class:`filelock.Timeout`; -1: without end.
+        """
+        locks = self.root / "locks"
+        locks.mkdir(exist_ok=True)
+        return FileLock(locks / f"rewriting_{table.name}", timeout=wait)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""

@@ -69,7 +69,9 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
         days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
     where = f" WHERE date IN ({days})" if days else ""
     lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
-    metrics = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}").select("metrics.numFilesAdded").collect()
+    with lake.rewriting(table):
+        done = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}")
+        metrics = done.select("metrics.numFilesAdded").collect()
     return any(row["numFilesAdded"] for row in metrics)
 
 
