@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,7 @@ def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
         finally:
             kill_all(process)
         assert rows(lake()) == []
+        time.sleep(2)  # what the process had sent is on its way
         before = len(receiver.taken)
         receiver.always = 0.0
         run(root, "deliver", "--to", "webhook")
