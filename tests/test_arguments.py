@@ -117,6 +117,7 @@ def ended(call: Call, place: Path) -> tuple[int, str]:
         return 0, ""
 
 
+@hypothesis.example(Call(["verdicts", "é" * 10_000]))
 @hypothesis.given(calls())
 @hypothesis.settings(max_examples=250, suppress_health_check=list(hypothesis.HealthCheck))
 def test_any_call_ends_with_a_known_code_and_at_most_one_line(place: Path, call: Call) -> None:

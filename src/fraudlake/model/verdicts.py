@@ -34,15 +34,16 @@ def load(lake: Lake, file: Path) -> Loaded:
     Raises:
         UsageError: the file does not exist, lacks a column, or has a verdict that is neither true nor false.
     """
-    if not file.exists():
-        raise UsageError(f"{file}: no such file")
+    try:
+        written = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
+    except OSError as error:
+        raise UsageError(f"{file}: {(error.strerror or 'cannot be read').lower()}") from None
     path = str(file.absolute())
     is_parquet = file.suffix == ".parquet" or file.is_dir()
     rows = lake.session.read.parquet(path) if is_parquet else lake.session.read.option("header", "true").csv(path)
     lacking = [name for name in verdicts.REQUIRED if name not in rows.columns]
     if lacking:
         raise UsageError(f"{file}: has no column {' and no '.join(lacking)}; needed are transaction_id and verdict")
-    written = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
     with persisted(verdicts.from_file(rows, lake.read(tables.SILVER_TRANSACTIONS), written)) as given:
         unclear = given.where("verdict IS NULL").first()
         if unclear is not None:
