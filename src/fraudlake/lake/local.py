@@ -274,12 +274,13 @@ class LocalLake(Lake):
 
         Spark does it: of two compactions at once delta-rs commits both, and each row is there twice (seen in 1.6).
         """
-        compacting, size = self.session.newSession(), self.settings.target_file_bytes if table.zorder else _COMPACTED
-        # A file that is a quarter of it is left alone, so that not every compaction writes the same rows anew.
-        for name, value in (("maxFileSize", size), ("minFileSize", size // 4)):
-            compacting.conf.set(f"spark.databricks.delta.optimize.{name}", value)
-        compacting.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({AUTO_COMPACTION: True}))
         with suppress(Timeout), self.rewriting(table, wait=0):
+            compacting = self.session.newSession()
+            size = self.settings.target_file_bytes if table.zorder else _COMPACTED
+            # Larger files are left alone. Otherwise each compaction would rewrite the rows of those before it.
+            for name, value in (("maxFileSize", size), ("minFileSize", size // 4)):
+                compacting.conf.set(f"spark.databricks.delta.optimize.{name}", value)
+            compacting.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({AUTO_COMPACTION: True}))
             try:
                 compacting.sql(f"OPTIMIZE {self.name_of(table)}")
             except Exception as error:
