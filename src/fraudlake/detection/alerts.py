@@ -6,7 +6,6 @@ Rules of the kind ``small_then_large`` are evaluated by :mod:`~fraudlake.detecti
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fraudlake.detection import buckets, detector, evidence, live_rules, ordering
+from fraudlake.detection import buckets, detector, live_rules, ordering
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock
 
@@ -325,23 +324,11 @@ def _rule_columns(version: RuleVersion) -> dict[str, Any]:
 
 
 def _rule_alert_rows(version: RuleVersion, alerts: pa.Table) -> pa.Table:
-    names = ("variable", "transaction_id", "time", "amount")
-    lists = ("roles", "transaction_ids", "times", "amounts")
-    rows = [
-        {
-            **{name: alert[name] for name in ("account_id", "transaction_id", "amount", "measures")},
-            **_rule_columns(version),
-            "kind": version.rule.kind,
-            "time": alert["times"][-1],
-            "first_transaction_id": alert["transaction_ids"][0],
-            "evidence": json.dumps(
-                [dict(zip(names, row, strict=True)) for row in zip(*(alert[name] for name in lists), strict=True)]
-            ),
-            "explanation": evidence.story(alert),
-        }
-        for alert in alerts.to_pylist()
-    ]
-    return pa.Table.from_pylist(rows, _OUTPUT)
+    of_rule = {**_rule_columns(version), "kind": version.rule.kind}
+    columns = {
+        name: pa.repeat(pa.scalar(value, _OUTPUT.field(name).type), len(alerts)) for name, value in of_rule.items()
+    }
+    return _output_table(len(alerts), **columns, **{name: alerts[name] for name in alerts.column_names})
 
 
 def _late_rows(rows: pa.Table) -> pa.Table:

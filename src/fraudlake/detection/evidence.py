@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
         rows: the rows that were evaluated; at least :data:`NEEDS`.
         alerts: their alerts.
     """
-    times = rows["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    times = _times(rows)
     columns = {"times": times, "transaction_ids": rows["transaction_id"], "amounts": rows["amount"]}
     columns["labels"] = rows["label"]
     offsets = pa.array([*accumulate((len(alert.rows) for alert in alerts), initial=0)], pa.int32())
@@ -53,18 +54,72 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
     )
 
 
+def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
+    """Return alerts with their texts.
+
+    Windows share most of their rows, so the texts of a row are made once.
+
+    Args:
+        rows: the rows that were evaluated; at least :data:`NEEDS`.
+        alerts: their alerts.
+
+    Returns:
+        ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``first_transaction_id``,
+        ``evidence`` and ``measures`` as JSON, and ``explanation``.
+    """
+    numbers = np.unique(np.fromiter((row for alert in alerts for row in alert.rows), np.int64))
+    named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))
+    times = _times(rows).take(pa.array(numbers)).to_pylist()
+    columns = (named[name].to_pylist() for name in named.column_names)
+    texts = {
+        number: (account, id_, time, amount, _json(id_, time, amount), _text(amount, time))
+        for number, id_, account, amount, time in zip(numbers.tolist(), *columns, times, strict=True)
+    }
+    variables = {role: json.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
+    described_alerts = []
+    for alert in alerts:
+        of_alert = [texts[row] for row in alert.rows]
+        account, id_, time, amount, *_ = of_alert[-1]
+        evidence = (
+            f'{{"variable": {variables[role]}, {text[4]}' for role, text in zip(alert.roles, of_alert, strict=True)
+        )
+        parts = [f"{role} {text[5]}" for role, text in zip(alert.roles, of_alert, strict=True)]
+        described_alerts.append(
+            {
+                "account_id": account,
+                "transaction_id": id_,
+                "time": time,
+                "amount": amount,
+                "first_transaction_id": of_alert[0][1],
+                "evidence": f"[{', '.join(evidence)}]",
+                "measures": json.dumps(dict(alert.measures)),
+                "explanation": _sentence(account, parts, alert.measures),
+            }
+        )
+    return pa.Table.from_pylist(described_alerts)
+
+
 def story(alert: Mapping[str, Any]) -> str:
     """Tell an alert as a sentence: the account, its transactions with what they are called, and the measures."""
-    transactions = [*zip(alert["roles"], alert["amounts"], alert["times"], strict=True)]
-    if len(transactions) > 6:
-        more = f"{len(transactions) - 6} more"
-        parts = [*map(_part, transactions[:3]), more, *map(_part, transactions[-3:])]
-    else:
-        parts = [*map(_part, transactions)]
-    measures = ", ".join(f"{name} {value}" for name, value in json.loads(alert["measures"]).items())
-    return f"Account {alert['account_id']}: {', '.join(parts)} (UTC); {measures}."
+    transactions = zip(alert["roles"], alert["amounts"], alert["times"], strict=True)
+    parts = [f"{role} {_text(amount, time)}" for role, amount, time in transactions]
+    return _sentence(alert["account_id"], parts, json.loads(alert["measures"]))
 
 
-def _part(transaction: tuple[str, float, int]) -> str:
-    role, amount, time = transaction
-    return f"{role} {amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+def _times(rows: pa.Table) -> pa.ChunkedArray:
+    return rows["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _json(transaction_id: str, time: int, amount: float) -> str:
+    """Return a transaction's part of the evidence, behind its variable."""
+    return json.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
+
+
+def _text(amount: float, time: int) -> str:
+    return f"{amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _sentence(account: str, parts: Sequence[str], measures: Mapping[str, Any]) -> str:
+    shown = parts if len(parts) <= 6 else [*parts[:3], f"{len(parts) - 6} more", *parts[-3:]]
+    values = ", ".join(f"{name} {value}" for name, value in measures.items())
+    return f"Account {account}: {', '.join(shown)} (UTC); {values}."

@@ -102,7 +102,7 @@ class LiveRules:
                 open_matches = json.loads(known["open_matches"])
             evaluation = check.evaluate(part, seen, open_matches, now)
             if evaluation.alerts:
-                raised.append(RuleAlerts(version, evidence.table(part, evaluation.alerts)))
+                raised.append(RuleAlerts(version, evidence.described(part, evaluation.alerts)))
             if len(evaluation.needed):
                 needed.append(
                     {
@@ -152,7 +152,7 @@ class LiveRules:
 
 
 class RuleAlerts(NamedTuple):
-    """Alerts of a rule, in the columns of :data:`evidence.COLUMNS`."""
+    """Alerts of a rule, in the columns of :func:`evidence.described`."""
 
     version: RuleVersion
     alerts: pa.Table

@@ -1,6 +1,6 @@
 """The matcher: runs an automaton over rows sorted by partition and time, with the semantics of Flink's CEP library.
 
-Open matches are kept in a heap by their first row, as Flink's are; which of several matches with the same first row
+Open matches lie in a heap by their first row, as Flink's are; which of several matches with the same first row
 comes first, and so makes the others void, is decided by the places that Java's PriorityQueue gives them.
 """
 
@@ -193,7 +193,9 @@ class Run:
         """Drop the matches whose time is up; None: the end of time."""
         times = self._matcher.times
         within = self._matcher.within
-        if within is not None and len(self._partial) > 1:
+        earliest = self._partial[0].first
+        # Times rise with the rows: while the earliest match is in time, all are.
+        if within is not None and earliest != _NEVER and (time is None or time - times[earliest] >= within):
             in_time = _Heap()
             for item in self._partial:
                 if item.first == _NEVER or (time is not None and time - times[item.first] < within):
@@ -217,23 +219,22 @@ class Run:
     def _taken(self, item: _Open, row: int) -> Iterable[_Open]:
         """Return what an open match becomes with the row: one for each variable that takes it, or nothing."""
         conditions, variables = self._matcher.conditions, len(self._matcher.conditions)
-        begins = item.first == _NEVER
-        bounds = (row,) * (variables + 1) if begins else item.bounds
-        first = row if begins else item.first
+        first, state, bounds = item
+        begins = first == _NEVER
+        if begins:
+            first, bounds = row, (row,) * (variables + 1)
         taken: list[_Open] = []
-        state: State | None = item.state
-        while state is not None and state.variable is not None:
-            if not self._is_held_back(state, row, bounds):
-                variable = state.variable
-                if conditions[variable](row, bounds):
-                    extended = bounds[: variable + 1] + (row + 1,) * (variables - variable)
-                    taken.append(_Open(first, state.next, extended))  # type: ignore[arg-type]  # only the final state has none
-                    final = self._final_behind(state.next, row, bounds)
-                    if final is not None:
-                        taken.append(_Open(first, final, extended))
-                state = state.proceed
-            else:
-                state = None
+        while state.variable is not None and not (state.not_for and self._is_held_back(state, row, bounds)):
+            variable, following = state.variable, state.next
+            if following is not None and conditions[variable](row, bounds):
+                extended = bounds[: variable + 1] + (row + 1,) * (variables - variable)
+                taken.append(_Open(first, following, extended))
+                final = self._final_behind(following, row, bounds)
+                if final is not None:
+                    taken.append(_Open(first, final, extended))
+            if state.proceed is None:
+                break
+            state = state.proceed
         if begins:
             taken.append(item)
         return taken
@@ -242,11 +243,11 @@ class Run:
         """Whether a greedy loop before the state could take the row itself."""
         return any(self._matcher.conditions[variable](row, bounds) for variable in state.not_for)
 
-    def _final_behind(self, state: State | None, row: int, bounds: Bounds) -> State | None:
+    def _final_behind(self, state: State, row: int, bounds: Bounds) -> State | None:
         """Return the final state if the state leads there without a further row."""
-        while state is not None and state.variable is not None and not self._is_held_back(state, row, bounds):
+        while state.proceed is not None and not (state.not_for and self._is_held_back(state, row, bounds)):
             state = state.proceed
-            if state is not None and state.variable is None:
+            if state.variable is None:
                 return state
         return None
 
