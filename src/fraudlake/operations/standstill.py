@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def standstill(lake: Lake) -> Iterator[None]:
     """Hold every step that has begun, as far as the place allows.
 
-    A micro-batch that was cut has marked its commits already. Repeated, it would not write again what was replaced.
+    The commits of a micro-batch that was cut have its transaction already. Repeated, it would not write again what was
+    replaced.
 
     Raises:
         FraudlakeError: a step runs, or was cut within a micro-batch.

@@ -132,7 +132,7 @@ def run(
 def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
     """Return from when on the state has all rows that the rules look back to; None: from the topic's first on.
 
-    A state that was written for other windows, or for fewer rows, starts anew.
+    A state that was written for other windows, or for fewer rows, starts empty.
     """
     folder = checkpoint(settings, rules)
     file = folder.with_suffix(".json")

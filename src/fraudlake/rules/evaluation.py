@@ -51,7 +51,7 @@ def matches(
     return of_any_length(query, rows, open_matches, now)
 
 
-def results(query: Query, rows: SortedRows, found: Sequence[Match]) -> list[dict[str, Any] | None]:
+def results(query: Query, rows: SortedRows, query_matches: Sequence[Match]) -> list[dict[str, Any] | None]:
     """Return what the query selects of each match, by name; None for a match that its WHERE leaves out.
 
     Times are microseconds since 1970.
@@ -60,7 +60,7 @@ def results(query: Query, rows: SortedRows, found: Sequence[Match]) -> list[dict
     outputs = [output.expression.bind(binding) for output in query.row]
     times = rows.lists["timestamp"]
     measured: list[list[Any]] = []
-    for match in found:
+    for match in query_matches:
         last = match.bounds[-1] - 1
         binding.emitted = times[match.emitted_at if match.emitted_at >= 0 else last]
         binding.forget()
@@ -72,7 +72,7 @@ def results(query: Query, rows: SortedRows, found: Sequence[Match]) -> list[dict
         {name: value(number, (number,)) for name, value in selected}
         if wanted is None or wanted(number, (number,))
         else None
-        for number in range(len(found))
+        for number in range(len(query_matches))
     ]
 
 
@@ -98,17 +98,17 @@ def of_any_length(
     with_seen = np.flatnonzero(rows.new > rows.starts[:-1])
     with_seen = with_seen[np.argsort(rows.order[rows.starts[with_seen]])]
     earlier = dict(zip(with_seen.tolist(), open_matches, strict=True))
-    found: list[Match] = []
+    complete: list[Match] = []
     begin, still_open = [], []
     spans = zip(rows.starts[:-1].tolist(), rows.new.tolist(), rows.starts[1:].tolist(), strict=True)
     for partition, (start, new, stop) in enumerate(spans):
         run = matcher.run(earlier.get(partition), start)
-        found += run.matches(new, stop, now)
+        complete += run.matches(new, stop, now)
         first = stop if now is None or run.first_row is None else run.first_row
         begin.append(first)
         if first < stop:
             still_open.append(run.open_matches())
-    return Matches(found, np.array(begin, np.int64), still_open)
+    return Matches(complete, np.array(begin, np.int64), still_open)
 
 
 def _flags(condition: Expression, whole: Scope) -> NDArray[np.bool_] | None:
@@ -145,15 +145,15 @@ def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> M
     length = shape[-1]
     partition = np.repeat(np.arange(len(rows.starts) - 1), np.diff(rows.starts))
     begin = np.maximum(rows.starts[1:] - length + 1, rows.starts[:-1])
-    found, not_before = [], 0
+    complete, not_before = [], 0
     for start in np.flatnonzero(_complete(query, rows, shape, partition)).tolist():
         if start >= not_before:
             bounds = tuple(start + bound for bound in shape)
-            found.append(Match(bounds, bounds[-1] - 1))
+            complete.append(Match(bounds, bounds[-1] - 1))
             not_before = first_after(query.skip, bounds)
             begin[partition[start]] = max(begin[partition[start]], not_before)
     if now is None:
-        return Matches(found, rows.starts[1:], [])
+        return Matches(complete, rows.starts[1:], [])
     may_begin = np.arange(len(rows)) >= np.repeat(begin, np.diff(rows.starts))
     if query.within is not None:
         may_begin &= now - rows.columns["timestamp"].values < query.within
@@ -162,7 +162,7 @@ def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> M
         may_begin &= _true(first_condition.vector(Scope(rows.columns, len(rows), (0,) * len(shape), 0)))
     following = np.append(np.flatnonzero(may_begin), len(rows))
     first = following[np.searchsorted(following, rows.starts[:-1])]
-    return Matches(found, np.minimum(first, rows.starts[1:]), [])
+    return Matches(complete, np.minimum(first, rows.starts[1:]), [])
 
 
 def _complete(query: Query, rows: SortedRows, shape: Sequence[int], partition: NDArray[np.int64]) -> NDArray[np.bool_]:

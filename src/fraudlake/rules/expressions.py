@@ -779,8 +779,8 @@ def _round(node: exp.Anonymous, context: Context) -> Expression:
             return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP))
 
         return strict(DOUBLE, lambda value: rounded(value) if abs(value) < 1e15 else value, operand)
-    kept = min(scale, operand.type.scale)
-    type_ = decimal(operand.type.precision - operand.type.scale + kept + 1, kept)
+    decimals = min(scale, operand.type.scale)
+    type_ = decimal(operand.type.precision - operand.type.scale + decimals + 1, decimals)
     return values.general(type_, lambda value: None if value is None else values.quantized(value, type_), operand)
 
 

@@ -106,10 +106,10 @@ class PatternCheck:
 
         query = self.query
         ordered = sort(rows, query.partition_by, query.order_by, query.columns, seen)
-        found, begin, still_open = evaluation.matches(query, ordered, open_matches, now)
+        matches, begin, still_open = evaluation.matches(query, ordered, open_matches, now)
         types = {output.name: output.expression.type for output in query.select}
         alerts = []
-        for match, result in zip(found, evaluation.results(query, ordered, found), strict=True):
+        for match, result in zip(matches, evaluation.results(query, ordered, matches), strict=True):
             if result is None:
                 continue
             bounds = match.bounds

@@ -291,10 +291,10 @@ class _Pattern:
     def _group(self) -> list[tuple[Variable, int]]:
         opening = self._words[self._at]
         self._at += 1
-        found: list[tuple[Variable, int]] = []
+        variables: list[tuple[Variable, int]] = []
         while (word := self._word()) is not None and word.token_type != TokenType.R_PAREN:
             if word.token_type == TokenType.L_PAREN:
-                found += self._group()
+                variables += self._group()
             elif word.text == "|":
                 self._refuse("is not supported in PATTERN, nor is it by Flink: write a rule for each alternative")
             elif word.text.startswith(("{", "^", "$")) or word.text.upper() == "PERMUTE":
@@ -303,16 +303,16 @@ class _Pattern:
                 self._refuse("is not expected in PATTERN")
             else:
                 self._at += 1
-                found.append((self._quantified(word), word.start))
+                variables.append((self._quantified(word), word.start))
         if self._word() is None:
             self._text.refuse(opening.start, "this parenthesis is never closed")
-        if not found:
+        if not variables:
             self._text.refuse(opening.start, "there is no variable in these parentheses")
         self._at += 1
         following = self._word()
         if following is not None and following.text.startswith(("?", "*", "+", "{")):
             self._refuse("is not supported behind parentheses in PATTERN, nor is it by Flink")
-        return found
+        return variables
 
     def _quantified(self, name: Token) -> Variable:
         word = self._word()

@@ -156,11 +156,11 @@ def clauses(text: Text) -> Clauses:
     second = next((word for word in words[end:] if word.text.upper() == "MATCH_RECOGNIZE"), None)
     if second is not None:
         text.refuse(second.start, "a second MATCH_RECOGNIZE is not supported")
-    found = Clauses(text, _outer(text, words[begin].start, words[end].end + 1))
-    table = found.outer.find(exp.Table)
-    found.alias = table.alias or None if table else None
-    _divide(found, words[begin + 2 : end], words[end])
-    return found
+    parts = Clauses(text, _outer(text, words[begin].start, words[end].end + 1))
+    table = parts.outer.find(exp.Table)
+    parts.alias = table.alias or None if table else None
+    _divide(parts, words[begin + 2 : end], words[end])
+    return parts
 
 
 def _is_one_query(text: Text, words: list[Token]) -> None:
@@ -191,8 +191,8 @@ def _outer(text: Text, start: int, end: int) -> exp.Select:
     return query
 
 
-def _divide(found: Clauses, words: list[Token], closing: Token) -> None:
-    text = found.text
+def _divide(clauses: Clauses, words: list[Token], closing: Token) -> None:
+    text = clauses.text
     starts = _clause_starts(words)
     if not starts or starts[0][1] != 0:
         text.refuse(words[0].start if words else closing.start, "a clause of MATCH_RECOGNIZE is expected")
@@ -215,17 +215,17 @@ def _divide(found: Clauses, words: list[Token], closing: Token) -> None:
             if inside:
                 text.refuse(inside[0].start, f"'{inside[0].text}' is not supported after ONE ROW PER MATCH")
         elif name in ("partition_by", "order_by"):
-            setattr(found, name, [Part(part[0].start, part[-1].end + 1) for part in _list(text, inside)])
+            setattr(clauses, name, [Part(part[0].start, part[-1].end + 1) for part in _list(text, inside)])
         elif name == "measures":
-            found.measures = [_measure(text, part) for part in _list(text, inside)]
+            clauses.measures = [_measure(text, part) for part in _list(text, inside)]
         elif name == "define":
-            found.define = [_definition(text, part) for part in _list(text, inside)]
+            clauses.define = [_definition(text, part) for part in _list(text, inside)]
         elif name == "within":
-            found.within = Part(inside[0].start, inside[-1].end + 1)
+            clauses.within = Part(inside[0].start, inside[-1].end + 1)
         elif name == "after":
-            found.after = inside
+            clauses.after = inside
         else:
-            found.pattern = inside
+            clauses.pattern = inside
     names = [name for name, _, _ in starts]
     for needed in ("order_by", "measures", "pattern", "define"):
         if needed not in names:

@@ -24,12 +24,12 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def cycles(folder: str) -> list[Path]:
     """List the links to a folder above them."""
-    found: list[Path] = []
+    links: list[Path] = []
     for parent, folders, _ in os.walk(folder, followlinks=True):
         cut = [name for name in folders if _is_cycle(Path(parent, name))]
-        found += [Path(parent, name) for name in cut]
+        links += [Path(parent, name) for name in cut]
         folders[:] = [name for name in folders if name not in cut]
-    return found
+    return links
 
 
 def other_names(files: list[File], names: Iterator[File], folder: str, known: Container[str]) -> dict[str, str]:
