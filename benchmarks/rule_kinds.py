@@ -50,8 +50,6 @@ THRESHOLDS = {"count": "COUNT(*)", "sum": "SUM(amount)"}
 WINDOW = timedelta(minutes=10)
 RAISED = 0.01
 """The share of rows whose window is above a threshold's limit."""
-BATCHES = 2
-"""Micro-batches of a run."""
 
 
 def main() -> None:
@@ -60,12 +58,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--accounts", type=int, default=20_000)
     parser.add_argument("--rate", type=float, default=200.0, help="transactions a second of event time")
+    parser.add_argument("--batches", type=int, default=1, help="micro-batches; `detect` takes all that is there in one")
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
     settings = Settings(lake=options.work / "lake", ordering="event_time", max_out_of_orderness="10 seconds")
     lake, parquet = prepared(
-        options.work, settings, options.rows, options.accounts, options.rate, file_rows=options.rows // BATCHES
+        options.work, settings, options.rows, options.accounts, options.rate, file_rows=options.rows // options.batches
     )
     queries = {name: MATCH.format(pattern) for name, pattern in PATTERNS.items()}
     rules: dict[str, Rule] = {name: PatternRule(name=name, sql=sql) for name, sql in queries.items()}

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import gold, literals, tables
+from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.delivery import delivery
 from fraudlake.detection import backtest as history
 from fraudlake.detection import comparison, rule_table
 from fraudlake.detection import stream as detector_stream
 from fraudlake.gold import alert_windows, lane_agreement
+from fraudlake.lake.rows import persisted
 from fraudlake.model import scoring, training
 from fraudlake.quarantine import replay
 from fraudlake.rules.small_then_large import FraudRule
@@ -21,9 +23,8 @@ from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.silver import duplicates, verdicts
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import file_source, kafka_source
-from fraudlake.streaming import merge, refresh
+from fraudlake.streaming import refresh
 from fraudlake.streaming.batch_inputs import BatchInputs
-from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
@@ -206,6 +207,7 @@ def _refreshed(lake: Lake, aggregate: Aggregate) -> Stream:
         transactions.unionByName(alerts),
         write,
         reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS),
+        persist=False,
     )
 
 
@@ -219,9 +221,7 @@ def _windowed(lake: Lake) -> Stream:
     """``silver_transactions`` and ``silver_alerts`` → ``gold_alert_windows``."""
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        touched = _of_whole_days(lake, batch, F.to_date("timestamp"))
-        if touched is batch or has_rows(touched):
-            recompute_windows(lake, touched)
+        recompute_windows(lake, _of_whole_days(lake, batch, F.to_date("timestamp")))
 
     times = ("account_id", "timestamp")
     rows = (
@@ -237,11 +237,14 @@ def recompute_windows(lake: Lake, touched: DataFrame) -> None:
 
     Args:
         lake: the lake, in the session of ``touched``.
-        touched: ``account_id, timestamp`` of transactions and alerts that came or went; at least one.
+        touched: ``account_id, timestamp`` of transactions and alerts that came or went; perhaps none.
     """
     current = lake.read(tables.GOLD_ALERT_WINDOWS)
-    with persisted(alert_windows.scope(touched, current)) as scope:
-        touched_from, read_from = _instants(scope.selectExpr("min(touched_from) AS touched", "min(read_from) AS read"))
+    with persisted(alert_windows.scope(touched, current), eager=False) as scope:
+        earliest = scope.selectExpr("unix_micros(min(touched_from))", "unix_micros(min(read_from))").collect()[0]
+        if earliest[0] is None:
+            return
+        touched_from, read_from = map(_instant, earliest)
         watermark = _watermark(lake)
         transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") >= F.to_date(read_from))
         alerts = lake.read(tables.SILVER_ALERTS).where(F.col("timestamp") >= read_from)
@@ -249,7 +252,7 @@ def recompute_windows(lake: Lake, touched: DataFrame) -> None:
         # The condition compares with a literal, so Delta skips files in which all windows are closed and untouched.
         may_change = current.where((F.col("window_end") >= touched_from) | (F.col("state") == "open"))
         changes = alert_windows.changes(recomputed, may_change, scope, watermark)
-        merge.apply_changes(lake, changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+        lake.apply_changes(changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
 
 
 def _compared(lake: Lake) -> Stream:
@@ -335,7 +338,7 @@ def _replace_days(lake: Lake, computed: DataFrame, table: Table, keys: tuple[str
     with persisted(computed):
         gone = refresh.on_dates(lake.read(table), days).join(computed, on=list(keys), how="left_anti")
         changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
-        merge.apply_changes(lake, changes, table, keys)
+        lake.apply_changes(changes, table, keys)
 
 
 def fraud_rules(lake: Lake) -> list[FraudRule]:
@@ -344,18 +347,21 @@ def fraud_rules(lake: Lake) -> list[FraudRule]:
 
 
 def _watermark(lake: Lake) -> Column:
-    """Return the watermark: the newest event time in silver, less the delay. Only late rows lie before it."""
-    delay = f"INTERVAL {lake.settings.max_out_of_orderness.total_seconds()} SECONDS"
-    transactions = lake.read(tables.SILVER_TRANSACTIONS)
-    newest = transactions.agg(F.max("date")).collect()[0][0]
-    (watermark,) = _instants(refresh.on_dates(transactions, [newest]).selectExpr(f"max(timestamp) - {delay}"))
-    return watermark
+    """Return the watermark: the newest event time in silver, less the delay; null where silver has no rows.
+
+    Only late rows lie before it.
+    """
+    newest_day = lake.query(tables.SILVER_TRANSACTIONS, "max(date) AS day")["day"][0].as_py()
+    if newest_day is None:
+        return F.lit(None).cast("timestamp")
+    of_day = f"WHERE date = DATE '{newest_day}'"
+    newest = lake.query(tables.SILVER_TRANSACTIONS, "max(timestamp) AS time", of_day)["time"][0].value
+    return _instant(newest - lake.settings.max_out_of_orderness // MICROSECOND)
 
 
-def _instants(row: DataFrame) -> list[Column]:
-    """Turn the times of a one-row frame into literals. They pass as numbers, which no time zone can change."""
-    micros = row.select(*(F.unix_micros(row[name]) for name in row.columns)).collect()[0]
-    return [F.timestamp_micros(F.lit(value)) for value in micros]
+def _instant(micros: int) -> Column:
+    """Return a time as a literal. It passes as a number, which no time zone can change."""
+    return F.timestamp_micros(F.lit(micros))
 
 
 def train(lake: Lake, progress: search.Progress = lambda *_: None) -> training.Outcome:

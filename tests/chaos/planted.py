@@ -100,7 +100,7 @@ BUGS = (
     Bug(
         "merge_appends",
         "a MERGE matches nothing, and so appends",
-        "fraudlake.streaming.merge",
+        "fraudlake.lake.local",
         (('f"{same(keys)} AND t.date IN ({within})"', '"false"'),),
         (INGESTED, (0, "refine", NEVER), (0, "aggregate", "checkpoints/account_daily/commits")),
     ),
@@ -108,7 +108,7 @@ BUGS = (
         "wall_clock",
         "the watermark is taken from the wall clock",
         _STEPS,
-        (('selectExpr(f"max(timestamp) - {delay}")', 'selectExpr("current_timestamp()")'),),
+        (("return _instant(newest - lake.settings.max_out_of_orderness // MICROSECOND)", "return F.now()"),),
         (INGESTED,),
     ),
     Bug(

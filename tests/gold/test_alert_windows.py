@@ -110,7 +110,7 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
 
     # The row changes its hour, six sliding windows, its session and its count window, and removes a merged session.
     metrics = opened.spark.sql("DESCRIBE HISTORY gold_alert_windows LIMIT 1").first()["operationMetrics"]
-    changed = [metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
+    changed = [metrics[f"num_target_rows_{what}"] for what in ("updated", "deleted", "inserted")]
     assert changed == ["9", "1", "0"]
 
 

@@ -23,10 +23,9 @@ from fraudlake.delivery.log import LogSink
 from fraudlake.delivery.sink import Destination, Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
 from fraudlake.errors import UsageError
-from fraudlake.lake import json_file
+from fraudlake.lake import json_file, merge
 from fraudlake.lake.lake import literal
 from fraudlake.sources import kafka
-from fraudlake.streaming import merge
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:

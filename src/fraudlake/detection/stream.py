@@ -1,7 +1,7 @@
 """The detector's stream: ``silver_transactions`` → alerts, under the rules of the table of rules.
 
 Before a micro-batch is processed, the checkpoint notes the change of rules after which it evaluates. Where the rules
-have changed since, the stream is built anew for the same micro-batch, which then begins with the new rules; a
+have changed since, the stream is rebuilt for the same micro-batch, which then begins with the new rules; a
 micro-batch that is repeated after a crash keeps those that were noted.
 """
 
@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.lake import conflict
+from fraudlake.lake.rows import has_rows, persisted
 from fraudlake.silver import rules as quality
 from fraudlake.silver import transactions as silver
-from fraudlake.streaming.rows import has_rows, persisted
 from fraudlake.streaming.stream import Appender, OutdatedError, Stream
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from typing import Any
 
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
+_INSERTED = ("numTargetRowsInserted", "num_target_rows_inserted")
+"""What Spark and delta-rs call the number of rows that a MERGE inserted."""
 PASSED_OVER = "passed_over_by_streams"
 """What the record of a commit holds that gives streams nothing to read, although its operation may."""
 AUTO_COMPACTION = "auto_compaction"
@@ -56,14 +58,14 @@ class Commit:
         """
         is_deltas = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
         by_delta_rs = (entry.get("engineInfo") or "").startswith("delta-rs")
-        metadata = entry.get("userMetadata")
+        metadata, metrics = entry.get("userMetadata"), entry.get("operationMetrics") or {}
         return cls(
             entry["version"],
             entry["operation"],
             entry["timestamp"],
             is_deltas or by_delta_rs or AUTO_COMPACTION in _record(metadata),
             metadata,
-            str((entry.get("operationMetrics") or {}).get("numTargetRowsInserted")) != "0",
+            all(str(metrics.get(name)) != "0" for name in _INSERTED),
         )
 
     @property

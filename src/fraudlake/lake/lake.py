@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake import merge
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import PASSED_OVER, Commit, Detail
+from fraudlake.lake.rows import persisted
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -205,6 +207,39 @@ class Lake(ABC):
         """
         writer = self.read(table).limit(0).writeTo(self.name_of(table))
         writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record})).overwrite(F.expr(condition))
+
+    def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
+        """Replace the rows of a table with the same keys, and insert where there is none.
+
+        Args:
+            rows: the columns of the table.
+            table: the table.
+            keys: the columns that identify a row.
+            dates: all that ``date`` is in the rows.
+        """
+        self._merge(rows.withColumn("gone", F.lit(False)), table, keys, dates)
+
+    def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
+        """Upsert changes, and delete rows.
+
+        ``changes`` has the table's columns and ``gone``: where that is true, the row with the same keys is deleted.
+        """
+        with persisted(changes, eager=False) as changes:
+            dates = [row["date"] for row in changes.select("date").distinct().collect()]
+            if dates:
+                self._merge(changes, table, keys, dates)
+
+    def _merge(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
+        within = ", ".join(f"DATE '{day}'" for day in dates)
+        merge.merge(
+            self,
+            changes.select(*table.column_names, "gone"),
+            table,
+            f"{merge.same(keys)} AND t.date IN ({within})",
+            "WHEN MATCHED AND s.gone THEN DELETE",
+            f"WHEN MATCHED AND NOT ({merge.same(table.column_names)}) THEN UPDATE SET *",
+            "WHEN NOT MATCHED AND NOT s.gone THEN INSERT *",
+        )
 
     def _save(
         self, rows: DataFrame, table: tables.Table, mode: str, transaction: Transaction | None, metadata: str | None

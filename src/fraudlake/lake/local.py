@@ -10,16 +10,18 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from filelock import FileLock, Timeout
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
@@ -31,6 +33,8 @@ from fraudlake.lake.spool import spooled
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
@@ -43,6 +47,11 @@ _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _COMPACT_EVERY = 50
 _COMPACTED = 16 << 20
 """Size of a compacted file, where the table is not clustered."""
+_MERGED_AT_ONCE = 10_000_000
+"""Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
+_NO_RETRIES = 0
+"""How often delta-rs tries again to commit what removes files: it does not see that another commit has removed one of
+them (seen in 1.6), so that what a compaction wrote meanwhile would stay."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -247,6 +256,45 @@ class LocalLake(Lake):
         if transaction is None or not _holds(delta, transaction):
             self._commit(delta, rows, table, mode, transaction, metadata)
 
+    def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
+        """Replace the rows of a table with the same keys, and insert where there is none: see :class:`Lake`."""
+        self.apply_changes(rows.withColumn("gone", F.lit(False)), table, keys)
+
+    def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
+        """Upsert changes, and delete rows where ``gone`` is true: see :class:`Lake`.
+
+        Spark computes the changes and delta-rs merges them: Spark takes a second and more for each merge.
+        """
+        if not _is_plain(self._open(table)):
+            super().apply_changes(changes, table, keys)
+            return
+        schema = self.table(table).schema.append(pa.field("gone", pa.bool_()))
+        folder = self.root / "spool" / uuid.uuid4().hex
+        with spooled(changes.select(*schema.names), None, schema, folder) as computed:
+            rows = schema.empty_table() if computed is None else computed.read_all()
+            for begin in range(0, len(rows), _MERGED_AT_ONCE):
+                conflict.retried(partial(self._merge_rows, rows.slice(begin, _MERGED_AT_ONCE), table, keys))
+
+    def _merge_rows(self, changes: pa.Table, table: tables.Table, keys: tuple[str, ...]) -> None:
+        def same(columns: Iterable[str]) -> str:
+            return " AND ".join(f'(t."{column}" IS NOT DISTINCT FROM s."{column}")' for column in columns)
+
+        within = ", ".join(f"DATE '{day}'" for day in pc.unique(changes["date"]).to_pylist())
+        (
+            self._open(table)
+            .merge(
+                changes,
+                f"{same(keys)} AND t.date IN ({within})",
+                source_alias="s",
+                target_alias="t",
+                commit_properties=CommitProperties(max_commit_retries=_NO_RETRIES),
+            )
+            .when_matched_delete("s.gone")
+            .when_matched_update_all(f"NOT ({same(table.column_names)})")
+            .when_not_matched_insert_all("NOT s.gone")
+            .execute()
+        )
+
     def _commit(
         self,
         delta: DeltaTable,
@@ -259,9 +307,7 @@ class LocalLake(Lake):
         properties = CommitProperties(
             custom_metadata={"userMetadata": metadata} if metadata is not None else None,
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
-            # delta-rs does not see that another commit has removed a file that this one removes, too (seen in 1.6):
-            # what a compaction wrote meanwhile would stay.
-            max_commit_retries=0 if mode == "overwrite" else None,
+            max_commit_retries=_NO_RETRIES if mode == "overwrite" else None,
         )
         # A table has columns that the rows lack where the settings declared them once.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from fraudlake import literals, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.rows import has_rows
 from fraudlake.model import drift, features, prediction_quality, predictions, published
 from fraudlake.model.training import publish, registry_of
 from fraudlake.silver import transactions as silver
 from fraudlake.silver import verdicts
 from fraudlake.sources import kafka
-from fraudlake.streaming import merge, refresh
-from fraudlake.streaming.rows import has_rows
+from fraudlake.streaming import refresh
 from fraudlake.streaming.stream import Appender, Stream
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
             computed = features.unpacked(features.of_history(known, lake.settings)).where(in_range)
             score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
             scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
-            merge.upsert(lake, scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
+            lake.upsert(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
             measure(lake, days, {model.number: model.profile})
         return model.number, known.where(in_range).count()
 

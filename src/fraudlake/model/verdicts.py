@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake.merge import merge, same
+from fraudlake.lake.rows import persisted
 from fraudlake.silver import verdicts
-from fraudlake.streaming.merge import merge, same
-from fraudlake.streaming.rows import persisted
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

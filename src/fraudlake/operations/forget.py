@@ -22,7 +22,8 @@ from fraudlake import gold, steps, tables
 from fraudlake.bronze import parquet
 from fraudlake.detection import alerts, detector, live_rules, state
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import conflict, contents
+from fraudlake.lake import conflict, contents, merge
+from fraudlake.lake.rows import has_rows
 from fraudlake.model import features, published, scoring
 from fraudlake.operations import forgotten, lag, maintenance, own_files, traces
 from fraudlake.operations.rebuild_note import RebuildNote
@@ -30,8 +31,7 @@ from fraudlake.operations.standstill import standstill
 from fraudlake.quarantine import replay
 from fraudlake.silver import clock, rules
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.streaming import merge, refresh, stream
-from fraudlake.streaming.rows import has_rows
+from fraudlake.streaming import refresh, stream
 
 if TYPE_CHECKING:
     from datetime import date

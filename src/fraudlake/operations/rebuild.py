@@ -23,6 +23,7 @@ from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
+from fraudlake.lake.rows import has_rows, persisted
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
@@ -30,7 +31,6 @@ from fraudlake.quarantine import replay
 from fraudlake.rules import query
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.streaming.rows import has_rows, persisted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -24,10 +24,10 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import json_file
+from fraudlake.lake.merge import merge, same
+from fraudlake.lake.rows import has_rows
 from fraudlake.quarantine.show import broken, raw_columns, require_known
 from fraudlake.silver import duplicates, rules, transactions
-from fraudlake.streaming.merge import merge, same
-from fraudlake.streaming.rows import has_rows
 from fraudlake.streaming.stream import Appender
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import literals
-from fraudlake.streaming import merge
-from fraudlake.streaming.rows import persisted
+from fraudlake.lake.rows import persisted
 
 if TYPE_CHECKING:
     from datetime import date
@@ -38,11 +37,11 @@ def refresh(lake: Lake, touched: DataFrame, table: Table, keys: tuple[str, ...],
         keys: the columns that identify a group; ``date`` is one of them.
         compute: computes the groups of the touched dates.
     """
-    with persisted(touched.select(*keys).distinct()) as groups:
+    with persisted(touched.select(*keys).distinct(), eager=False) as groups:
         dates = [row["date"] for row in groups.select("date").distinct().collect()]
         if dates:
             rows = compute(dates).join(groups, on=list(keys), how="left_semi")
-            merge.upsert(lake, rows, table, keys, dates)
+            lake.upsert(rows, table, keys, dates)
 
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:

@@ -16,7 +16,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, conflict
 from fraudlake.lake.commit import new_rows
 from fraudlake.lake.lake import Compute
-from fraudlake.streaming.rows import has_rows, persisted_count
+from fraudlake.lake.rows import has_rows, persisted_count
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Stream:
 
 
 class OutdatedError(Exception):
-    """Raised by a micro-batch that has written nothing: the stream must be built anew, and repeat it."""
+    """Raised by a micro-batch that has written nothing: the stream must be rebuilt, and repeat it."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ def run(
 
 
 def _renewed(streams: list[Stream], step: str) -> Stream:
-    """Return the stream of a step that is outdated, built anew."""
+    """Return the stream of a step that is outdated, rebuilt."""
     renewed = next(stream.renewed for stream in streams if stream.step == step)
     if renewed is None:
-        raise FraudlakeError(f"{step} is outdated, and cannot be built anew")
+        raise FraudlakeError(f"{step} is outdated, and cannot be rebuilt")
     return renewed()
 
 

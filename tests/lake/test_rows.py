@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 import fraudlake
-from fraudlake.streaming.rows import persisted, persisted_count
+from fraudlake.lake.rows import persisted, persisted_count
 
 
 class Rows:
