@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -287,9 +286,9 @@ def late(detector_output: DataFrame) -> DataFrame:
 
 
 def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
-    def step(state: buckets.State, rows: pa.Table) -> tuple[pd.DataFrame, buckets.State]:
+    def step(state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         alerts, state = evaluator.evaluate(state, rows, ordering.clock(rows) - GRACE)
-        return _frame(alerts), state
+        return alerts, state
 
     return step
 
@@ -297,10 +296,11 @@ def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
 def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.TimedStep:
     bound = bound_milliseconds * 1000
 
-    def step(state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pd.DataFrame, buckets.State]:
+    def step(state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pa.Table, buckets.State]:
         split = detector.split_by_watermark(state[buckets.WAITING], rows, watermark, bound)
         alerts, state = evaluator.evaluate(state, split.ready, split.ready_before)
-        return _frame(pa.concat_tables([alerts, _late_rows(split.late)])), {**state, buckets.WAITING: split.waiting}
+        output = pa.concat_tables([alerts, _late_rows(split.late)])
+        return output, {**state, buckets.WAITING: split.waiting}
 
     return step
 
@@ -339,10 +339,3 @@ def _late_rows(rows: pa.Table) -> pa.Table:
 def _output_table(rows: int, **columns: pa.Array) -> pa.Table:
     """Make a table of :data:`_OUTPUT` from some of its columns; the others are null."""
     return pa.table([columns.get(field.name, pa.nulls(rows, field.type)) for field in _OUTPUT], schema=_OUTPUT)
-
-
-def _frame(output: pa.Table) -> pd.DataFrame:
-    # Without nullable types, pandas turns a column of integers and nulls into floats.
-    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    frame: pd.DataFrame = output.to_pandas(types_mapper=nullable.get)
-    return frame

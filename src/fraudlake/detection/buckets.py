@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame
 
 PACKED = "bucket INT, payload BINARY"
@@ -103,6 +103,15 @@ def _unpack_frames(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> pa.Tabl
     return unpack((payload for frame in frames for payload in frame["payload"]), schema)
 
 
+def _frame(output: pa.Table) -> pd.DataFrame:
+    """Return rows as pandas has them; without nullable types, a column of integers and nulls would be one of floats."""
+    import pandas as pd  # it takes a third of a second, and the process that begins a query has no rows
+
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    frame: pd.DataFrame = output.to_pandas(types_mapper=nullable.get)
+    return frame
+
+
 State = dict[str, pa.Table]
 """A bucket's state: tables by name."""
 
@@ -135,7 +144,7 @@ def without_accounts(hashes: Collection[int], table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(pc.is_in(table["account"], pa.array(list(hashes), pa.int64()))))
 
 
-Step = Callable[[State, pa.Table], tuple[pd.DataFrame, State]]
+Step = Callable[[State, pa.Table], tuple[pa.Table, State]]
 """Takes a bucket's state and its new rows; returns the output and the new state."""
 
 
@@ -153,16 +162,16 @@ class BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
         state, new = self._change(key[0], self._state.read()), _unpack_frames(rows, self._schemas[1])
-        output = pd.DataFrame()
+        output = None
         if len(new):
             output, state = self._step(state, new)
         self._state.write(state)
-        if len(output):
-            yield output
+        if output is not None and len(output):
+            yield _frame(output)
 
 
 WAITING = "waiting"
-TimedStep = Callable[[State, pa.Table, int], tuple[pd.DataFrame, State]]
+TimedStep = Callable[[State, pa.Table, int], tuple[pa.Table, State]]
 """Takes a bucket's state, with its waiting rows, its new rows and the watermark in microseconds; returns the output and
 the new state, with the rows that still wait."""
 
@@ -204,4 +213,4 @@ class TimedBucketProcessor(StatefulProcessor):
             # A timer has whole milliseconds: this is the first one after the first waiting row.
             self._handle.registerTimer(int(waiting["time"].to_numpy().min()) // 1000 + 1)
         if len(output):
-            yield output
+            yield _frame(output)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
 
@@ -22,6 +21,7 @@ from fraudlake import tables
 from fraudlake.detection import buckets, detector, ordering
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
@@ -215,7 +215,8 @@ def of_history(
 
     def computed_payloads(frame: pd.DataFrame) -> pd.DataFrame:
         computed, _ = compute(MEMORY.empty_table(), buckets.unpack(frame["payload"], schema))
-        return _payloads(select(computed))
+        payloads: pd.DataFrame = _payloads(select(computed)).to_pandas()
+        return payloads
 
     return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(computed_payloads, _PAYLOAD)
 
@@ -228,7 +229,7 @@ def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = (
     accounts whose hashes (``xxhash64``) are in ``forget``.
     """
 
-    def step(state: buckets.State, rows: pa.Table) -> tuple[pd.DataFrame, buckets.State]:
+    def step(state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         computed, memory = compute(state[STATE], rows)
         return _payloads(computed), {STATE: memory}
 
@@ -255,10 +256,11 @@ def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(payload.as_buffer())
 
 
-def _payloads(computed: pa.Table) -> pd.DataFrame:
+def _payloads(computed: pa.Table) -> pa.Table:
     """Pack computed rows: otherwise Spark would convert the arrays to its rows, and back to arrays for the scorer."""
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
-    return pd.DataFrame({"payload": [buckets.to_bytes(part.combine_chunks()) for part in parts]})
+    payloads = [buckets.to_bytes(part.combine_chunks()) for part in parts]
+    return pa.table({"payload": pa.array(payloads, pa.binary())})
 
 
 def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema, every: bool = False) -> DataFrame:
