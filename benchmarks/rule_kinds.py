@@ -4,8 +4,9 @@
 
 FLINK is a command that runs queries in Flink SQL, state on the heap: `FLINK --in ROWS.jsonl --sql QUERY.sql … --out
 FOLDER --quiet`, which prints a JSON object a query with its rows and seconds. Both begin from nothing, in event-time
-order. Flink's seconds include its start, ours the start of the stream; the second of two runs in one JVM is the one
-that is set against Flink. Then 1, 10 and 100 rules of mixed kinds run together, and each query runs over history.
+order. Flink's seconds include its start, ours the start of the stream. The second run of a rule, in a JVM that has run
+the default rule twice, is the one that is set against Flink. Then 1, 10 and 100 rules of mixed kinds run together, and
+each query runs over history.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def main() -> None:
         threshold = {"name": name, "aggregate": name, "last": WINDOW, "above": limit}
         rules[name] = ThresholdRule.model_validate(threshold)
     flinks = {} if options.flink is None else in_flink(options, parquet, queries)
+    for _ in range(2):  # Spark's own code is compiled by then
+        ours(lake, [*Settings().known_rules])
     for name, rule in rules.items():
         first, second = ours(lake, [rule]), ours(lake, [rule])
         figures = {"rule": name, "first": first, "second": second}

@@ -35,7 +35,8 @@ JAVA_OPTIONS = (
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
-_CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Spark's class that writes and renames the files of checkpoints."""
 
 
 def start(settings: Settings, log: Path) -> SparkSession:
@@ -131,7 +132,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
         # The default renames files through Hadoop's class FileContext. Without Hadoop's native library, that starts a
         # `readlink` process for every file, some dozens a micro-batch.
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",

@@ -123,6 +123,8 @@ def _start(settings: Settings, log: Path) -> SparkSession:
         "spark.sql.shuffle.partitions": str(state_partitions(settings)),
         f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+        # The default renames files through Hadoop's class FileContext, which starts a `readlink` process for each.
+        "spark.sql.streaming.checkpointFileManagerClass": session.CHECKPOINT_FILES,
         # How long a row may wait for others on its way to the state; the default of 50 is most of an alert's time.
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "10",
         # An account's rows are written again with each row. With the defaults of 64 and 8 MB, 5,000 rows a second stop
