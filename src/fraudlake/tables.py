@@ -112,9 +112,12 @@ def missing(lake: str, table: str) -> str:
     return f"{lake} has no table {table} yet: a command that writes makes it, such as 'fraudlake ingest'"
 
 
-# Spark's streams read everything behind a checkpoint again for each micro-batch. delta-rs would write one every 100
-# commits by default.
-_STREAMED = (("delta.checkpointInterval", "10"),)
+CHECKPOINT_EVERY = 10
+"""Commits of a table between checkpoints of its log.
+
+Spark reads everything behind a checkpoint again for each micro-batch; delta-rs would write one every 100 commits.
+"""
+_STREAMED = (("delta.checkpointInterval", str(CHECKPOINT_EVERY)),)
 # A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are
 # left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
 _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))

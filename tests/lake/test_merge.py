@@ -95,6 +95,15 @@ def test_more_changes_than_fit_are_merged_one_part_after_the_other(lake: Any, mo
     assert [commit.operation for commit in opened.history(TABLE, 6)] == ["MERGE"] * 6
 
 
+def test_a_tables_log_gets_a_checkpoint_every_ten_merges(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_MERGED_AT_ONCE", 1)
+    opened = lake()
+    take(opened, [("count", "1", number, 7, 1, False) for number in range(11)])
+    log = opened.root / "tables" / TABLE.name / "_delta_log"
+    assert [file.name for file in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
+    assert len(stored(opened)) == 11
+
+
 def test_changes_that_another_commit_overtakes_are_merged_with_what_it_wrote(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,17 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
     )
 
 
+class _Described(NamedTuple):
+    """A transaction, as JSON behind its variable, and as a part of a sentence."""
+
+    account_id: str
+    transaction_id: str
+    time: int
+    amount: float
+    json: str
+    text: str
+
+
 def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
     """Return alerts with their texts.
 
@@ -71,29 +82,27 @@ def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
     named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))
     times = _times(rows).take(pa.array(numbers)).to_pylist()
     columns = (named[name].to_pylist() for name in named.column_names)
-    texts = {
-        number: (account, id_, time, amount, _json(id_, time, amount), _text(amount, time))
+    described_rows = {
+        number: _Described(account, id_, time, amount, _json(id_, time, amount), _text(amount, time))
         for number, id_, account, amount, time in zip(numbers.tolist(), *columns, times, strict=True)
     }
     variables = {role: json.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
     described_alerts = []
     for alert in alerts:
-        of_alert = [texts[row] for row in alert.rows]
-        account, id_, time, amount, *_ = of_alert[-1]
-        evidence = (
-            f'{{"variable": {variables[role]}, {text[4]}' for role, text in zip(alert.roles, of_alert, strict=True)
-        )
-        parts = [f"{role} {text[5]}" for role, text in zip(alert.roles, of_alert, strict=True)]
+        of_alert = [described_rows[row] for row in alert.rows]
+        last, named_rows = of_alert[-1], [*zip(alert.roles, of_alert, strict=True)]
+        evidence = (f'{{"variable": {variables[role]}, {row.json}' for role, row in named_rows)
+        parts = [f"{role} {row.text}" for role, row in named_rows]
         described_alerts.append(
             {
-                "account_id": account,
-                "transaction_id": id_,
-                "time": time,
-                "amount": amount,
-                "first_transaction_id": of_alert[0][1],
+                "account_id": last.account_id,
+                "transaction_id": last.transaction_id,
+                "time": last.time,
+                "amount": last.amount,
+                "first_transaction_id": of_alert[0].transaction_id,
                 "evidence": f"[{', '.join(evidence)}]",
                 "measures": json.dumps(dict(alert.measures)),
-                "explanation": _sentence(account, parts, alert.measures),
+                "explanation": _sentence(last.account_id, parts, alert.measures),
             }
         )
     return pa.Table.from_pylist(described_alerts)

@@ -21,7 +21,7 @@ AGES = (10, 60, 600, 3600)
 
 @dataclass(frozen=True)
 class State:
-    """What the detector's stream's state was after its newest micro-batch."""
+    """The detector's state after its newest micro-batch."""
 
     ordering: str
     watermark: datetime | None

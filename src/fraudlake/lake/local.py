@@ -280,20 +280,20 @@ class LocalLake(Lake):
             return " AND ".join(f'(t."{column}" IS NOT DISTINCT FROM s."{column}")' for column in columns)
 
         within = ", ".join(f"DATE '{day}'" for day in pc.unique(changes["date"]).to_pylist())
-        (
-            self._open(table)
-            .merge(
-                changes,
-                f"{same(keys)} AND t.date IN ({within})",
-                source_alias="s",
-                target_alias="t",
-                commit_properties=CommitProperties(max_commit_retries=_NO_RETRIES),
-            )
-            .when_matched_delete("s.gone")
-            .when_matched_update_all(f"NOT ({same(table.column_names)})")
-            .when_not_matched_insert_all("NOT s.gone")
-            .execute()
+        delta = self._open(table)
+        merging = delta.merge(
+            changes,
+            f"{same(keys)} AND t.date IN ({within})",
+            source_alias="s",
+            target_alias="t",
+            commit_properties=CommitProperties(max_commit_retries=_NO_RETRIES),
         )
+        merging = merging.when_matched_delete("s.gone")
+        merging = merging.when_matched_update_all(f"NOT ({same(table.column_names)})")
+        merging.when_not_matched_insert_all("NOT s.gone").execute()
+        # These tables have no property for it.
+        if delta.version() % tables.CHECKPOINT_EVERY == 0:
+            delta.create_checkpoint()
 
     def _commit(
         self,
