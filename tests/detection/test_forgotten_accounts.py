@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,7 +42,9 @@ def table(rows: Iterable[Row]) -> pa.Table:
 
 def alerts(raised: list[Any]) -> list[tuple[str, tuple[str, ...]]]:
     return sorted(
-        (version.rule.name, tuple(alert["transaction_ids"])) for version, rows in raised for alert in rows.to_pylist()
+        (version.rule.name, tuple(row["transaction_id"] for row in json.loads(alert["evidence"])))
+        for version, rows in raised
+        for alert in rows.to_pylist()
     )
 
 
