@@ -281,6 +281,7 @@ class LocalLake(Lake):
 
         within = ", ".join(f"DATE '{day}'" for day in pc.unique(changes["date"]).to_pylist())
         delta = self._open(table)
+        read = delta.version()
         merging = delta.merge(
             changes,
             f"{same(keys)} AND t.date IN ({within})",
@@ -291,8 +292,8 @@ class LocalLake(Lake):
         merging = merging.when_matched_delete("s.gone")
         merging = merging.when_matched_update_all(f"NOT ({same(table.column_names)})")
         merging.when_not_matched_insert_all("NOT s.gone").execute()
-        # These tables have no property for it.
-        if delta.version() % tables.CHECKPOINT_EVERY == 0:
+        # These tables have no property for it. What changes nothing is no commit.
+        if delta.version() > read and delta.version() % tables.CHECKPOINT_EVERY == 0:
             delta.create_checkpoint()
 
     def _commit(
