@@ -127,14 +127,10 @@ def test_the_same_settings_change_nothing(filled: Any) -> None:
     os.utime(left, times=(0, 0))
     assert alerts(filled) == ALERTS
     before = (account_days(filled), hours(filled), detected(filled))
-    assert counts(rebuild(filled, DAY_7, DAY_7)) == {
-        "transactions": (0, 0, 6),
-        "quarantine": (0, 0, 1),
-        "alerts": (0, 0, 3),
-    }
+    done = rebuild(filled, DAY_7, DAY_7, apply=True)
+    assert counts(done) == {"transactions": (0, 0, 6), "quarantine": (0, 0, 1), "alerts": (0, 0, 3)}
     # What a replay left that was killed is removed, what one computes meanwhile is not.
     assert not left.exists() and running.exists()
-    done = rebuild(filled, DAY_7, DAY_7, apply=True)
     assert {name for name in done.versions if name.startswith("silver")} == set()
     assert (account_days(filled), hours(filled), detected(filled)) == before
 
@@ -159,7 +155,6 @@ def test_another_rule_adds_its_alerts_and_streams_go_on(filled: Any, lake: Calla
     land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 0.5), ("2026-03-08 13:00:01", "6", 450.0))
     take(opened)
     assert alerts(opened) == sorted([*ALERTS, "2026-03-07 13:00:01", "2026-03-08 13:00:01"])
-    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
 
 
 @pytest.mark.usefixtures("filled")
@@ -217,7 +212,6 @@ def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     opened = lake(**same)
     take(opened, ALERTED)
     assert alerts(opened) == ["2026-03-07 11:00:00", "2026-03-08 14:00:00"]
-    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 2)
 
     opened = lake(**same, warn=("amount_is_positive",))
     done = rebuild(opened, DAY_7, DAY_7, apply=True)
