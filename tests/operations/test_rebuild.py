@@ -155,6 +155,7 @@ def test_another_rule_adds_its_alerts_and_streams_go_on(filled: Any, lake: Calla
     land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 0.5), ("2026-03-08 13:00:01", "6", 450.0))
     take(opened)
     assert alerts(opened) == sorted([*ALERTS, "2026-03-07 13:00:01", "2026-03-08 13:00:01"])
+    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
 
 
 @pytest.mark.usefixtures("filled")
@@ -212,6 +213,7 @@ def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     opened = lake(**same)
     take(opened, ALERTED)
     assert alerts(opened) == ["2026-03-07 11:00:00", "2026-03-08 14:00:00"]
+    assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 2)
 
     opened = lake(**same, warn=("amount_is_positive",))
     done = rebuild(opened, DAY_7, DAY_7, apply=True)
