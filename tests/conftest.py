@@ -39,7 +39,7 @@ INTERPRETED = {
 }
 """Spark without generated code and adaptive plans, which take longer than to interpret plans for some hundred rows.
 
-The processes that tests start have both, as users do.
+The programs that tests start have both, as users do; the workspace of the tests has not.
 """
 
 LONGEST_FIRST = (

@@ -15,7 +15,7 @@ def test_streams_maintenance_files_and_messages_go_on_beside_each_other_and_each
 ) -> None:
     for name, value in SHORT_LIVED.items():
         monkeypatch.setenv(name, value)
-    done = Soak(seconds=40, rate=200, source="both", between_maintenance=40, history=2_000).run(tmp_path)
+    done = Soak(seconds=25, rate=320, source="both", between_maintenance=25, history=2_000).run(tmp_path)
     assert (done["rows"], done["gaps"], done["ended_with"]) == (8_000, [], [0, 0])
     assert (done["missing"], done["wrong"], done["doubled"]) == (0, 0, 0)
     assert done["alerts"] > 30

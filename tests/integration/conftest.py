@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conftest import INTERPRETED
 from tests.delivery.receiver import Receiver, listening
 from tests.standin.process import Workspace, running
 from tests.workspace import server
@@ -28,8 +29,6 @@ def compute(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
     delivery = json.dumps({"webhook_url": receiver.url})
     values = {("fraudlake", "kafka"): '{"client.id": "fraudlake"}', ("fraudlake", "delivery"): delivery}
     api = server.Workspace(values=values)
-    with (
-        server.serving(api),
-        running(tmp_path_factory.mktemp("workspace"), DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=TOKEN) as one,
-    ):
+    environment = {"DATABRICKS_HOST": api.host, "DATABRICKS_TOKEN": TOKEN, **INTERPRETED}
+    with server.serving(api), running(tmp_path_factory.mktemp("workspace"), **environment) as one:
         yield one
