@@ -29,6 +29,10 @@ def compute(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
     delivery = json.dumps({"webhook_url": receiver.url})
     values = {("fraudlake", "kafka"): '{"client.id": "fraudlake"}', ("fraudlake", "delivery"): delivery}
     api = server.Workspace(values=values)
-    environment = {"DATABRICKS_HOST": api.host, "DATABRICKS_TOKEN": TOKEN, **INTERPRETED}
-    with server.serving(api), running(tmp_path_factory.mktemp("workspace"), **environment) as one:
+    with (
+        server.serving(api),
+        running(
+            tmp_path_factory.mktemp("workspace"), DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=TOKEN, **INTERPRETED
+        ) as one,
+    ):
         yield one
