@@ -47,8 +47,8 @@ demo: $(READY) ## run the main job on transactions that a real Flink wrote, into
 test: $(READY) ## run all tests
 	@$(BIN)/python -m pytest
 
-quick: $(READY) ## run the tests that need no Spark session
-	@$(BIN)/python -m pytest -m "not stream"
+quick: $(READY) ## run the tests that need no Spark session and take no second each
+	@$(BIN)/python -m pytest -m "not stream and not slow"
 
 check: $(READY) ## lint, format and types
 	@$(BIN)/ruff check .

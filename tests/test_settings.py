@@ -344,6 +344,7 @@ texts = (
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(settings.Settings.model_fields)), texts)
 @example("within", "9" * 400 + " d")
 @example("interval", "99999999999999 days")

@@ -112,6 +112,7 @@ def test_the_files_hold_the_first_rows_of_the_stream(tmp_path: Path, file_rows: 
     assert landed(tmp_path).equals(first(70_001, Traffic()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "traffic",
     [
@@ -153,6 +154,7 @@ def test_the_stream_starts_at_the_instant_given_in_any_zone() -> None:
     assert first(1, Traffic(rate=1000, start=start))["dt"][0].as_py().isoformat().startswith("2026-03-08T04:00:00")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "traffic",
     [Traffic(), Traffic(fraud=0.2), Traffic(accounts=5, fraud=0.05), Traffic(rate=1), Traffic(fraud=0.03, bad=0.3)],

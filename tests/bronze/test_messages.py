@@ -124,6 +124,7 @@ FURTHER = st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=3).map(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(WRITTEN, FURTHER).map(lambda both: f"{both[0][:-1]}{both[1]}}}"), min_size=1))
 def test_declared_fields_are_parsed_column_by_column_as_one_by_one(texts: list[str]) -> None:
     assert_parsed_alike([text.encode(errors="surrogatepass") for text in texts], DECLARED)

@@ -76,6 +76,7 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "db")) == 3
 
 
+@pytest.mark.slow
 def test_a_database_that_stays_away_is_given_up(tmp_path: Path) -> None:
     outcomes = sink(tmp_path / "missing" / "db").send(EVENTS, "name")
     assert outcomes == [Outcome(5, "unable to open database file")] * 3
@@ -93,6 +94,7 @@ def test_a_row_that_the_database_refuses_does_not_keep_the_others_back(tmp_path:
     assert [row[3] for row in rows(tmp_path / "db")] == ["large-0", "large-2"]
 
 
+@pytest.mark.slow
 def test_a_table_with_other_columns_is_an_outcome(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "db") as connection:
         connection.execute("CREATE TABLE fraud_alerts (alert_id TEXT PRIMARY KEY)")

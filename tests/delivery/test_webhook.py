@@ -67,6 +67,7 @@ def test_many_events_go_in_batches_in_their_order(receiver: Receiver) -> None:
     assert receiver.events == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failure", [HANGS, RESETS, status(500), status(503), status(429, retry_after="1"), status(408)], ids=str
 )
@@ -82,6 +83,7 @@ def test_a_slow_answer_within_the_time_out_is_waited_for(receiver: Receiver) -> 
     assert sink(receiver, timeout=2).send(events(1), "name") == [Outcome(1)]
 
 
+@pytest.mark.slow
 def test_the_receiver_says_when_to_come_back(receiver: Receiver) -> None:
     receiver.plan = deque([status(429, retry_after="1")])
     sink(receiver).send(events(1), "name")

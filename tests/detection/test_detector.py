@@ -6,6 +6,7 @@ import random
 from datetime import timedelta
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +232,7 @@ within_milliseconds = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(within_milliseconds, st.lists(st.integers(0, 8), max_size=4))
 @settings(max_examples=500)
 def test_nor_does_it_matter_where_rows_are_less_than_a_millisecond_apart(rows: list[Row], cuts: list[int]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from fraudlake.lake import jars, session, spark_home
 
@@ -22,6 +23,7 @@ def test_its_jars_outlive_the_environment_that_they_came_with() -> None:
     assert not any(path.is_symlink() for path in spark_home.folder().glob("jars/*.jar"))
 
 
+@pytest.mark.slow
 def test_java_takes_sparks_classes_from_the_archive() -> None:
     spark_home.archive_classes()
     log = "-Xlog:class+load:stdout"

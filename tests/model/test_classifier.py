@@ -149,6 +149,7 @@ def test_what_is_no_classifier_is_refused(stored: bytes, reason: str) -> None:
         Classifier.from_bytes(stored)
 
 
+@pytest.mark.slow
 def test_the_module_needs_nothing_of_fraudlake(tmp_path: Path) -> None:
     features, fraud = rows(500)
     made = Trees.fit(features, fraud, np.ones(500), leaves=4, trees=2)

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from fraudlake.model.registry import Registry
 from fraudlake.model.store import has_models, model_store
 
@@ -24,6 +26,7 @@ Registry(model_store(SimpleNamespace(models=Path(sys.argv[1]))), "model", "model
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     lake: Any = SimpleNamespace(models=tmp_path / "models")
     with subprocess.Popen([sys.executable, "-c", OPEN, str(lake.models)], stderr=subprocess.DEVNULL) as process:

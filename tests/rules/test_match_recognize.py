@@ -82,6 +82,7 @@ def in_parts(check: Check, history: pa.Table, cuts: list[int]) -> list[tuple[lis
     return sorted(alerts, key=str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERED)
 def test_rows_in_parts_give_the_alerts_that_they_give_at_once(name: str) -> None:
     over, sql = QUERIES[name]

@@ -66,11 +66,13 @@ def test_too_many_requests_are_waited_out_as_long_as_the_workspace_asks(
     assert workspace.requests.count(f"GET {LIST}") == 3  # refused, and two pages
 
 
+@pytest.mark.slow
 def test_too_many_requests_for_too_long(fraudlake: Command, workspace: Workspace) -> None:
     line = failed(fraudlake, workspace, 429, {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "slow"})
     assert f"jobs: {workspace.host} is busy and refuses more requests for now" in line
 
 
+@pytest.mark.slow
 def test_no_answer_in_time(fraudlake: Command, workspace: Workspace) -> None:
     line = failed(fraudlake, workspace, 0)
     assert f"jobs: {workspace.host} does not answer: check the host and the network" in line
