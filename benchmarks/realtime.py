@@ -45,6 +45,7 @@ AMOUNTS = (0.5, 0.75, 20.0, 35.5, 50.0, 120.0, 180.0, 250.0, 600.0, 900.0)
 ACCOUNTS = 5
 """For each row a second: an account pays every five seconds."""
 TICK = 0.005  # seconds
+BEGINNING = 60  # seconds in which the lane's batches are short
 PATIENCE = 180  # seconds
 
 
@@ -86,7 +87,9 @@ def main() -> None:
         first = traffic(broker, 100, 5, source)
         if until_raised(broker, expected(first)):
             raise SystemExit(f"no alerts come: see the logs in {options.work}")
-        for rate in map(int, options.rates.split(",")):
+        rates = [*map(int, options.rates.split(","))]
+        traffic(broker, rates[0], BEGINNING, source)
+        for rate in rates:
             with sampled(query.pid) as samples:
                 rows = traffic(broker, rate, options.warm_up + options.seconds, source)
             truth = expected(rows)
@@ -143,17 +146,14 @@ def megabytes(process: int) -> int:
 def run(values: dict[str, Any], micro_batches: bool, file: Path | None) -> None:
     """The query, in a process of its own."""
     settings = Settings(**values)
+    beside = rule_file.read(file) if file else []
+    evaluated = (*settings.known_rules, *(rule for rule, _ in beside))
+    chosen = rules.choose((rule, "live", None) for rule in evaluated)
+    if not micro_batches:
+        lane.run(settings, chosen, progress=lambda totals: print(json.dumps(totals.as_json()), flush=True))
+        return
     with session.started(settings, settings.lake / "realtime.log") as own:
-        trigger = {"processingTime": "0 seconds"} if micro_batches else lane.trigger(settings)
-        beside = rule_file.read(file) if file else []
-        evaluated = (*settings.known_rules, *(rule for rule, _ in beside))
-        chosen = rules.choose((rule, "live", None) for rule in evaluated)
-        query = lane.writer(own, settings, chosen).trigger(**trigger).start()
-        totals = lane.Totals()
-        while query.isActive:
-            time.sleep(1)
-            if totals.add(query) and not micro_batches:
-                print(json.dumps(totals.as_json()), flush=True)
+        lane.writer(own, settings, chosen).trigger(processingTime="0 seconds").start().awaitTermination()
 
 
 def traffic(broker: Broker, rate: int, seconds: int, source: count[int]) -> list[oracle.Row]:

@@ -122,7 +122,7 @@ def test_rows_that_are_kept_for_good_raise_the_exact_lanes_alerts_however_far_ap
     assert {rule for rule, *_ in truth} == {fields["name"] for fields in LAST_FEW}
     broker.produce("for-good", map(message, rows))
 
-    query = lane.writer(own, settings, chosen).trigger(**lane.trigger(settings)).start()
+    query = lane.writer(own, settings, chosen).trigger(**lane.trigger(settings.realtime_batch)).start()
     until(lambda: beyond(raised(broker, "for-good-alerts")) >= truth, query)
 
     assert beyond(raised(broker, "for-good-alerts")) == truth

@@ -21,6 +21,7 @@ from confluent_kafka import Message, Producer
 
 from fraudlake.detection import evidence, rule_table
 from fraudlake.lake import open_lake
+from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.rules import query, rule_file
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
@@ -261,6 +262,7 @@ def test_a_backlog_longer_than_the_lateness_loses_nothing_where_a_partition_is_r
     with running(tmp_path, broker, "5 seconds") as (lane, log):
         until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
         until(lambda: reported(log, "messages")[-1] > len(rows), lane, log)
+        until(lambda: reported(log, "batches")[-1] >= FIRST_BATCHES, lane, log)
         # From now on the watermark moves, and the state loses what is behind it.
         produce_at(broker, transactions, 1, newest._replace(source="next"))
         until(lambda: reported(log, "messages")[-1] > len(rows) + 1, lane, log)

@@ -18,12 +18,18 @@ from fraudlake.sources import kafka
 from fraudlake.streaming import stream
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StateOperatorProgress
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from fraudlake.realtime.rules import LaneRules
     from fraudlake.realtime.session import Session
     from fraudlake.settings import Settings
+
+
+FIRST_BATCHES, _FIRST_BATCH = 6, timedelta(seconds=5)
+"""How many batches of a run are short, and how long: the first two commits of a process stop the lane for seconds,
+those behind them for less than one, since Java has compiled what a commit takes (seen in Spark 4.3)."""
 
 
 @dataclass
@@ -60,12 +66,17 @@ class Totals:
                 if windows is not None:
                     self.crowded += windows["crowded"]
                 self.late += sum(state.numRowsDroppedByWatermark for state in report.stateOperators)
-                self.state_rows = sum(state.numRowsTotal for state in report.stateOperators)
+                self.state_rows = sum(map(_rows, report.stateOperators))
         return self.batches > before
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+def _rows(state: StateOperatorProgress) -> int:
+    """Return the entries of a state; where Spark does not count them, those that it read to find the expired ones."""
+    return state.numRowsTotal or state.customMetrics.get("numRowsReadDuringEviction", 0) - state.numRowsRemoved
 
 
 def checkpoint(settings: Settings, rules: LaneRules) -> Path:
@@ -85,8 +96,9 @@ def run(
     A run that ends in the middle of a batch, in whatever way, leaves the batch to the next one, which reads its
     messages again and raises their alerts again, with the same ids.
 
-    A backlog's partitions are read side by side, each at its own pace. Until all is read that the topic had at the
-    start, the watermark stays, so that no row counts as late; then the query is started again with one that moves.
+    A run begins with short batches. A backlog's partitions are read side by side, each at its own pace: until all is
+    read that the topic had at the start, the watermark stays, so that no row counts as late. Then the query is started
+    again with a watermark that moves, and with the batches of the settings.
 
     Args:
         settings: topics, brokers, quality rules, and the time between commits.
@@ -109,17 +121,18 @@ def run(
     ):
         backlog = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
         since = complete_since(settings, rules)
-        query = writer(own, settings, rules, since, is_catching_up=True).trigger(**trigger(settings)).start()
+        batch = min(settings.realtime_batch, _FIRST_BATCH)
+        query = writer(own, settings, rules, since, is_catching_up=True).trigger(**trigger(batch)).start()
         totals = Totals()
         started(len(backlog), since)
-        end = None if duration is None else time.monotonic() + duration.total_seconds()
+        is_new, end = True, None if duration is None else time.monotonic() + duration.total_seconds()
         while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
             if totals.add(query):
                 progress(totals)
-                if backlog and _has_read(query, settings.topic, backlog):
-                    backlog = {}
+                if is_new and totals.batches >= FIRST_BATCHES and _has_read(query, settings.topic, backlog):
+                    is_new = False
                     query.stop()
-                    query = writer(own, settings, rules, since).trigger(**trigger(settings)).start()
+                    query = writer(own, settings, rules, since).trigger(**trigger(settings.realtime_batch)).start()
         failure = query.exception()
         totals.add(query)
         if failure is not None:
@@ -174,6 +187,9 @@ def writer(
 
     ``since`` is what :func:`complete_since` returns.
     """
+    if not settings.catalog:
+        # To count a state's entries, Spark looks each key up once more for every row. Without an end none expire.
+        own.spark.conf.set(session.COUNT_ENTRIES, str(rules.is_without_end).lower())
     messages = (
         own.spark.readStream.format("kafka")
         .options(**kafka.client_options(settings))
@@ -193,9 +209,9 @@ def writer(
     )
 
 
-def trigger(settings: Settings) -> dict[str, Any]:
+def trigger(batch: timedelta) -> dict[str, Any]:
     """Return Real-time Mode as a mapping: the types of Spark 4.2 do not know this trigger."""
-    return {"realTime": f"{settings.realtime_batch.total_seconds() * 1000:.0f} milliseconds"}
+    return {"realTime": f"{batch.total_seconds() * 1000:.0f} milliseconds"}
 
 
 def _exclusive(settings: Settings, rules: LaneRules) -> AbstractContextManager[None]:

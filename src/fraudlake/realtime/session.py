@@ -29,6 +29,8 @@ _SLOTS = 256
 """Tasks that run at once. Each is a thread that waits most of the time, so there may be many more than cores."""
 STATE_PARTITIONS = 2
 _STATE = "spark.sql.streaming.stateStore"
+COUNT_ENTRIES = f"{_STATE}.rocksdb.trackTotalNumberOfRows"
+"""Spark's setting: whether it counts the entries of a state with every row."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def _start(settings: Settings, log: Path) -> SparkSession:
         # An account's rows are written again with each row. With the defaults of 64 and 8 MB, 5,000 rows a second stop
         # for up to a second every few seconds, while RocksDB merges its files.
         f"{_STATE}.rocksdb.writeBufferSizeMB": "256",
-        f"{_STATE}.rocksdb.blockCacheSizeMB": "128",
+        f"{_STATE}.rocksdb.blockCacheSizeMB": "256",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     }
     return session.launch(f"local[{_SLOTS}]", configuration, log)
