@@ -32,9 +32,10 @@ def command_of(step: str) -> str:
 
 def unread(lake: Lake, table: tables.Table) -> dict[str, list[Commit]]:
     """Return the commits with new rows that a step has still to read, by step; only of steps that have begun."""
-    steps = [lake.checkpoint(name) for name in sorted(folder.name for folder in lake.checkpoints.glob("*"))]
-    versions = {one.step: one.unread_versions() for one in steps if not one.reads or table.name in one.reads}
-    # In a workspace, identity and history are a query each; a checkpoint of an older version does not name its tables.
+    checkpoints = [lake.checkpoint(folder.name) for folder in sorted(lake.checkpoints.glob("*"))]
+    # A checkpoint of an older version does not name its tables.
+    versions = {one.step: one.unread_versions() for one in checkpoints if table.name in (one.reads or {table.name})}
+    # In a workspace, identity and history are a query each.
     identity = lake.identity(table) if any(versions.values()) else ""
     readers = {step: tables_read[identity] for step, tables_read in versions.items() if identity in tables_read}
     history = lake.history(table) if readers else []

@@ -121,8 +121,7 @@ def run(
     ):
         backlog = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
         since = complete_since(settings, rules)
-        batch = min(settings.realtime_batch, _FIRST_BATCH)
-        query = writer(own, settings, rules, since, is_catching_up=True).trigger(**trigger(batch)).start()
+        query = writer(own, settings, rules, since, is_catching_up=True).trigger(**trigger(_FIRST_BATCH)).start()
         totals = Totals()
         started(len(backlog), since)
         is_new, end = True, None if duration is None else time.monotonic() + duration.total_seconds()
