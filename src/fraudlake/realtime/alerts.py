@@ -77,9 +77,10 @@ def events(
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
     delay = _EVER if is_catching_up else LATENESS + _AHEAD
-    rows = neighbours(_rows(kafka, settings, delay), rules.span, rules.rows)
+    count = rules.rows(is_catching_up=is_catching_up)
+    rows = neighbours(_rows(kafka, settings, delay), rules.span, count)
     if rules.thresholds:
-        rows = _with_windows(rows, rules, since)
+        rows = _with_windows(rows, rules, since, count)
     raised = [*map(_of_pair, rules.pairs), *map(_of_window, rules.thresholds)]
     output = rows.select("account_id", F.inline(F.concat(*raised))).withColumn("is_shadow", F.lit(False))
     return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", now()))
@@ -116,19 +117,20 @@ def _rows(kafka: DataFrame, settings: Settings, delay: timedelta) -> DataFrame:
     )
 
 
-def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None) -> DataFrame:
+def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, count: int) -> DataFrame:
     """Return rows with what thresholds need.
 
     Args:
         rows: as :mod:`fraudlake.realtime.neighbours` returns them.
         rules: the rules.
         since: as for :func:`events`.
+        count: how many rows of an account the state has at most.
 
     Returns:
         ``account_id, before, current, behind``; ``rows`` in the order of event time; ``due``, those of them that are to
         be evaluated; and ``gap``, the time in microseconds up to which rows may be missing, or null.
     """
-    is_full = F.size("rows") >= rules.rows
+    is_full = F.size("rows") >= count
     # The latest row that was dropped is no later than the first one that is there.
     dropped = F.when(is_full, F.element_at("rows", -1)["time"])
     unknown = F.lit(None if since is None else round(since.timestamp() * 1_000_000)).cast("bigint")

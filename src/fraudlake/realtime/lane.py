@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import json_file, lock
-from fraudlake.realtime import alerts, session, topics
+from fraudlake.realtime import alerts, neighbours, session, topics
 from fraudlake.sources import kafka
 from fraudlake.streaming import stream
 
@@ -148,7 +148,8 @@ def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
     """
     folder = checkpoint(settings, rules)
     file = folder.with_suffix(".json")
-    needed = {"span": None if rules.span is None else rules.span.total_seconds(), "rows": rules.rows}
+    window = None if rules.span is None else neighbours.window_of(rules.span)[0].total_seconds()
+    needed = {"window": window, "rows": rules.rows(is_catching_up=False)}
     begun: float | None = datetime.now(UTC).timestamp()
     if not any(folder.glob("commits/*")):  # it is read again from the beginning
         begun = None if settings.starting_offsets == "earliest" else begun

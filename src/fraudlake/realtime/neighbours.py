@@ -44,12 +44,22 @@ _ALWAYS = -(1 << 62)
 """Microseconds: before any time."""
 
 
+def window_of(span: timedelta) -> tuple[timedelta, timedelta]:
+    """Return how long a window is, and how far apart windows begin.
+
+    Each goes on for a span after the next one has begun, so two rows at most a span apart share at least one. The
+    longer windows are, the fewer of them a row is in, and the state has.
+    """
+    apart = max(span, LATENESS)
+    return apart + span, apart
+
+
 def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with one built-in aggregate, which keeps an account's last rows.
 
     In Real-time Mode (Spark 4.3, update mode) it emits a row for each row that it takes, where a micro-batch emits one
-    for each key. Each row is in two windows of twice the span, which begin a span apart, so that the watermark ends
-    them: two rows at most a span apart share at least one. They are given in that of the earlier one.
+    for each key. Rows are in windows, so that the watermark ends them: two rows are given in the last window of the
+    earlier one.
 
     Args:
         rows: ``account_id, window_time`` with a watermark, and ``row``, a struct of :data:`ROW`.
@@ -69,16 +79,16 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
     if span is None:
         last_rows, due_from = rows.groupBy("account_id").agg(*aggregates), F.lit(_ALWAYS)
     else:
-        length = span // MICROSECOND
-        window = F.window("window_time", f"{2 * length} microseconds", f"{length} microseconds")
+        length, apart = (time // MICROSECOND for time in window_of(span))
+        window = F.window("window_time", f"{length} microseconds", f"{apart} microseconds")
         last_rows = rows.groupBy(window, "account_id").agg(*aggregates)
-        due_from = F.unix_micros("window.start") + length
+        due_from = F.unix_micros("window.start") + span // MICROSECOND
 
     def if_here(row: Column) -> Column:
         if span is None:
             return row
         earlier = F.least(row["window_time"], current["window_time"])
-        return F.when(due_from - length == earlier - F.pmod(earlier, F.lit(length)), row)
+        return F.when(F.unix_micros("window.start") == earlier - F.pmod(earlier, F.lit(apart)), row)
 
     arrived = F.col("arrived")
     current = F.get(F.filter("rows", lambda row: _order(row) == arrived), F.lit(0))

@@ -14,11 +14,12 @@ from fraudlake.rules.rule_set import Status
 from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
 
-_PAIRS_ROWS, _WINDOWS_ROWS = 64, 256
-"""How many of an account's rows the state has at most: for pairs and few transactions, and for other windows.
+_PAIRS_ROWS, _FEW_ROWS, _WINDOWS_ROWS = 8, 64, 256
+"""How many of an account's rows the state has at most: for pairs, for few transactions, and for other windows.
 
-With fewer, a row that is read late would find its neighbours gone: after a stop, partitions are read side by side,
-each at its own pace. An account with fewer rows pays for no more than it has.
+With fewer, a row that is read late would find its neighbours gone: while a backlog is read, partitions are read side by
+side, each at its own pace, so pairs have as many as few transactions then. Spark writes all of an account's rows again
+with each, and a place for each that may still come.
 """
 _NEVER_NULL = ("amount", "account_id", "accountId", "transaction_id", "timestamp", "dt")
 
@@ -59,11 +60,12 @@ class LaneRules:
         """The longest duration of a threshold's window."""
         return max((threshold.rule.last or timedelta(0) for threshold in self.thresholds), default=timedelta(0))
 
-    @property
-    def rows(self) -> int:
-        """How many of an account's rows the state has at most."""
-        few = (0 < (threshold.rule.transactions or 0) <= _PAIRS_ROWS // 2 for threshold in self.thresholds)
-        return _PAIRS_ROWS if all(few) else _WINDOWS_ROWS
+    def rows(self, *, is_catching_up: bool) -> int:
+        """Return how many of an account's rows the state has at most in a window: while a backlog is read, or later."""
+        if not self.thresholds and not is_catching_up:
+            return _PAIRS_ROWS
+        few = (0 < (threshold.rule.transactions or 0) <= _FEW_ROWS // 2 for threshold in self.thresholds)
+        return _FEW_ROWS if all(few) else _WINDOWS_ROWS
 
 
 def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: bool = False) -> LaneRules:
