@@ -20,6 +20,7 @@ from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.rule_set import Status
+from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle
@@ -39,6 +40,7 @@ from .test_realtime import (
 )
 
 NOW = time.time_ns() // 1_000_000 * 1000
+SMALL_THEN_LARGE = FraudRule(name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(minutes=1))
 LAST_FEW = (
     {"name": "spent", "aggregate": "sum", "transactions": 5, "above": 1500},
     {"name": "on_average", "aggregate": "average", "transactions": 3, "below": 5},
@@ -151,3 +153,24 @@ def test_a_window_of_which_rows_may_be_missing_raises_nothing(own: session.Sessi
     assert last_of(own, tmp_path, 257) == []
     begun = [datetime.fromtimestamp(NOW / 1e6, UTC) - timedelta(minutes=minutes) for minutes in (3, 1)]
     assert [len(last_of(own, tmp_path, 10, since)) for since in begun] == [1, 0]
+
+
+@pytest.mark.parametrize(("apart", "found"), [(60_000, 1), (60_001, 0)])
+def test_two_rows_are_a_pair_once_wherever_between_them_a_window_begins(
+    own: session.Session, tmp_path: Path, apart: int, found: int
+) -> None:
+    begin = NOW // 1000 - NOW // 1000 % 600_000  # milliseconds; where a window begins
+    # An account each, whose first row is from 61 seconds before that to a second behind it.
+    fields = "'ts', time, 'accountId', account, 'amount', IF(part = 0, 0.5, 600.0), 'transaction_id', account || part"
+    messages = (
+        own.spark.range(0, 63, 1, 1)
+        .selectExpr("id", "CAST(id AS STRING) AS account", "explode(array(0, 1)) AS part")
+        .selectExpr("*", f"{begin} + (id - 61) * 1000 + part * {apart} AS time")
+        .selectExpr(
+            "CAST(account AS BINARY) AS key", f"CAST(to_json(named_struct({fields})) AS BINARY) AS value",
+            "'t' AS topic", "0 AS partition", "2 * id + part AS offset", "timestamp_millis(time) AS timestamp",
+        )
+    )  # fmt: skip
+    chosen = rules.choose([(SMALL_THEN_LARGE, "live", 1)])
+    said = alerts.events(messages, Settings(lake=tmp_path), chosen, own.neighbours).collect()
+    assert sorted(int(event["key"]) for event in said) == [*range(63)] * found

@@ -14,12 +14,12 @@ from fraudlake.rules.rule_set import Status
 from fraudlake.rules.small_then_large import FraudRule
 from fraudlake.rules.threshold import ThresholdRule
 
-_PAIRS_ROWS, _FEW_ROWS, _WINDOWS_ROWS = 8, 64, 256
+_PAIRS_ROWS, _FEW_ROWS, _MOST_ROWS = 8, 64, 256
 """How many of an account's rows the state has at most: for pairs, for few transactions, and for other windows.
 
-With fewer, a row that is read late would find its neighbours gone: while a backlog is read, partitions are read side by
-side, each at its own pace, so pairs have as many as few transactions then. Spark writes all of an account's rows again
-with each, and a place for each that may still come.
+With fewer, a row that is read late would find its neighbours gone: of a backlog, partitions are read side by side, each
+at its own pace, so pairs have the most then. Spark writes all of an account's rows again with each, and a place for
+each that may still come.
 """
 _NEVER_NULL = ("amount", "account_id", "accountId", "transaction_id", "timestamp", "dt")
 
@@ -62,10 +62,10 @@ class LaneRules:
 
     def rows(self, *, is_catching_up: bool) -> int:
         """Return how many of an account's rows the state has at most in a window: while a backlog is read, or later."""
-        if not self.thresholds and not is_catching_up:
-            return _PAIRS_ROWS
+        if not self.thresholds:
+            return _MOST_ROWS if is_catching_up else _PAIRS_ROWS
         few = (0 < (threshold.rule.transactions or 0) <= _FEW_ROWS // 2 for threshold in self.thresholds)
-        return _FEW_ROWS if all(few) else _WINDOWS_ROWS
+        return _FEW_ROWS if all(few) else _MOST_ROWS
 
 
 def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: bool = False) -> LaneRules:
@@ -109,6 +109,6 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
         "its condition is evaluated in Python, which Spark's Real-time Mode does not call": rule.where is not None,
         f"this lane does not keep the column '{rule.column}'": rule.column not in columns,
         "its last transactions may be of any age, which only --without-end keeps": not (rule.last or is_without_end),
-        f"it may need more rows of an account than the {_WINDOWS_ROWS} of the state": needed >= _WINDOWS_ROWS,
+        f"it may need more rows of an account than the {_MOST_ROWS} of the state": needed >= _MOST_ROWS,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
