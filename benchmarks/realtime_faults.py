@@ -33,13 +33,14 @@ FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 RATE = 200  # rows a second
 BROKER_AWAY = 60  # seconds
 PATIENCE = 300  # seconds
-RULES = """
+PAIRS = """
 [[rules]]
 name = "small_then_large"
 small_below = 1.0
 large_above = 500.0
 within = "1 minute"
-
+"""
+THRESHOLDS = """
 [[rules]]
 kind = "threshold"
 name = "busy"
@@ -58,7 +59,7 @@ AMOUNTS_BEYOND: dict[str, Callable[[list[float]], bool]] = {
     "busy": lambda amounts: len(amounts) > 18,
     "spent": lambda amounts: math.fsum(amounts) > 5000,
 }
-"""Whether a threshold of :data:`RULES` raises an alert on the amounts of a window."""
+"""Whether a threshold of :data:`THRESHOLDS` raises an alert on the amounts of a window."""
 
 
 class Traffic(threading.Thread):
@@ -99,12 +100,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--batch", default="20 seconds", help="time between commits")
+    parser.add_argument("--pairs-only", action="store_true", help="no thresholds: the state has fewer rows then")
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
 
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
-    (options.work / "rules.toml").write_text(RULES)
+    (options.work / "rules.toml").write_text(PAIRS if options.pairs_only else PAIRS + THRESHOLDS)
     chosen, broker = random.Random(options.seed), Broker(options.work / "broker")
     broker.start()
     lane = None
@@ -130,7 +132,7 @@ def main() -> None:
             lane = start(options.work, broker, options.batch)
         traffic.end()
         truth = {("small_then_large", *pair) for pair in expected(in_topics_order(broker, traffic.rows))}
-        windows = beyond_limits(traffic.rows)
+        windows = set() if options.pairs_only else beyond_limits(traffic.rows)
         events = until_raised(broker, truth | windows)
         raised = {raised_by(event) for event in events.values()}
         pairs = [event for event in events.values() if event["kind"] == "small_then_large"]

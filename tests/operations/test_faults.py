@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import SHORT_LIVED, land_flink
+from tests.conftest import FraudlakeHere, land_flink
 
 pytestmark = [pytest.mark.stream, pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")]
 
@@ -36,15 +36,15 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def fraudlake(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", str(lake), *arguments]
-    environment = {**os.environ, **SHORT_LIVED}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+@pytest.fixture
+def fraudlake(spark: Any, fraudlake_here: FraudlakeHere, disk: Path) -> FraudlakeHere:
+    """Run a command on the disk's lake."""
+    return partial(fraudlake_here, "--lake", str(disk / "lake"))
 
 
-def refused(lake: Path, command: str, code: int) -> str:
+def refused(fraudlake: FraudlakeHere, command: str, code: int) -> str:
     """The one line that a command ends with."""
-    ended = fraudlake(lake, command)
+    ended = fraudlake(command)
     assert ended.returncode == code, ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr
     return ended.stderr
@@ -55,39 +55,34 @@ def landed(lake: Path) -> None:
     land_flink(lake / "landing", "tutorial/int96")
 
 
-def test_a_full_disk_is_one_line_and_with_room_the_run_goes_on(disk: Path) -> None:
+def test_a_full_disk_is_one_line_and_with_room_the_run_goes_on(disk: Path, fraudlake: FraudlakeHere) -> None:
     landed(disk / "lake")
-    assert fraudlake(disk / "lake", "ingest").returncode == 0
+    assert fraudlake("ingest").returncode == 0
     filler = disk / "filler"
     with filler.open("wb") as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(b"x" * 65_536)
             file.flush()
 
-    line = refused(disk / "lake", "refine", 1)
+    line = refused(fraudlake, "refine", 1)
     assert "No space left on device" in line
 
     filler.unlink()
-    assert fraudlake(disk / "lake", "refine").returncode == 0
-    counts = json.loads(fraudlake(disk / "lake", "--json", "status").stdout)
+    assert fraudlake("refine").returncode == 0
+    counts = json.loads(fraudlake("--json", "status").stdout)
     assert (counts["bronze"], counts["silver"], counts["gaps"]) == (10, 10, [])
 
 
-def test_a_lake_that_may_not_be_written_is_read_and_otherwise_refused_in_one_line(disk: Path) -> None:
+def test_a_lake_that_may_not_be_written_is_read_and_otherwise_refused_in_one_line(
+    disk: Path, fraudlake: FraudlakeHere
+) -> None:
     landed(disk / "lake")
-    assert fraudlake(disk / "lake", "ingest").returncode == 0
-    deadline = time.monotonic() + 30
-    while True:  # the JVM of a command ends a moment after it, and has its log open until then
-        try:
-            mount("-o", "remount,ro", str(disk))
-            break
-        except subprocess.CalledProcessError:
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+    assert fraudlake("ingest").returncode == 0
+    mount("-o", "remount,ro", str(disk))
 
-    counts = json.loads(fraudlake(disk / "lake", "--json", "status").stdout)
+    counts = json.loads(fraudlake("--json", "status").stdout)
     assert counts["bronze"] == 10
-    assert "Read-only file system" in refused(disk / "lake", "refine", 2)
+    assert "Read-only file system" in refused(fraudlake, "refine", 2)
 
     mount("-o", f"remount,rw,size={SIZE}", str(disk))
-    assert fraudlake(disk / "lake", "refine").returncode == 0
+    assert fraudlake("refine").returncode == 0
