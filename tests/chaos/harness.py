@@ -75,6 +75,7 @@ def run(
     report: Report = lambda line: None,
     environment: dict[str, str] | None = None,
     command: tuple[str, ...] = (FRAUDLAKE,),
+    program: type[Program] | None = None,
 ) -> Outcome:
     """Run a schedule.
 
@@ -85,6 +86,7 @@ def run(
         report: called with a line for each kill.
         environment: further environment variables of the commands.
         command: the program; a planted bug has a program of its own.
+        program: how it is run; by default, as :class:`Program` does.
     """
     (lake / "landing").mkdir(parents=True)
     (lake / "live.toml").write_text(LIVE_RULES)
@@ -101,7 +103,9 @@ def run(
                 broker.start()
                 broker.create_topic(TOPIC, 2)
                 variables["FRAUDLAKE_BOOTSTRAP_SERVERS"] = broker.bootstrap_servers
-            return _run(Program(lake.absolute(), command, variables, broker), receiver, seed, kills, report)
+            return _run(
+                (program or Program)(lake.absolute(), command, variables, broker), receiver, seed, kills, report
+            )
         finally:
             if broker is not None:
                 broker.stop()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.chaos import harness
 from tests.chaos.schedule import Kill
-from tests.conftest import SHORT_LIVED
+from tests.conftest import SHORT_LIVED, run
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
@@ -18,7 +19,17 @@ KILLS = [
 ]
 
 
-def test_killed_behind_a_commit_and_between_two_commits_every_table_is_right(tmp_path: Path) -> None:
-    outcome = harness.run(tmp_path / "lake", 1, KILLS, environment=SHORT_LIVED)
+class Warm(harness.Program):
+    """Runs what is not killed in this process."""
+
+    def ended(self, step: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            run(self.lake, *step.split())
+
+
+def test_killed_behind_a_commit_and_between_two_commits_every_table_is_right(spark: Any, tmp_path: Path) -> None:
+    outcome = harness.run(tmp_path / "lake", 1, KILLS, environment=SHORT_LIVED, program=Warm)
     assert (outcome.killed["ingest"], outcome.killed["refine"]) == (1, 1)
     assert outcome.differences == []
