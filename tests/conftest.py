@@ -202,5 +202,5 @@ def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     for _ in range(2):
         run(root, "run")
         lake = open_lake(Settings(lake=root))
-        counts.append({table.name: lake.read(table).count() for table in contents.TABLES})
+        counts.append({table.name: lake.count(table) for table in contents.TABLES})
     return {"lake": lake, "counts": counts, "root": root}

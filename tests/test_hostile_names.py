@@ -147,4 +147,4 @@ def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
     events = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert sorted(event["data"]["account_id"] for event in events) == sorted(NAMES)
     run(opened.root, "optimize")
-    assert opened.read(tables.SILVER_ALERTS).count() == len(NAMES)
+    assert opened.count(tables.SILVER_ALERTS) == len(NAMES)

@@ -45,7 +45,7 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
     training.train(from_silver)
 
     stream.run(from_kafka, steps.score(from_kafka, from_topic=True)[:1], "available-now")
-    assert from_kafka.read(tables.GOLD_FRAUD_PREDICTIONS).count() == 8
+    assert from_kafka.count(tables.GOLD_FRAUD_PREDICTIONS) == 8
     stream.run(from_silver, steps.score(from_silver)[:1], "available-now")
     rows = from_silver.spark.sql(
         "SELECT scored_from, count(*), count(DISTINCT transaction_id) FROM gold_fraud_predictions "

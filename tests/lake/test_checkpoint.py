@@ -41,10 +41,10 @@ def copy(begun: Path, lake: Any, tmp_path: Path) -> Any:
 
 def refused(lake: Any) -> str:
     """The message with which the detector is refused; it must have written nothing."""
-    before = lake.read(tables.SILVER_ALERTS).count()
+    before = lake.count(tables.SILVER_ALERTS)
     with pytest.raises(FraudlakeError) as error:
         stream.run(lake, steps.detect(lake), "available-now")
-    assert lake.read(tables.SILVER_ALERTS).count() == before
+    assert lake.count(tables.SILVER_ALERTS) == before
     assert "\n" not in str(error.value)
     return str(error.value)
 

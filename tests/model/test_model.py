@@ -223,7 +223,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
     lake = life["lake"]
     before = counts(lake)
     day = date(2026, 1, 2)
-    on_that_day = lake.read(tables.SILVER_TRANSACTIONS).where(f"date = DATE'{day}'").count()
+    on_that_day = lake.count(tables.SILVER_TRANSACTIONS, f"date = DATE'{day}'")
     for _ in range(2):
         assert scoring.backfill(lake, day, day, "2") == ("2", on_that_day)
     assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
@@ -295,7 +295,7 @@ def test_what_scores_goes_to_another_process_without_session_lake_or_registry(li
 
 def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dict[str, Any], tmp_path: Path) -> None:
     lake = life["lake"]
-    before = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("scored_from = 'silver'").count()
+    before = lake.count(tables.GOLD_FRAUD_PREDICTIONS, "scored_from = 'silver'")
     late = (
         life["rows"]
         .slice(ROWS - 50)

@@ -110,7 +110,7 @@ def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maint
     before = len(list(folder.rglob("*.parquet")))
     assert maintenance.vacuum(lake).skipped == {}
     assert len(list(folder.rglob("*.parquet"))) < before
-    assert lake.read(tables.SILVER_TRANSACTIONS).count() == 160
+    assert lake.count(tables.SILVER_TRANSACTIONS) == 160
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch
     assert (last["operation"], json.loads(last["userMetadata"])) == ("OPTIMIZE", {"auto_compaction": True})
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert maintenance.optimize(opened) == []
-    assert opened.read(tables.SILVER_TRANSACTIONS).count() == 80
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 80
 
 
 @pytest.mark.usefixtures("only_silver")
@@ -157,4 +157,4 @@ def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: 
     for number in range(2):
         opened.append(opened.session.createDataFrame(silver(rows(number))), tables.SILVER_TRANSACTIONS)
     assert maintenance.optimize(opened) == ["silver_transactions"]
-    assert opened.read(tables.SILVER_TRANSACTIONS).count() == 80
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 80

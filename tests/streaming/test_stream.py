@@ -34,9 +34,9 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert {result.step: result.rows for result in done} == dict.fromkeys(
         ("account_daily", "detector_agreement", "alert_windows"), 13
     )
-    assert opened.read(account_daily.TABLE).count() == 4
-    assert opened.read(detector_agreement.TABLE).count() == 1
-    assert opened.read(tables.GOLD_ALERT_WINDOWS).count() > 0
+    assert opened.count(account_daily.TABLE) == 4
+    assert opened.count(detector_agreement.TABLE) == 1
+    assert opened.count(tables.GOLD_ALERT_WINDOWS) > 0
 
 
 @pytest.mark.parametrize(("ordering", "without_rows"), [("arrival", []), ("event_time", ["detect"])])
