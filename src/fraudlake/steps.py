@@ -335,7 +335,7 @@ def recompute_days(lake: Lake, aggregate: Aggregate, transactions: DataFrame, da
 
 def _replace_days(lake: Lake, computed: DataFrame, table: Table, keys: tuple[str, ...], days: list[date]) -> None:
     """Put computed rows in the place of a table's rows of some days."""
-    with persisted(computed):
+    with persisted(computed, eager=False):
         gone = refresh.on_dates(lake.read(table), days).join(computed, on=list(keys), how="left_anti")
         changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
         lake.apply_changes(changes, table, keys)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -23,7 +24,7 @@ from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
-from fraudlake.lake.rows import has_rows, persisted
+from fraudlake.lake.rows import persisted
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
@@ -109,11 +110,19 @@ class _Days:
     @property
     def near(self) -> Column:
         """Whether the rules may look at a transaction."""
-        if None in self.reaches.values():
+        if not self.near_dates:
             return F.lit(True)
         low, high = _shifted(self.start, -self.reach), _shifted(self.end, self.reach)
-        days = F.col("date").between(literals.day(low.date()), literals.day(high.date()))
-        return days & F.col("timestamp").between(literals.instant(low), literals.instant(high))
+        in_time = F.col("timestamp").between(literals.instant(low), literals.instant(high))
+        return F.expr(self.near_dates) & in_time
+
+    @property
+    def near_dates(self) -> str:
+        """The dates of transactions that the rules may look at, as a condition in SQL; empty for all."""
+        if None in self.reaches.values():
+            return ""
+        first, last = _shifted(self.start, -self.reach).date(), _shifted(self.end, self.reach).date()
+        return f"date BETWEEN DATE'{first}' AND DATE'{last}'"
 
     def touch(self, before: datetime | None) -> Column:
         """Return whether an alert may depend on transactions of the days.
@@ -236,7 +245,7 @@ def _computed(
         transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
-        tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
+        tasks = max(lake.settings.buckets, -(-lake.count(_SILVER, days.near_dates) // steps.ROWS_OF_TASK))
         now = _evaluated_before(lake)
         raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, rules, tasks, now))
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
@@ -304,11 +313,11 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
 
 def _with_present_rows(alerts: DataFrame, present: DataFrame) -> DataFrame:
     """Return the alerts; one that is there already keeps its row, with the time of its detection."""
-    text = F.to_json(F.struct(*_compared(_ALERTS, alerts)))  # which can be joined on, with its nulls
-    computed, known = alerts.withColumn("_compared", text), present.withColumn("_compared", text)
-    same = known.join(computed.select("_compared"), on="_compared", how="left_semi")
-    new = computed.join(known.select("_compared"), on="_compared", how="left_anti")
-    return same.unionByName(new).drop("_compared")
+    text = F.to_json(F.struct(*_compared(_ALERTS, alerts))).alias("_compared")  # it can be joined on, with its nulls
+    row = F.struct(*alerts.columns)
+    known = present.select(text, row.alias("_present"))
+    rows = alerts.select(text, row.alias("_new")).join(known, on="_compared", how="left")
+    return rows.select(F.coalesce("_present", "_new").alias("_row")).select("_row.*")
 
 
 def _compared(table: Table, rows: DataFrame) -> list[str]:
@@ -317,16 +326,22 @@ def _compared(table: Table, rows: DataFrame) -> list[str]:
 
 def _changes(table: Table, present: DataFrame, computed: DataFrame) -> Changes:
     columns = _compared(table, computed)
-    new, old = computed.select(*columns), present.select(*columns)
-    with persisted(new.exceptAll(old)) as added, persisted(old.exceptAll(new)) as gone:
-        counts = added.count(), gone.count()
-        samples = (
-            [row.asDict() for row in rows.orderBy(_ORDER[table.name], *columns[:1]).limit(SAMPLES).collect()]
-            if count
-            else []
-            for rows, count in zip((added, gone), counts, strict=True)
-        )
-        return Changes(*counts, computed.count() - counts[0], *samples)
+    more = F.col("_more")
+    with persisted(_copies(computed, present, columns).where(more != 0), eager=False) as different:
+        added, gone = different.agg(F.sum(F.greatest(more, F.lit(0))), F.sum(F.greatest(-more, F.lit(0)))).collect()[0]
+
+        def samples(condition: Column, number: int | None) -> list[dict[str, Any]]:
+            rows = different.where(condition).select(*columns).orderBy(_ORDER[table.name], *columns[:1]).limit(SAMPLES)
+            return [row.asDict() for row in rows.collect()] if number else []
+
+        same = computed.count() - (added or 0)
+        return Changes(added or 0, gone or 0, same, samples(more > 0, added), samples(more < 0, gone))
+
+
+def _copies(computed: DataFrame, present: DataFrame, columns: list[str]) -> DataFrame:
+    """Return each row that one of the two has, with ``_more``: how many more of it are computed than present."""
+    both = computed.select(*columns, F.lit(1).alias("_more")).union(present.select(*columns, F.lit(-1).alias("_more")))
+    return both.groupBy(*columns).agg(F.sum("_more").alias("_more"))
 
 
 def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> None:
@@ -341,20 +356,25 @@ def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> Non
 
 def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
     """Compute the aggregates of the days, of days with changed alerts, and of windows with changed rows."""
-    changed_alerts = _difference(lake, _ALERTS, before, F.lit(True))
-    changed = _difference(lake, _SILVER, before, days.hold("date")).union(changed_alerts)
+    conditions = {_SILVER: days.hold("date"), _ALERTS: F.lit(True)}
+    changed = {
+        table: _difference(lake, table, before[table.name], condition)
+        for table, condition in conditions.items()
+        if lake.version(table) != before[table.name]
+    }
     dates = {days.first + timedelta(days=number) for number in range((days.last - days.first).days + 1)}
-    dates |= {row["date"] for row in changed_alerts.selectExpr("to_date(timestamp) AS date").distinct().collect()}
+    if _ALERTS in changed:
+        rows = changed[_ALERTS].selectExpr("to_date(timestamp) AS date").distinct().collect()
+        dates |= {row["date"] for row in rows}
     for aggregate in gold.AGGREGATES:
         steps.recompute_days(lake, aggregate, lake.read(_SILVER), sorted(dates))
     steps.recompute_lanes(lake, dates)
-    if has_rows(changed):
-        steps.recompute_windows(lake, changed)
+    if changed:
+        steps.recompute_windows(lake, reduce(lambda one, other: one.union(other), changed.values()))
 
 
-def _difference(lake: Lake, table: Table, before: dict[str, int], condition: Column) -> DataFrame:
+def _difference(lake: Lake, table: Table, before: int, condition: Column) -> DataFrame:
     """Return ``account_id, timestamp`` of rows that came or went since a version."""
-    then, now = lake.read_version(table, before[table.name]).where(condition), lake.read(table).where(condition)
+    then, now = lake.read_version(table, before).where(condition), lake.read(table).where(condition)
     columns = [name for name in _compared(table, now) if name in then.columns]
-    then, now = then.select(*columns), now.select(*columns)
-    return then.exceptAll(now).union(now.exceptAll(then)).select("account_id", "timestamp")
+    return _copies(now, then, columns).where("_more != 0").select("account_id", "timestamp")
