@@ -21,6 +21,11 @@ REALTIME_READY := $(REALTIME_VENV)/.ready
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
+# A lock file names everything, so nothing is left to resolve; Python compiles a module when it is first imported.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-deps
+LOCKED := $(INSTALL) --no-compile --require-hashes --requirement
+PACKAGE := $(INSTALL) --no-build-isolation --editable .
+
 .PHONY: help setup demo test quick check audit tables phrasebook databricks realtime realtime-demo python312 wheel lock clean
 
 help: ## show the targets
@@ -33,8 +38,8 @@ $(READY): requirements.lock pyproject.toml
 	  || { echo "fraudlake needs Python 3.11 or newer as '$(PYTHON)'; name another with: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "Setting up $(VENV) (once) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python $(LOCKED) requirements.lock
+	@$(BIN)/python $(PACKAGE)
 	@$(FRAUDLAKE) setup
 	@touch $@
 
@@ -71,7 +76,7 @@ $(DATABRICKS_READY): requirements-databricks.lock
 	@test -n "$(PYTHON312)" || { echo "no Python 3.12 found; name one with: make databricks PYTHON312=/path/to/python3.12"; exit 1; }
 	@echo "Setting up $(DATABRICKS_VENV) (once) ..."
 	@$(PYTHON312) -m venv --clear $(DATABRICKS_VENV)
-	@$(DATABRICKS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-databricks.lock
+	@$(DATABRICKS_BIN)/python $(LOCKED) requirements-databricks.lock
 	@touch $@
 
 realtime: $(REALTIME_READY) ## set up the fast lane's environment (.venv-realtime), and run its tests
@@ -80,8 +85,8 @@ realtime: $(REALTIME_READY) ## set up the fast lane's environment (.venv-realtim
 $(REALTIME_READY): requirements-realtime.lock
 	@echo "Setting up $(REALTIME_VENV) (once) ..."
 	@$(PYTHON) -m venv --clear $(REALTIME_VENV)
-	@$(REALTIME_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-realtime.lock
-	@$(REALTIME_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(REALTIME_BIN)/python $(LOCKED) requirements-realtime.lock
+	@$(REALTIME_BIN)/python $(PACKAGE)
 	@touch $@
 
 realtime-demo: $(READY) $(REALTIME_READY) ## ten seconds of traffic through the fast lane, then the exact lane's word on it
