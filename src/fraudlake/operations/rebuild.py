@@ -110,19 +110,11 @@ class _Days:
     @property
     def near(self) -> Column:
         """Whether the rules may look at a transaction."""
-        if not self.near_dates:
+        if None in self.reaches.values():
             return F.lit(True)
         low, high = _shifted(self.start, -self.reach), _shifted(self.end, self.reach)
-        in_time = F.col("timestamp").between(literals.instant(low), literals.instant(high))
-        return F.expr(self.near_dates) & in_time
-
-    @property
-    def near_dates(self) -> str:
-        """The dates of transactions that the rules may look at, as a condition in SQL; empty for all."""
-        if None in self.reaches.values():
-            return ""
-        first, last = _shifted(self.start, -self.reach).date(), _shifted(self.end, self.reach).date()
-        return f"date BETWEEN DATE'{first}' AND DATE'{last}'"
+        days = F.col("date").between(literals.day(low.date()), literals.day(high.date()))
+        return days & F.col("timestamp").between(literals.instant(low), literals.instant(high))
 
     def touch(self, before: datetime | None) -> Column:
         """Return whether an alert may depend on transactions of the days.
@@ -245,7 +237,7 @@ def _computed(
         transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
-        tasks = max(lake.settings.buckets, -(-lake.count(_SILVER, days.near_dates) // steps.ROWS_OF_TASK))
+        tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
         now = _evaluated_before(lake)
         raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, rules, tasks, now))
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
@@ -327,21 +319,21 @@ def _compared(table: Table, rows: DataFrame) -> list[str]:
 def _changes(table: Table, present: DataFrame, computed: DataFrame) -> Changes:
     columns = _compared(table, computed)
     more = F.col("_more")
-    with persisted(_copies(computed, present, columns).where(more != 0), eager=False) as different:
-        added, gone = different.agg(F.sum(F.greatest(more, F.lit(0))), F.sum(F.greatest(-more, F.lit(0)))).collect()[0]
+    with persisted(_different(computed, present, columns), eager=False) as different:
+        sums = (F.sum(F.greatest(number, F.lit(0))) for number in (more, -more))
+        added, gone = different.agg(*(F.coalesce(one, F.lit(0)) for one in sums)).collect()[0]
 
-        def samples(condition: Column, number: int | None) -> list[dict[str, Any]]:
+        def samples(condition: Column, number: int) -> list[dict[str, Any]]:
             rows = different.where(condition).select(*columns).orderBy(_ORDER[table.name], *columns[:1]).limit(SAMPLES)
             return [row.asDict() for row in rows.collect()] if number else []
 
-        same = computed.count() - (added or 0)
-        return Changes(added or 0, gone or 0, same, samples(more > 0, added), samples(more < 0, gone))
+        return Changes(added, gone, computed.count() - added, samples(more > 0, added), samples(more < 0, gone))
 
 
-def _copies(computed: DataFrame, present: DataFrame, columns: list[str]) -> DataFrame:
-    """Return each row that one of the two has, with ``_more``: how many more of it are computed than present."""
+def _different(computed: DataFrame, present: DataFrame, columns: list[str]) -> DataFrame:
+    """Return the rows that one of the two has more often, with ``_more``: how many more are computed than present."""
     both = computed.select(*columns, F.lit(1).alias("_more")).union(present.select(*columns, F.lit(-1).alias("_more")))
-    return both.groupBy(*columns).agg(F.sum("_more").alias("_more"))
+    return both.groupBy(*columns).agg(F.sum("_more").alias("_more")).where("_more != 0")
 
 
 def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> None:
@@ -377,4 +369,4 @@ def _difference(lake: Lake, table: Table, before: int, condition: Column) -> Dat
     """Return ``account_id, timestamp`` of rows that came or went since a version."""
     then, now = lake.read_version(table, before).where(condition), lake.read(table).where(condition)
     columns = [name for name in _compared(table, now) if name in then.columns]
-    return _copies(now, then, columns).where("_more != 0").select("account_id", "timestamp")
+    return _different(now, then, columns).select("account_id", "timestamp")
