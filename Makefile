@@ -22,6 +22,8 @@ PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
 # A lock file names everything, so nothing is left to resolve; Python compiles a module when it is first imported.
+# A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-deps
 LOCKED := $(INSTALL) --no-compile --require-hashes --requirement
 PACKAGE := $(INSTALL) --no-build-isolation --editable .
