@@ -11,7 +11,7 @@ import pytest
 import fraudlake
 
 ORDER = (
-    ("__init__", "errors"),
+    ("__init__", "errors", "json_text"),
     ("durations",),
     ("rules",),
     ("tables",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake import __version__, settings
+from fraudlake import __version__, json_text, settings
 from fraudlake.cli.progress import console, run_streams, unit
 from fraudlake.cli.terminal import printable
 from fraudlake.settings import Settings
@@ -67,7 +66,14 @@ class App:
 
     def say(self, result: dict[str, Any], text: str) -> None:
         """Print the result: one JSON object, or a line for a person."""
-        click.echo(json.dumps(result, default=str) if self.json else printable(text))
+        self.show(result, lambda: click.echo(printable(text)))
+
+    def show(self, result: dict[str, Any], print_text: Callable[[], None] = lambda: None) -> None:
+        """Print the result: one JSON object, or what ``print_text`` prints for a person."""
+        if self.json:
+            click.echo(json_text.dumps(result))
+        else:
+            print_text()
 
 
 def options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

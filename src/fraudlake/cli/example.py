@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 
 import click
@@ -12,6 +12,7 @@ from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output
 from fraudlake.errors import UsageError
 from fraudlake.examples import catalogue, program
+from fraudlake.examples.catalogue import Example
 
 
 @cli.command()
@@ -39,16 +40,16 @@ def example(
     printed = io.StringIO()
     with redirect_stdout(printed) if app.json else nullcontext():
         program.run(main, bootstrap_servers=servers, port=port, jdbc_url=jdbc_url)
-    if app.json:
-        click.echo(json.dumps({"name": name, "printed": printed.getvalue().splitlines()}))
+    app.show({"name": name, "printed": printed.getvalue().splitlines()})
 
 
 def _list(app: App) -> None:
     examples = catalogue.examples()
-    if app.json:
-        listed = [{"name": item.name, "document": item.document, "shows": item.shows} for item in examples]
-        click.echo(json.dumps({"examples": listed}))
-        return
+    listed = [{"name": item.name, "document": item.document, "shows": item.shows} for item in examples]
+    app.show({"examples": listed}, lambda: _print_list(examples))
+
+
+def _print_list(examples: Sequence[Example]) -> None:
     width = max(len(item.name) for item in examples)
     for number, title in catalogue.DOCUMENTS.items():
         output.print(f"[bold]{number}[/] {title}", soft_wrap=True)

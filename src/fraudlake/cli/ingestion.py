@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,7 +142,4 @@ def quarantine(
         app.say(asdict(done), summary.replayed(done))
         return
     rows = show.quarantine(app.open_existing(**flags), rule, limit)
-    if app.json:
-        click.echo(json.dumps(asdict(rows), default=str))
-    else:
-        summary.print_quarantine(output, rows)
+    app.show(asdict(rows), lambda: summary.print_quarantine(output, rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from datetime import datetime
@@ -138,10 +137,8 @@ def list_models(app: App, /, **flags: str | None) -> None:
     from fraudlake.model import training
 
     versions = training.versions(app.open_existing(**flags))
-    if app.json:
-        click.echo(json.dumps({"versions": [asdict(version) for version in versions]}, default=str))
-    else:
-        summary.print_versions(output, versions)
+    result = {"versions": [asdict(version) for version in versions]}
+    app.show(result, lambda: summary.print_versions(output, versions))
 
 
 @model.command()
@@ -155,10 +152,7 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     lake = app.open_existing(**flags)
     with timed("compare"):
         comparison = training.compare(lake, version)
-    if app.json:
-        click.echo(json.dumps(asdict(comparison)))
-    else:
-        summary.print_comparison(output, comparison)
+    app.show(asdict(comparison), lambda: summary.print_comparison(output, comparison))
 
 
 @model.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 
@@ -79,10 +78,7 @@ def status(app: App, /, **flags: str | None) -> None:
     from fraudlake.operations.status import status as status_of
 
     figures = status_of(app.open_existing(**flags))
-    if app.json:
-        click.echo(json.dumps(figures.as_dict(), default=str))
-    else:
-        summary.print_counts(output, figures)
+    app.show(figures.as_dict(), lambda: summary.print_counts(output, figures))
     if figures.gaps or figures.breaches:
         sys.exit(1)
 
@@ -99,10 +95,7 @@ def state(app: App, /) -> None:
     lake = app.open_existing()
     with console.status("reading the checkpoint"):
         stream_state = state_of(lake)
-    if app.json:
-        click.echo(json.dumps(stream_state.as_dict(), default=str))
-    else:
-        summary.print_state(output, stream_state)
+    app.show(stream_state.as_dict(), lambda: summary.print_state(output, stream_state))
 
 
 @cli.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -63,7 +62,7 @@ def replay(app: App, /, first: datetime, last: datetime, is_applied: bool, **fla
     lake = app.open(**flags) if is_applied else app.open_existing(**flags)
     with console.status("replay"):
         done = rebuild.rebuild(lake, first.date(), last.date(), is_applied)
-    app.say(json.loads(json.dumps(done.as_dict(), default=str)), summary.rebuilt(done))
+    app.say(done.as_dict(), summary.rebuilt(done))
 
 
 def _time(text: str) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import click
@@ -53,7 +52,5 @@ def run(app: App, /, **flags: str | None) -> None:
         run_streams(lake, [stream for step in streaming for stream in step(lake)], "continuous")
     note_other_rules(lake)
     figures = status_of(lake)
-    if app.json:
-        click.echo(json.dumps({**figures.as_dict(), "model": trained}, default=str))
-    else:
-        summary.print_run(output, lake, figures, trained, time.monotonic() - begun)
+    result = {**figures.as_dict(), "model": trained}
+    app.show(result, lambda: summary.print_run(output, lake, figures, trained, time.monotonic() - begun))

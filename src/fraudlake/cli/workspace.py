@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-    from fraudlake.workspace.jobs import Run
+    from fraudlake.workspace.jobs import Job, Run
     from fraudlake.workspace.probe import Answer
 
 
@@ -81,8 +81,7 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
             mark, remedy = ("[green]✓[/]", "") if result.ok else ("[red]✗[/]", f"\n  {escape(result.remedy or '')}")
             output.print(f"{mark} {escape(result.what)}: {escape(result.seen)}{remedy}", soft_wrap=True)
     ok = all(result.ok for result in results)
-    if given.app.json:
-        click.echo(json.dumps({"ok": ok, "checks": [asdict(result) for result in results]}))
+    given.app.show({"ok": ok, "checks": [asdict(result) for result in results]})
     if not ok:
         sys.exit(1)
 
@@ -95,9 +94,10 @@ def jobs_(given: _Workspace, /, runs: int) -> None:
     from fraudlake.workspace import jobs
 
     deployed = jobs.jobs(given.connect(), given.app.settings(), runs)
-    if given.app.json:
-        click.echo(json.dumps({"jobs": [asdict(job) for job in deployed]}, default=str))
-        return
+    given.app.show({"jobs": [asdict(job) for job in deployed]}, lambda: _print_jobs(deployed))
+
+
+def _print_jobs(deployed: Sequence[Job]) -> None:
     for job in deployed:
         output.print(f"[bold]{escape(job.name)}[/] {job.id} {escape(job.title)}", soft_wrap=True)
         for run in job.runs:
@@ -176,8 +176,7 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
         answers = _answers_of(client, started, timeout)
         for answer in [] if given.app.json else answers:
             _show(output, answer)
-    if given.app.json:
-        click.echo(json.dumps(probe.as_dict(answers)))
+    given.app.show(probe.as_dict(answers))
     probe.require(answers)
 
 

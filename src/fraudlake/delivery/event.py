@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from fraudlake import json_text
 
 Event = dict[str, Any]
 """A CloudEvent 1.0 in its JSON format; ``id`` is the ``alert_id`` and ``data`` are the columns of ``silver_alerts``."""
@@ -39,7 +40,7 @@ def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
 
 def as_json(event: Event | list[Event]) -> str:
     """Return an event, or a batch of events, as one line of JSON."""
-    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    return json_text.dumps(event, separators=(",", ":"), ensure_ascii=False)
 
 
 def _json_value(value: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fraudlake import json_text
+
 if TYPE_CHECKING:
     from fraudlake.rules.check import Alert
 
@@ -38,7 +40,7 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
     numbers = pa.array([row for alert in alerts for row in alert.rows], pa.int64())
     last = pa.array([alert.rows[-1] for alert in alerts], pa.int64())
     roles = pa.array([role for alert in alerts for role in alert.roles], pa.string())
-    measures = pa.array([json.dumps(dict(alert.measures)) for alert in alerts], pa.string())
+    measures = pa.array([json_text.dumps(dict(alert.measures)) for alert in alerts], pa.string())
     lists = {
         name: pa.ListArray.from_arrays(offsets, column.take(numbers).combine_chunks())
         for name, column in columns.items()
@@ -86,7 +88,7 @@ def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
         number: _Described(account, id_, time, amount, _json(id_, time, amount), _text(amount, time))
         for number, id_, account, amount, time in zip(numbers.tolist(), *columns, times, strict=True)
     }
-    variables = {role: json.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
+    variables = {role: json_text.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
     described_alerts = []
     for alert in alerts:
         of_alert = [described_rows[row] for row in alert.rows]
@@ -101,7 +103,7 @@ def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
                 "amount": last.amount,
                 "first_transaction_id": of_alert[0].transaction_id,
                 "evidence": f"[{', '.join(evidence)}]",
-                "measures": json.dumps(dict(alert.measures)),
+                "measures": json_text.dumps(dict(alert.measures)),
                 "explanation": _sentence(last.account_id, parts, alert.measures),
             }
         )
@@ -121,7 +123,7 @@ def _times(rows: pa.Table) -> pa.ChunkedArray:
 
 def _json(transaction_id: str, time: int, amount: float) -> str:
     """Return a transaction's part of the evidence, behind its variable."""
-    return json.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
+    return json_text.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
 
 
 def _text(amount: float, time: int) -> str:

@@ -1,0 +1,25 @@
+"""JSON text: values become JSON that every parser takes, whatever numbers they hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def dumps(value: Any, separators: tuple[str, str] | None = None, ensure_ascii: bool = True) -> str:
+    """Return a value as one line of JSON; what JSON has no type for, such as a date, is its text.
+
+    JSON has no infinite numbers and no NaN (RFC 8259): they are the strings ``Infinity``, ``-Infinity`` and ``NaN``, as
+    in Spark's ``to_json`` and the JSON format of Protocol Buffers.
+    """
+    return json.dumps(_finite(value), default=str, separators=separators, ensure_ascii=ensure_ascii, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {_finite(name): _finite(part) for name, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
