@@ -18,7 +18,7 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.rules import flink
+from tests.match_recognize import flink
 
 from fraudlake.errors import FraudlakeError
 

@@ -26,12 +26,13 @@ from benchmarks.detector import measure, prepared
 
 from fraudlake import steps
 from fraudlake.bronze.calendar import MICROSECOND
-from fraudlake.rules import rows, windows
-from fraudlake.rules.expressions import Column
+from fraudlake.match_recognize import rows
+from fraudlake.match_recognize.expressions import Column
+from fraudlake.match_recognize.values import STRING
+from fraudlake.rules import windows
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.threshold import ThresholdRule
-from fraudlake.rules.values import STRING
 from fraudlake.settings import Settings
 
 PATTERNS = {
@@ -99,7 +100,7 @@ def limit_of(aggregate: str, parquet: Path) -> int:
     """Return the limit that :data:`RAISED` of all rows exceed."""
     table = pq.read_table(parquet, columns=["accountId", "dt", "amount"])
     table = table.rename_columns(["account_id", "timestamp", "amount"])
-    ordered = rows.sort(table, [Column("account_id", STRING)], [], ["timestamp", "amount"])
+    ordered = rows.sort(table, "timestamp", [Column("account_id", STRING)], [], ["timestamp", "amount"])
     spans = windows.of_duration(ordered.columns["timestamp"].values, ordered.starts, WINDOW // MICROSECOND)
     return round(float(np.quantile(windows.aggregate(aggregate, ordered.columns["amount"], spans), 1 - RAISED)))
 

@@ -63,7 +63,7 @@ LONGEST_FIRST = (
     "gold/test_lane_agreement.py",
     "test_simulator.py",
     "test_arguments.py",
-    "rules/test_match_recognize.py",
+    "match_recognize/test_match_recognize.py",
     "model/test_store.py",
     "test_settings.py",
     "bronze/test_messages.py",

@@ -12,7 +12,7 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors", "json_text"),
-    ("durations",),
+    ("durations", "match_recognize"),
     ("rules",),
     ("tables",),
     ("settings",),

@@ -12,7 +12,7 @@ import pytest
 from fraudlake import steps, tables
 from fraudlake.lake import Lake
 from fraudlake.rules.pattern import PatternRule
-from tests.rules.test_match_recognize import ANSWERS, QUERIES, table
+from tests.match_recognize.test_match_recognize import ANSWERS, QUERIES, table
 
 pytestmark = pytest.mark.stream
 

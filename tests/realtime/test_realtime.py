@@ -22,7 +22,8 @@ from confluent_kafka import Message, Producer
 from fraudlake.detection import evidence, rule_table
 from fraudlake.lake import open_lake
 from fraudlake.realtime.lane import FIRST_BATCHES
-from fraudlake.rules import query, rule_file
+from fraudlake.rules import rule_file
+from fraudlake.rules.columns import query_columns
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle, plain_lake
@@ -127,7 +128,7 @@ def expected_beyond(
     )
     said = set()
     for rule in map(ThresholdRule.model_validate, thresholds):
-        name, found = rule.name, rule.check(query.columns({})).evaluate(table).alerts
+        name, found = rule.name, rule.check(query_columns({})).evaluate(table).alerts
         for alert in evidence.table(table, found).to_pylist():
             ids = alert["transaction_ids"]
             alert_id = hashlib.sha256("|".join((name, ids[0], ids[-1])).encode()).hexdigest()[:32]

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.errors import UsageError
+from fraudlake.match_recognize.values import Vector
 from fraudlake.rules.threshold import ThresholdRule
-from fraudlake.rules.values import Vector
 from fraudlake.rules.windows import Spans, aggregate, of_duration, of_rows
-from tests.rules import flink
-from tests.rules.test_match_recognize import table
+from tests.match_recognize import flink
+from tests.match_recognize.test_match_recognize import table
 
 STARTS = np.array([0, 1, 40, 40, 100])
 FUNCTIONS = ("count", "sum", "average", "minimum", "maximum", "distinct")

@@ -41,11 +41,11 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
 
     NAME is a rule of the settings; without it and without --sql all of them are checked.
     """
-    from fraudlake.rules import query
+    from fraudlake.rules.columns import query_columns
 
     settings = app.settings(**flags)
     rules = [_rule(settings, name, file)] if name or file else list(settings.known_rules)
-    columns = query.columns(settings.columns)
+    columns = query_columns(settings.columns)
     for rule in rules:
         rule.check(columns)
     valid = [{"name": rule.name, "kind": rule.kind} for rule in rules]
@@ -75,16 +75,16 @@ def backtest(
     """
     from fraudlake import steps
     from fraudlake.detection import rule_table
-    from fraudlake.rules import query
+    from fraudlake.rules.columns import query_columns
 
     _require_one(name, file)
     rule = query_of(file) if file else None
     if rule is not None:
-        rule.check(query.columns(app.settings(**flags).columns))
+        rule.check(query_columns(app.settings(**flags).columns))
     lake = app.open_existing(**flags)
     if rule is None:
         rule = rule_table.read(lake).version_of(str(name)).rule
-        rule.check(query.columns(lake.settings.columns))
+        rule.check(query_columns(lake.settings.columns))
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
         report, alerts = steps.backtest(lake, rule, *days)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake.detection import evidence
-from fraudlake.rules import query
+from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +37,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     Raises:
         UsageError: the rule does not suit the columns.
     """
-    columns = query.columns(settings.columns)
+    columns = query_columns(settings.columns)
     check = rule.check(columns)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from fraudlake import tables
 from fraudlake.detection import buckets, evidence
 from fraudlake.errors import UsageError
-from fraudlake.rules import query
+from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
+    from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.check import Check
-    from fraudlake.rules.expressions import Column
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
@@ -59,7 +59,7 @@ class LiveRules:
             UsageError: a rule does not suit the columns, or its rows are not divided by account.
         """
         versions = tuple(version for version in versions if version.rule.kind != "small_then_large")
-        columns = query.columns(settings.columns) if versions else {}
+        columns = query_columns(settings.columns) if versions else {}
         needed: set[str] = set()
         for version in versions:
             check = version.rule.check(columns)

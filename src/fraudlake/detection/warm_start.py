@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from fraudlake.detection import alerts, buckets
 from fraudlake.detection.alerts import Evaluator
-from fraudlake.rules import query
+from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -138,7 +138,7 @@ def _newest(silver: DataFrame) -> int:
 
 def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> int | None:
     """Return the event time that rules look back to from a time, both microseconds; None: they look back to all."""
-    columns = query.columns(settings.columns)
+    columns = query_columns(settings.columns)
     spans = [version.rule.check(columns).look_back for version in added]
     if None in spans:
         return None

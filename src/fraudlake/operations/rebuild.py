@@ -29,7 +29,7 @@ from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
 from fraudlake.quarantine import replay
-from fraudlake.rules import query
+from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
 
@@ -164,7 +164,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     """
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
-    columns = query.columns(lake.settings.columns)
+    columns = query_columns(lake.settings.columns)
     rules = rule_table.read(lake).live
     reaches = {version.rule.name: version.rule.check(columns).look_back for version in rules}
     days = _Days(first, last, reaches)

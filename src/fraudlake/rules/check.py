@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fraudlake.rules.matcher import OpenMatches
+    from fraudlake.match_recognize.matcher import OpenMatches
 
 
 class Alert(NamedTuple):

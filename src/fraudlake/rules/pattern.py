@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fraudlake.rules.expressions import Column
-    from fraudlake.rules.matcher import OpenMatches
-    from fraudlake.rules.query import Query
+    from fraudlake.match_recognize.expressions import Column
+    from fraudlake.match_recognize.matcher import OpenMatches
+    from fraudlake.match_recognize.query import Query
 
 
 class PatternRule(BaseModel):
@@ -71,9 +71,10 @@ class PatternRule(BaseModel):
         Raises:
             UsageError: the query is not valid; with its position.
         """
-        from fraudlake.rules import query
+        from fraudlake.match_recognize import parse
+        from fraudlake.rules.columns import TABLES, TIME
 
-        parsed = query.parse(self.text, columns, self.name)
+        parsed = parse(self.text, columns, TIME, TABLES, self.name)
         # Where matching goes on behind a match, the next match depends on where it ended, and so on back.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
         return PatternCheck(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
@@ -100,12 +101,13 @@ class PatternCheck:
         self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
     ) -> Evaluation:
         """Return the matches that the query selects."""
-        from fraudlake.rules import evaluation
-        from fraudlake.rules.expressions import json_value
-        from fraudlake.rules.rows import sort
+        from fraudlake.match_recognize import evaluation
+        from fraudlake.match_recognize.expressions import json_value
+        from fraudlake.match_recognize.rows import sort
+        from fraudlake.rules.columns import arrival
 
         query = self.query
-        ordered = sort(rows, query.partition_by, query.order_by, query.columns, seen)
+        ordered = sort(rows, query.time, query.partition_by, query.order_by, query.columns, arrival(rows), seen)
         matches, begin, still_open = evaluation.matches(query, ordered, open_matches, now)
         types = {output.name: output.expression.type for output in query.select}
         alerts = []

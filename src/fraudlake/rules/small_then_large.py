@@ -13,7 +13,7 @@ from fraudlake.durations import Duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fraudlake.rules.expressions import Column
+    from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.pattern import PatternCheck
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fraudlake.rules.expressions import Column
-    from fraudlake.rules.matcher import OpenMatches
-    from fraudlake.rules.values import Expression
+    from fraudlake.match_recognize.expressions import Column
+    from fraudlake.match_recognize.matcher import OpenMatches
+    from fraudlake.match_recognize.values import Expression
 
 EVIDENCE = 20
 """Rows, the latest ones, that an alert names of a window."""
@@ -68,7 +68,8 @@ class ThresholdRule(BaseModel):
         Raises:
             UsageError: there is no such column, its type does not suit, or the condition is not valid.
         """
-        from fraudlake.rules import expressions, sql
+        from fraudlake.match_recognize import expressions, sql
+        from fraudlake.rules.columns import TIME
 
         column = columns.get(self.column)
         if column is None:
@@ -78,7 +79,7 @@ class ThresholdRule(BaseModel):
         condition = None
         if self.where is not None:
             text = sql.Text(self.where, f"{self.name}: where")
-            context = expressions.Context(text, columns, is_outer=True)
+            context = expressions.Context(text, columns, TIME, is_outer=True)
             condition = expressions.condition(text.parse(0, len(self.where)), context)
         return ThresholdCheck(self, column, condition)
 
@@ -113,16 +114,18 @@ class ThresholdCheck:
         """Return an alert for each row at which the aggregate is beyond the limit."""
         import numpy as np
 
-        from fraudlake.rules import expressions, windows
-        from fraudlake.rules.rows import sort
-        from fraudlake.rules.values import STRING, Scope
+        from fraudlake.match_recognize import expressions
+        from fraudlake.match_recognize.rows import sort
+        from fraudlake.match_recognize.values import STRING, Scope
+        from fraudlake.rules import windows
+        from fraudlake.rules.columns import TIME, arrival
 
         rule = self.rule
-        ordered = sort(rows, [expressions.Column("account_id", STRING)], [], self.columns, seen)
+        ordered = sort(rows, TIME, [expressions.Column("account_id", STRING)], [], self.columns, arrival(rows), seen)
         if self.condition is not None and len(ordered):
             holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
             ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
-        times = ordered.columns["timestamp"].values
+        times = ordered.columns[TIME].values
         if rule.last is not None:
             microseconds = rule.last // timedelta(microseconds=1)
             spans = windows.of_duration(times, ordered.starts, microseconds)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fraudlake.rules.expressions import Column
-from fraudlake.rules.values import Binding, Vector
+from fraudlake.match_recognize.expressions import Column
+from fraudlake.match_recognize.values import Binding, Vector
 
 
 @dataclass(frozen=True)
@@ -68,26 +68,28 @@ class SortedRows:
 
 def sort(
     table: pa.Table,
+    time: str,
     partition_by: Sequence[Column],
     further: Sequence[tuple[Column, bool]],
     names: Sequence[str],
+    arrival: Sequence[str] = (),
     seen: int = 0,
 ) -> SortedRows:
     """Sort rows.
 
     Args:
-        table: the columns of ``names`` and of the order, ``timestamp`` (microseconds, UTC) among them. Rows of the same
-            time are ordered by ``source`` and ``position``, where it has these, and else stay as they stand there.
-        partition_by: the columns whose values a partition's rows share; NULL is a value of its own.
+        table: the columns that the other arguments name.
+        time: the column of the time, a timestamp (UTC).
+        partition_by: the columns whose values the rows of a partition share; NULL is a value of its own.
         further: columns that order rows of the same time, and whether each is descending.
         names: the columns to return.
-        seen: how many rows, at the table's beginning, were sorted before: they keep their order, before all others.
+        arrival: columns that order rows which are equal so far; without them, these keep the table's order.
+        seen: number of rows, at the table's beginning, that were sorted before: they keep their order and come first.
     """
     # numpy's lexsort takes the most important key last.
-    arrival = [name for name in ("position", "source") if name in table.schema.names]
-    keys = [_rank(table[name], descending=False) for name in arrival]
+    keys = [_rank(table[name], descending=False) for name in reversed(arrival)]
     keys += [_rank(table[column.name], descending) for column, descending in reversed(further)]
-    keys.append(_vector(table["timestamp"]).values)
+    keys.append(_vector(table[time]).values)
     is_new = np.arange(len(table)) >= seen
     if seen:
         keys = [*(np.where(is_new, key, 0) for key in keys), is_new.astype(np.int64)]

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.rules import automaton, evaluation, query, rows
+from fraudlake.match_recognize import automaton, evaluation, rows
 from fraudlake.rules.check import Check
 from fraudlake.rules.pattern import PatternCheck
-from tests.rules import flink
+from tests.match_recognize import flink
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "match_recognize"
 QUERIES = {
@@ -62,8 +62,8 @@ FIXED = sorted(name for name in ANSWERED if not re.search(r"PATTERN \([^)]*[?*+,
 @pytest.mark.parametrize("name", FIXED)
 def test_a_pattern_of_fixed_length_gives_the_same_matches_row_by_row(name: str) -> None:
     over, sql = QUERIES[name]
-    parsed = query.parse(sql, flink.COLUMNS)
-    ordered = rows.sort(table(over), parsed.partition_by, parsed.order_by, parsed.columns)
+    parsed = flink.parse(sql)
+    ordered = rows.sort(table(over), parsed.time, parsed.partition_by, parsed.order_by, parsed.columns)
     at_once = evaluation.of_fixed_length(parsed, ordered).matches
     assert at_once == evaluation.of_any_length(parsed, ordered).matches
 
@@ -86,7 +86,7 @@ def in_parts(check: Check, history: pa.Table, cuts: list[int]) -> list[tuple[lis
 @pytest.mark.parametrize("name", ANSWERED)
 def test_rows_in_parts_give_the_alerts_that_they_give_at_once(name: str) -> None:
     over, sql = QUERIES[name]
-    check, history = PatternCheck(query.parse(sql, flink.COLUMNS), None), table(over)
+    check, history = PatternCheck(flink.parse(sql), None), table(over)
     times = sorted(set(history["timestamp"].cast(pa.int64()).to_pylist()))
     draw = random.Random(name)
     for count in (1, 3, 30):
@@ -154,7 +154,7 @@ def clause(pattern: str = "A B", define: str = "B AS B.amount > 5", **parts: str
 )
 def test_what_is_not_supported_is_refused_with_its_name(sql: str, message: str) -> None:
     with pytest.raises(UsageError) as refused:
-        query.parse(sql, flink.COLUMNS)
+        flink.parse(sql)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -168,7 +168,7 @@ def test_whatever_a_text_holds_it_is_a_query_or_one_line(sql: str, changes: list
     for at, word in changes:
         words[at % len(words)] = word
     try:
-        query.parse("".join(words), flink.COLUMNS)
+        flink.parse("".join(words))
     except UsageError as refused:
         assert "\n" not in str(refused)
 
@@ -176,7 +176,7 @@ def test_whatever_a_text_holds_it_is_a_query_or_one_line(sql: str, changes: list
 def test_a_refusal_tells_line_and_column() -> None:
     sql = clause(define="B AS\n  B.amount > 1\n  AND md5(B.kind) = 'x'")
     with pytest.raises(UsageError, match=r"^SQL: line 3, column 7: the function md5 is not allowed$"):
-        query.parse(sql, flink.COLUMNS)
+        flink.parse(sql)
 
 
 def test_skipping_to_a_variable_without_rows_is_an_error_as_in_flink() -> None:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from sqlglot import exp
 
-from fraudlake.rules import sql, values
-from fraudlake.rules.values import (
+from fraudlake.match_recognize import sql, values
+from fraudlake.match_recognize.values import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
@@ -51,6 +51,8 @@ class Context:
     text: sql.Text
     columns: Mapping[str, Column]
     """The columns by the names that a query may give them."""
+    time: str
+    """The column of the time."""
     variables: tuple[str, ...] = ()
     defined: str | None = None
     """The variable whose condition this is; None in a measure."""
@@ -722,7 +724,7 @@ def _match_rowtime(node: exp.Anonymous, context: Context) -> Expression:
     arguments = _arguments(node, 0, 1, context)
     if context.is_outer or (arguments and build(arguments[0], context).type != TIMESTAMP):
         context.refuse(node, "MATCH_ROWTIME takes the time column, in MATCH_RECOGNIZE")
-    return values.match_time(context.defined is None)
+    return values.match_time(context.time, context.defined is None)
 
 
 def _clock(node: exp.Anonymous, context: Context) -> Expression:

@@ -9,16 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from fraudlake.rules import evaluation, query, rows, values
-from fraudlake.rules.expressions import json_value, microseconds
-from fraudlake.rules.values import BOOLEAN, DOUBLE, Type
+from fraudlake.match_recognize import evaluation, query, rows, values
+from fraudlake.match_recognize.expressions import json_value, microseconds
+from fraudlake.match_recognize.values import BOOLEAN, DOUBLE, Type
+from fraudlake.rules.columns import TABLES, TIME, query_columns
 from fraudlake.settings import DeclaredColumn
 
 DECLARED = {
     "merchant_id": DeclaredColumn.model_validate({"from": "merchantId", "type": "string"}),
     "kind": DeclaredColumn.model_validate({"from": "kind", "type": "string"}),
 }
-COLUMNS = query.columns(DECLARED)
+COLUMNS = query_columns(DECLARED)
 _SCHEMA = pa.schema(
     [
         ("transaction_id", pa.string()),
@@ -41,10 +42,15 @@ def table(lines: Iterable[str]) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA)
 
 
+def parse(sql: str) -> query.Query:
+    """Read a query over the rows of :func:`table`."""
+    return query.parse(sql, COLUMNS, TIME, TABLES)
+
+
 def results(sql: str, given: pa.Table) -> list[list[str | None]]:
     """Return what our engine says of a query, in Flink's texts and in no order."""
-    parsed = query.parse(sql, COLUMNS)
-    sorted_rows = rows.sort(given, parsed.partition_by, parsed.order_by, _SCHEMA.names)
+    parsed = parse(sql)
+    sorted_rows = rows.sort(given, TIME, parsed.partition_by, parsed.order_by, _SCHEMA.names)
     found = evaluation.results(parsed, sorted_rows, evaluation.matches(parsed, sorted_rows).matches)
     types = [output.expression.type for output in parsed.select]
     return [[_text(value, type_) for value, type_ in zip(row.values(), types, strict=True)] for row in found if row]

@@ -5,41 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlglot import Token, TokenType, exp
 
-from fraudlake.rules import automaton, expressions, sql, values
-from fraudlake.rules.automaton import Variable
-from fraudlake.rules.expressions import Column, Context
-from fraudlake.rules.matcher import Skip
-from fraudlake.rules.values import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Expression
-
-TABLES = ("transactions", "silver_transactions")
-"""What a query may call the rows."""
-_COLUMNS = {
-    "transaction_id": ("transaction_id", STRING),
-    "account_id": ("accountId", STRING),
-    "timestamp": ("dt", TIMESTAMP),
-    "amount": ("amount", DOUBLE),
-    "label": ("alert", BOOLEAN),
-}
-"""Silver's columns: the name in the payload, and the type."""
-_TYPES = {"string": STRING, "bigint": BIGINT, "double": DOUBLE, "boolean": BOOLEAN, "timestamp": TIMESTAMP}
-
-
-def columns(declared: Mapping[str, Any]) -> dict[str, Column]:
-    """Return the columns by the names that a query may give them: those of silver and those of the payload.
-
-    Args:
-        declared: the setting ``columns``.
-    """
-    names: dict[str, Column] = {}
-    for name, (field, type_) in _COLUMNS.items():
-        names[field] = names[name] = Column(name, type_)
-    for name, column in declared.items():
-        names[name] = names[column.field] = Column(name, _TYPES[column.type])
-    return names
+from fraudlake.match_recognize import automaton, expressions, sql, values
+from fraudlake.match_recognize.automaton import Variable
+from fraudlake.match_recognize.expressions import Column, Context
+from fraudlake.match_recognize.matcher import Skip
+from fraudlake.match_recognize.values import BOOLEAN, Expression
 
 
 @dataclass(frozen=True)
@@ -52,7 +26,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Query:
-    """A checked query. Columns are named as in silver; times are in microseconds."""
+    """A checked query. Columns have the names of the rows; times are in microseconds."""
 
     partition_by: tuple[Column, ...]
     order_by: tuple[tuple[Column, bool], ...]
@@ -67,27 +41,32 @@ class Query:
     """The columns of the result, which are computed from those of a match."""
     where: Expression | None
     columns: tuple[str, ...]
-    """The columns of silver that it reads."""
+    """The columns that it reads."""
+    time: str
+    """The column of the time."""
 
 
-def parse(text: str, columns: Mapping[str, Column], name: str = "SQL") -> Query:
+def parse(text: str, columns: Mapping[str, Column], time: str, tables: Sequence[str], name: str = "SQL") -> Query:
     """Read a query as Flink does.
 
     Args:
         text: one query over one MATCH_RECOGNIZE.
         columns: the columns by the names that the query may give them.
+        time: the column of the time, with which ORDER BY begins.
+        tables: the names that the query may give the rows.
         name: what messages call the text.
 
     Raises:
         UsageError: it is not valid, or something in it is not supported; with its position.
     """
-    return _Reader(sql.clauses(sql.Text(text, name)), columns).query()
+    return _Reader(sql.clauses(sql.Text(text, name)), columns, time, tables).query()
 
 
 class _Reader:
-    def __init__(self, clauses: sql.Clauses, columns: Mapping[str, Column]) -> None:
+    def __init__(self, clauses: sql.Clauses, columns: Mapping[str, Column], time: str, tables: Sequence[str]) -> None:
         self._clauses, self._text, self._columns = clauses, clauses.text, columns
-        self._context = Context(self._text, columns)
+        self._time, self._tables = time, tables
+        self._context = Context(self._text, columns, time)
 
     def query(self) -> Query:
         clauses = self._clauses
@@ -96,7 +75,7 @@ class _Reader:
         order = self._order()
         variables = self._variables()
         names = tuple(variable.name for variable in variables)
-        context = Context(self._text, self._columns, names)
+        context = Context(self._text, self._columns, self._time, names)
         conditions = self._conditions(variables, context)
         within = self._within(variables)
         row = self._row(partition, context)
@@ -104,7 +83,7 @@ class _Reader:
         keys = tuple(self._columns[name] for name in partition)
         ordering = [column for column, _ in order]
         read = [expression.columns for expression in (*conditions, *(output.expression for output in row))]
-        names_read = {"timestamp"}.union(*read, (column.name for column in (*keys, *ordering)))
+        names_read = {self._time}.union(*read, (column.name for column in (*keys, *ordering)))
         return Query(
             partition_by=keys,
             order_by=order,
@@ -116,6 +95,7 @@ class _Reader:
             select=select,
             where=where,
             columns=tuple(sorted(names_read)),
+            time=self._time,
         )
 
     def _name(self, part: sql.Part) -> str:
@@ -133,8 +113,9 @@ class _Reader:
             column = self._columns[self._name(sql.Part(part.start, end))]
             order.append((column, direction == "DESC"))
         (first, descending), *further = order
-        if first.name != "timestamp" or descending:
-            self._text.refuse(self._clauses.order_by[0].start, "ORDER BY must begin with the time, dt, ascending")
+        if first.name != self._time or descending:
+            names = " or ".join(name for name, column in self._columns.items() if column.name == self._time)
+            self._text.refuse(self._clauses.order_by[0].start, f"ORDER BY must begin with the time, {names}, ascending")
         return tuple(further)
 
     def _variables(self) -> tuple[Variable, ...]:
@@ -157,7 +138,7 @@ class _Reader:
                 self._text.refuse(part.name_start, f"the variable {part.name} is not in PATTERN")
             if part.name in defined:
                 self._text.refuse(part.name_start, f"the variable {part.name} is defined twice")
-            inside = Context(self._text, self._columns, context.variables, part.name)
+            inside = Context(self._text, self._columns, self._time, context.variables, part.name)
             defined[part.name] = expressions.condition(self._text.parse(part.start, part.end), inside)
         always = values.constant(True, BOOLEAN)
         return tuple(defined.get(name, always) for name in names)
@@ -213,15 +194,17 @@ class _Reader:
         select = self._clauses.outer
         table = select.find(exp.Table)
         if table is None or not isinstance(select.args["from_"].this, exp.Table):
-            self._text.refuse(0, "a SELECT over the table transactions is expected")
-        if table.name not in TABLES or table.args.get("db") is not None:
-            self._text.refuse(sql.position(table), f"there is no table '{table.sql()}': a query reads {TABLES[0]}")
+            self._text.refuse(0, f"a SELECT over the table {self._tables[0]} is expected")
+        if table.name not in self._tables or table.args.get("db") is not None:
+            self._text.refuse(
+                sql.position(table), f"there is no table '{table.sql()}': a query reads {self._tables[0]}"
+            )
         for name, given in select.args.items():
             if given and name not in ("kind", "expressions", "from_", "where"):
                 at = sql.position(given[0] if isinstance(given, list) else given)
                 self._text.refuse(at, f"{name.upper().rstrip('_')} is not supported around MATCH_RECOGNIZE")
         here = {output.name: Column(output.name, output.expression.type) for output in row}
-        context = Context(self._text, here, table=self._clauses.alias, is_outer=True)
+        context = Context(self._text, here, self._time, table=self._clauses.alias, is_outer=True)
         outputs: list[Output] = []
         for number, node in enumerate(select.expressions):
             is_star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.rules.automaton import State
-from fraudlake.rules.values import Binding, Bounds, Scalar
+from fraudlake.match_recognize.automaton import State
+from fraudlake.match_recognize.values import Binding, Bounds, Scalar
 
 _NEVER = 1 << 62
 """The first row of what has not begun: it sorts behind all others."""

@@ -426,17 +426,17 @@ def aggregate(function: Aggregate, operand: Expression, rows: Rows) -> Expressio
     return Expression(function.type, bind, vector_of, False, False, operand.columns)
 
 
-def match_time(in_measures: bool) -> Expression:
+def match_time(column: str, in_measures: bool) -> Expression:
     """Return MATCH_ROWTIME: the event time at which a match comes out, or of the current row of a condition."""
 
     def bind(binding: Binding) -> Scalar:
-        times = binding.columns["timestamp"]
+        times = binding.columns[column]
         return (lambda row, bounds: binding.emitted) if in_measures else (lambda row, bounds: times[row])
 
     def vector_of(scope: Scope) -> Vector:
-        return scope.column("timestamp", scope.current)
+        return scope.column(column, scope.current)
 
-    return Expression(TIMESTAMP, bind, vector_of, not in_measures, False, frozenset({"timestamp"}))
+    return Expression(TIMESTAMP, bind, vector_of, not in_measures, False, frozenset({column}))
 
 
 def quantized(value: Decimal, type_: Type) -> Decimal | None:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fraudlake.rules import automaton
-from fraudlake.rules.matcher import Match, Matcher, OpenMatches, first_after
-from fraudlake.rules.query import Query
-from fraudlake.rules.rows import SortedRows
-from fraudlake.rules.values import Binding, Expression, Scalar, Scope, Vector
+from fraudlake.match_recognize import automaton
+from fraudlake.match_recognize.matcher import Match, Matcher, OpenMatches, first_after
+from fraudlake.match_recognize.query import Query
+from fraudlake.match_recognize.rows import SortedRows
+from fraudlake.match_recognize.values import Binding, Expression, Scalar, Scope, Vector
 
 
 class Matches(NamedTuple):
@@ -58,7 +58,7 @@ def results(query: Query, rows: SortedRows, query_matches: Sequence[Match]) -> l
     """
     binding = rows.binding
     outputs = [output.expression.bind(binding) for output in query.row]
-    times = rows.lists["timestamp"]
+    times = rows.lists[query.time]
     measured: list[list[Any]] = []
     for match in query_matches:
         last = match.bounds[-1] - 1
@@ -92,7 +92,7 @@ def of_any_length(
         for condition, flag in zip(query.conditions, flags, strict=True)
     ]
     matcher = Matcher(
-        states, conditions, query.skip, query.within, rows.lists["timestamp"], binding, _beginnings(query, flags)
+        states, conditions, query.skip, query.within, rows.lists[query.time], binding, _beginnings(query, flags)
     )
     # The open matches are in the order of the rows that the part begins with, which need not be that of the partitions.
     with_seen = np.flatnonzero(rows.new > rows.starts[:-1])
@@ -156,7 +156,7 @@ def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> M
         return Matches(complete, rows.starts[1:], [])
     may_begin = np.arange(len(rows)) >= np.repeat(begin, np.diff(rows.starts))
     if query.within is not None:
-        may_begin &= now - rows.columns["timestamp"].values < query.within
+        may_begin &= now - rows.columns[query.time].values < query.within
     first_condition = query.conditions[next(number for number, bound in enumerate(shape[1:]) if bound)]
     if first_condition.current_only:
         may_begin &= _true(first_condition.vector(Scope(rows.columns, len(rows), (0,) * len(shape), 0)))
@@ -173,7 +173,7 @@ def _complete(query: Query, rows: SortedRows, shape: Sequence[int], partition: N
         return np.zeros(0, bool)
     holds: NDArray[np.bool_] = (partition[:size] == partition[length - 1 :]) & rows.is_new[length - 1 :]
     if query.within is not None:
-        times = rows.columns["timestamp"].values
+        times = rows.columns[query.time].values
         holds &= times[length - 1 :] - times[:size] < query.within
     for number, condition in enumerate(query.conditions):
         for position in range(shape[number], shape[number + 1]):
