@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import stat
 import time
 import tomllib
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from fraudlake.bronze import contract, parquet
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents, open_lake
 from fraudlake.lake.workspace import WorkspaceLake
+from fraudlake.operations import own_files
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.sources import file_source, ledger
@@ -260,6 +262,35 @@ def test_a_link_doubles_no_row(lake: Open, landing: Path) -> None:
     (landing / "again").symlink_to(".")
     with pytest.raises(UsageError, match="are links to a folder above them: remove them"):
         ingest(lake())
+
+
+@only_on_a_laptop
+def test_what_is_no_file_is_rejected_and_never_opened(lake: Open, landing: Path, tmp_path: Path) -> None:
+    write(landing / "part-0", 1.0)
+    os.mkfifo(landing / "part-pipe")
+    os.mknod(landing / "part-socket", stat.S_IFSOCK)
+    (landing / "part-device.parquet").symlink_to("/dev/zero")
+    opened = lake()
+    assert file_source.landed(opened).waiting_files == 1
+    for again in (False, True):
+        ingest(opened, retry_rejected=again)
+        assert amounts(opened) == [1.0]
+        assert rejected(opened) == {
+            "part-pipe": "it is a named pipe, not a file",
+            "part-socket": "it is a socket, not a file",
+            "part-device.parquet": "it is a device, not a file",
+        }
+        assert reconciles(opened)
+    assert [landed.file.source for landed in own_files.landed(opened, ["1"])] == ["part-0"]
+
+    # A file in the place of what was rejected is read, and what takes the place of a file is not.
+    (landing / "part-pipe").unlink()
+    write(landing / "part-pipe", 2.0)
+    (landing / "part-0").unlink()
+    os.mkfifo(landing / "part-0")
+    ingest(lake())
+    assert amounts(opened) == [1.0, 2.0]
+    assert rejected(opened)["part-0"].startswith("it was rewritten after it was ingested")
 
 
 @only_on_a_laptop

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,16 @@ def test_linked_folders_are_followed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "linked").symlink_to(tmp_path / "elsewhere")
     assert [file.source for file in landing.files(str(tmp_path / "in"))] == ["linked/part-0"]
+
+
+def test_what_is_no_file_is_listed_without_a_size(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "part-pipe")
+    os.mknod(tmp_path / "part-socket", stat.S_IFSOCK)
+    (tmp_path / "part-device").symlink_to("/dev/zero")
+    (tmp_path / "part-linked-pipe").symlink_to("part-pipe")
+    (tmp_path / "part-gone").symlink_to("nowhere")
+    sizes = {file.source: file.size for file in landing.files(str(tmp_path))}
+    assert sizes == dict.fromkeys(("part-pipe", "part-socket", "part-device", "part-linked-pipe"))
 
 
 def test_a_file_that_is_gone_is_none(tmp_path: Path) -> None:

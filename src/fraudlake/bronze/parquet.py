@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +17,13 @@ from fraudlake.errors import first_line
 
 BATCH_ROWS = 100_000
 _OWN = {"fraudlake": "simulate"}
+_OTHER_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 Content: TypeAlias = str | pa.Buffer
 """A file, as its path or its bytes."""
@@ -77,7 +86,8 @@ def write_own(rows: pa.Table, path: Path) -> None:
 def is_own(path: str) -> bool:
     """Tell whether a file was written by ``simulate``, and not by Flink; false where it cannot be read."""
     try:
-        metadata = pq.read_metadata(path).metadata or {}
+        with _open(path) as file:
+            metadata = file.metadata.metadata or {}
     except (OSError, pa.ArrowException):
         return False
     return all(metadata.get(name.encode()) == value.encode() for name, value in _OWN.items())
@@ -92,19 +102,32 @@ def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         raise pa.ArrowInvalid(f"its footer says {file.metadata.num_rows:,} rows, but it has {rows:,}")
 
 
+def other_kind(mode: int) -> str | None:
+    """Return what a path of this mode (``st_mode``) names, such as a named pipe; None for a regular file."""
+    return None if stat.S_ISREG(mode) else _OTHER_KINDS.get(stat.S_IFMT(mode), "something else")
+
+
 def _open(content: Content) -> pq.ParquetFile:
+    if isinstance(content, str):
+        kind = other_kind(os.stat(content).st_mode)  # noqa: PTH116 - 20 times as fast as Path
+        if kind is not None:  # to open a named pipe waits for its other end, and no signal ends that
+            raise _NoFileError(f"it is {kind}, not a file")
     file = content if isinstance(content, str) else pa.BufferReader(content)
     # Where the writer left page checksums, they reveal a flipped bit that decodes to another value.
     return pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
 
 
+class _NoFileError(OSError):
+    """A path names something that is no regular file. The message says what."""
+
+
 def _reason(content: Content, error: Exception) -> str:
+    if isinstance(error, _NoFileError):
+        return str(error)
     if isinstance(error, FileNotFoundError):
         return "the file is gone"
     if isinstance(error, PermissionError):
         return "the file may not be read: permission denied"
-    if isinstance(content, str) and Path(content).is_dir():
-        return "it is a folder, not a file"
     if isinstance(content, str) and Path(content).is_file() and Path(content).stat().st_size == 0:
         return "the file is empty (0 bytes)"
     return f"not readable as parquet: {first_line(error, 400)}"

@@ -38,6 +38,8 @@ def landed(lake: Lake, accounts: Sequence[str]) -> Iterator[LandedFile]:
     """Find the landed files that have rows of accounts; files that cannot be read are not among them."""
     wanted = pa.array(accounts)
     for file in landing_folder(lake).list_files():
+        if file.size is None:
+            continue
         try:
             column = pq.read_table(file.path, columns=[_COLUMN])[_COLUMN].cast(pa.string())
         except (OSError, KeyError, pa.ArrowException):

@@ -128,27 +128,27 @@ class FileSource:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:
-        """See to what the stream never reports: rewritten and lost files, and folders named like files.
+        """See to what the stream never reports: rewritten and lost files, and what is named like a file, but is none.
 
         Spark reports a path only once, so a rewritten file is noticed only in a full listing. One that was rejected,
         perhaps since it was only half written, is read again.
         """
-        entries, completed, new = [], [], []
+        entries: list[Entry] = []
+        completed: list[File] = []
+        new: list[File] = []
+        others: list[File] = []
         folder = landing_folder(lake)
         for file in folder.list_files():
             known = self.entries.get(file.source)
             if known is None:
-                if file.size is None:
-                    entries.append(Entry(file, REJECTED, error="it is an empty folder, not a file"))
-                else:
-                    new.append(file)
+                (others if file.size is None else new).append(file)
             elif file.size is not None and not _is_known(file, self.entries):
                 completed.append(file)
             elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
                 entries.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
         # Now: once a file of another content has its name before, the ledger does not say any more what it was.
         renamed = _renamed(folder, new, self.entries)
-        self._add_entries(lake, entries + _rejected(new, renamed))
+        self._add_entries(lake, entries + _rejected(new, renamed) + _outcomes(folder, others, self.entries))
         self._ingest_in_parts(lake, completed)
         self._ingest_skipped_files(lake)
         self.last_sweep = time.time()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fraudlake.bronze import parquet
 from fraudlake.sources import links
 
 
@@ -16,8 +17,9 @@ class File:
 
     ``source`` is its path relative to that folder. Rows of the lake name their file so, and do not change when the
     folder moves. A file is rewritten where ``size`` (bytes) or ``modified`` (microseconds since 1970 UTC) differ. Both
-    are None for a file that is gone, and for a folder that is named like a file. ``inode`` is the number that a disk
-    gives a file, which stays when the file is renamed; None in a workspace.
+    are None for a file that is gone, and for what is no file and must not be opened: a folder that is named like a
+    file, a named pipe, a socket or a device. ``inode`` is the number that a disk gives a file, which stays when the
+    file is renamed; None in a workspace.
     """
 
     path: str
@@ -40,7 +42,7 @@ def is_finished(path: str) -> bool:
 
 
 def files(folder: str) -> Iterator[File]:
-    """List the finished files of a landing folder, and the empty folders that are named like one."""
+    """List the finished files of a landing folder, and what is named like one: empty folders, pipes, devices."""
     for parent, folders, names in links.walk(folder):
         folders[:] = [name for name in folders if is_finished(name)]
         for name in names:
@@ -53,12 +55,12 @@ def files(folder: str) -> Iterator[File]:
 
 
 def current_file(path: str, folder: str) -> File | None:
-    """Return a file as it is now; None where it is gone."""
+    """Return a file as it is now, without a size if it is no regular file; None if it is gone."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return file_of(path, folder, status)
+    return file_of(path, folder, status) if parquet.other_kind(status.st_mode) is None else missing_file(path, folder)
 
 
 def file_of(path: str, folder: str, status: os.stat_result) -> File:
@@ -67,7 +69,7 @@ def file_of(path: str, folder: str, status: os.stat_result) -> File:
 
 
 def missing_file(path: str, folder: str) -> File:
-    """Return a file that is gone: its size and time are None."""
+    """Return a file that is gone, or is no regular file: its size and time are None."""
     return File(path, relative(path, folder), None, None)
 
 
