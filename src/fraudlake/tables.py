@@ -85,6 +85,7 @@ def schema(columns: list[Column]) -> pa.Schema:
         "TIMESTAMP": pa.timestamp("us", tz="UTC"),
         "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
         "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
+        "ARRAY<MAP<STRING,STRING>>": pa.list_(pa.field("element", pa.map_(pa.string(), pa.string()))),
     }
     types[EVIDENCE] = pa.list_(
         pa.field(
@@ -261,6 +262,7 @@ SILVER_ALERTS = Table(
     evidence {EVIDENCE} its transactions in order, with what the rule calls each
     measures MAP<STRING,STRING> values that the rule computed, by name
     rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
+    evidence_columns ARRAY<MAP<STRING,STRING>> of each transaction of evidence, further columns that the rule reads
     """,
     properties=_STREAMED,
 )

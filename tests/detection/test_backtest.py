@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import backtest, evidence
+from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.threshold import ThresholdRule
 
 RULE = ThresholdRule(name="many", aggregate="count", transactions=2, above=1)
@@ -25,6 +26,7 @@ def alert(day: int, *names: str, labels: list[bool | None] | None = None) -> dic
         "times": [0] * len(names),
         "amounts": [10.0] * len(names),
         "labels": labels or [False] * len(names),
+        "columns": None,
         "measures": json.dumps({"count": len(names)}),
     }
 
@@ -57,3 +59,17 @@ def test_a_story_names_the_first_and_the_last_transactions(count: int) -> None:
     story = evidence.story(alert(1, *map(str, range(count))))
     assert story.startswith("Account 7: counted 10.00 at 1970-01-01 00:00:00")
     assert ("3 more" in story) == (count == 9)
+
+
+def test_a_match_of_a_threshold_names_the_transaction_that_crossed_the_limit() -> None:
+    found = pa.Table.from_pylist([alert(1, "a", "b"), alert(2, "d", "e")])
+    assert [json.loads(line) for line in backtest.matches(RULE, found)] == [
+        {"accountId": "7", "dt": "2026-01-01T12:00", "transaction_id": "b", "count": 2},
+        {"accountId": "7", "dt": "2026-01-02T12:00", "transaction_id": "e", "count": 2},
+    ]
+
+
+def test_a_match_of_a_pattern_is_what_its_query_selects() -> None:
+    pattern = PatternRule(name="ab", pattern="A B", define={"A": "A.amount > 1"})
+    found = pa.Table.from_pylist([alert(1, "a", "b")])
+    assert backtest.matches(pattern, found) == ['{"count": 2}']

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fraudlake import steps, tables
+from fraudlake.delivery import event
 from fraudlake.detection import rule_table
 from fraudlake.detection.state import state
 from fraudlake.errors import UsageError
@@ -164,6 +165,53 @@ def test_a_rule_may_name_a_declared_column(lake: Any) -> None:
     opened.spark.sql(f"UPDATE {name} SET terminal = CASE position WHEN 0 THEN 'a' WHEN 1 THEN 'a' ELSE 'b' END")
     stream.run(opened, steps.detect(opened), "available-now")
     assert [position for _, (position,) in raised(opened)] == [2]
+
+
+def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_receiver_see_them(lake: Any) -> None:
+    moved = {
+        "kind": "pattern",
+        "name": "moved",
+        "pattern": "A B",
+        "define": {"B": "B.country <> A.country AND (B.chip IS NULL OR B.floors > 0) AND B.opened > A.opened"},
+        "skip": "PAST LAST ROW",
+    }
+    far = {**BUSY, "name": "far", "above": 1, "where": "country = 'FR'"}
+    columns = {"country": "string", "chip": "boolean", "floors": "bigint", "opened": "timestamp", "unused": "string"}
+    opened = lake(rules=[moved, far], columns=columns)
+    land(opened, [Row("1", MARCH_7 + i * SECOND, 20.0, position=i) for i in range(3)])
+    name = opened.name_of(tables.SILVER_TRANSACTIONS)
+    opened.spark.sql(
+        f"UPDATE {name} SET country = element_at(array('DE', 'FR', 'FR'), CAST(position AS INT) + 1), "
+        "chip = nullif(position = 0, false), floors = position, unused = 'x', "
+        "opened = timestamp_seconds(1767225600 + position)"
+    )
+    stream.run(opened, steps.detect(opened), "available-now")
+    alerts = {row["rule"]: row for row in opened.query(tables.SILVER_ALERTS, "*").to_pylist()}
+    assert [dict(part) for part in alerts["moved"]["evidence_columns"]] == [
+        {"chip": "true", "country": "DE", "floors": "0", "opened": "2026-01-01T00:00"},
+        {"chip": None, "country": "FR", "floors": "1", "opened": "2026-01-01T00:00:01"},
+    ]
+    assert alerts["moved"]["explanation"].startswith(
+        "Account 1: A 20.00 at 2026-03-07 00:00:00 (chip true, country DE, floors 0, opened 2026-01-01T00:00), "
+        "B 20.00 at 2026-03-07 00:00:01 (chip unknown, country FR, floors 1, opened 2026-01-01T00:00:01) (UTC); "
+    )
+    assert [dict(part) for part in alerts["far"]["evidence_columns"]] == [{"country": "FR"}] * 2
+    for each in opened.settings.known_rules[1:]:
+        report, _ = steps.backtest(opened, each, None, None)
+        assert report.samples == [alerts[each.name]["explanation"]]
+    sent = event.of_alert(alerts["far"], "lake")["data"]
+    assert [part["columns"] for part in sent["evidence"]] == [{"country": "FR"}] * 2
+    assert "evidence_columns" not in sent
+
+
+def test_a_rule_that_reads_account_time_and_amount_alone_shows_no_further_columns(lake: Any) -> None:
+    opened = lake(rules=[PROBE])
+    detect(opened, [Row("7", MARCH_7 + i * SECOND, 0.5 + 900 * (i > 1), position=i) for i in range(3)])
+    rows = opened.query(tables.SILVER_ALERTS, "rule, evidence_columns").to_pylist()
+    assert sorted((row["rule"], row["evidence_columns"]) for row in rows) == [
+        ("probe", None),
+        ("small_then_large", None),
+    ]
 
 
 def test_the_state_holds_what_a_later_alert_can_need(lake: Any) -> None:

@@ -74,6 +74,7 @@ def backtest(
     NAME is a rule of the lake, in its newest version; --sql gives a query that is none yet.
     """
     from fraudlake import steps
+    from fraudlake.detection import backtest as history
     from fraudlake.detection import rule_table
     from fraudlake.rules.columns import query_columns
 
@@ -90,7 +91,7 @@ def backtest(
         report, alerts = steps.backtest(lake, rule, *days)
         progress.append(f"{report.transactions:,} transactions, {report.alerts:,} alerts")
     if matches is not None:
-        _write(matches, alerts["measures"].to_pylist())
+        _write(matches, history.matches(rule, alerts))
     app.say(report.as_dict(), _text(report))
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from fraudlake import tables
-from fraudlake.delivery.event import Event
+from fraudlake.delivery.event import IN_EVIDENCE, Event
 from fraudlake.delivery.sink import Outcome, in_batches
 from fraudlake.errors import UsageError, first_line
 
@@ -31,7 +31,7 @@ _ATTEMPTS = 5
 
 
 class DatabaseSink:
-    """Writes rows with the columns of ``silver_alerts`` to a table of PostgreSQL, MySQL, MariaDB or SQLite.
+    """Writes rows with the fields of an event's data to a table of PostgreSQL, MySQL, MariaDB or SQLite.
 
     Args:
         url: SQLAlchemy's address of the database; it may contain a password and is never shown.
@@ -84,11 +84,12 @@ class DatabaseSink:
 
 
 def table_of(name: str, schema: str | None = None) -> sa.Table:
-    """Return the table with the columns of ``silver_alerts``, and ``alert_id`` as primary key."""
+    """Return the table with the fields of an event's data, and ``alert_id`` as primary key."""
     columns = (
         # MySQL indexes no text without a length.
         sa.Column(column.name, sa.String(64) if column.name == KEY else _TYPES[column.type], primary_key=is_key)
         for column in tables.SILVER_ALERTS.fields
+        if column.name != IN_EVIDENCE
         for is_key in [column.name == KEY]
     )
     return sa.Table(name, sa.MetaData(), *columns, schema=schema)

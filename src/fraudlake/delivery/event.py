@@ -9,8 +9,13 @@ from typing import Any
 from fraudlake import json_text
 
 Event = dict[str, Any]
-"""A CloudEvent 1.0 in its JSON format; ``id`` is the ``alert_id`` and ``data`` are the columns of ``silver_alerts``."""
+"""A CloudEvent 1.0 in its JSON format; ``id`` is the ``alert_id`` and ``data`` are the columns of ``silver_alerts``.
 
+Each transaction of ``evidence`` has its part of ``evidence_columns`` as ``columns``, if the rule reads such columns.
+"""
+
+IN_EVIDENCE = "evidence_columns"
+"""The column of ``silver_alerts`` that is no field of ``data``."""
 TYPE = "fraudlake.alert.v1"
 CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json; charset=UTF-8"
@@ -26,6 +31,11 @@ def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
     data = {name: _json_value(value) for name, value in alert.items()}
     if data["measures"] is not None:
         data["measures"] = dict(data["measures"])
+    further = data.pop(IN_EVIDENCE, None)
+    if further is not None:
+        data["evidence"] = [
+            {**part, "columns": dict(columns)} for part, columns in zip(data["evidence"], further, strict=True)
+        ]
     return {
         "specversion": "1.0",
         "id": data["alert_id"],

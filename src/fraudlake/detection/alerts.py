@@ -53,11 +53,13 @@ _OUTPUT = pa.schema(
         ("kind", pa.string()),  # from here on null for small_then_large, which has its rows above
         ("first_transaction_id", pa.string()),
         ("evidence", pa.string()),  # JSON
+        ("columns", pa.string()),  # JSON; null where the rule reads no further columns
         ("measures", pa.string()),  # JSON
         ("explanation", pa.string()),
     ]
 )
 _EVIDENCE = "array<struct<variable:string,transaction_id:string,time:bigint,amount:double>>"
+_COLUMNS = "array<map<string,string>>"
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,7 @@ def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterabl
         .otherwise(F.from_json("measures", "map<string,string>"))
         .alias("measures"),
         "rule_version",
+        F.from_json("columns", _COLUMNS).alias("evidence_columns"),
         *columns,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fraudlake import json_text
 from fraudlake.detection import evidence
+from fraudlake.match_recognize import TIMESTAMP
+from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
@@ -45,7 +49,8 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         if present:
             table = pa.Table.from_batches(present)
             # A rule travels to the task; what it was checked into holds functions of numpy, which do not.
-            yield from evidence.table(table, rule.check(columns).evaluate(table).alerts).to_batches()
+            of_rows = rule.check(columns)
+            yield from evidence.table(table, of_rows.evaluate(table).alerts, of_rows.columns).to_batches()
 
     names = dict.fromkeys((*evidence.NEEDS, *check.columns))
     rows = silver.select(*names)
@@ -110,6 +115,30 @@ def in_order(alerts: pa.Table) -> pa.Table:
     """Sort alerts by time, account and transaction."""
     keys = [(name, "ascending") for name in ("time", "account_id", "transaction_id")]
     return alerts.sort_by(keys)
+
+
+def matches(rule: Rule, alerts: pa.Table) -> list[str]:
+    """Return alerts as a JSON object each, in which values are written as Flink prints them.
+
+    A pattern gives what its query selects: by default the columns of ``PARTITION BY`` and the measures. An alert of a
+    threshold also has ``accountId``, ``dt`` and ``transaction_id`` of the transaction that completed it.
+    """
+    measures: list[str] = alerts["measures"].to_pylist()
+    if rule.kind != "threshold":
+        return measures
+    times = alerts["time"].cast(pa.int64()).to_pylist()
+    accounts, transactions = (alerts[name].to_pylist() for name in ("account_id", "transaction_id"))
+    return [
+        json_text.dumps(
+            {
+                "accountId": account,
+                "dt": json_value(time, TIMESTAMP),
+                "transaction_id": transaction,
+                **json.loads(computed),
+            }
+        )
+        for account, time, transaction, computed in zip(accounts, times, transactions, measures, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

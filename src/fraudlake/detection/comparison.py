@@ -76,6 +76,7 @@ def as_evidence(alerts: DataFrame, silver: DataFrame) -> DataFrame:
             F.transform("parts.timestamp", F.unix_micros).alias("times"),
             F.col("parts.amount").alias("amounts"),
             F.col("parts.label").alias("labels"),
+            F.to_json("evidence_columns").alias("columns"),
             F.to_json("measures").alias("measures"),
         )
     )

@@ -12,26 +12,34 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import json_text
+from fraudlake.match_recognize import TIMESTAMP
+from fraudlake.match_recognize.expressions import json_value
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fraudlake.rules.check import Alert
 
 NEEDS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 """The columns of silver that evidence is made of, and that order rows."""
 COLUMNS = """
     time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, roles ARRAY<STRING>,
-    transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>, labels ARRAY<BOOLEAN>, measures STRING
+    transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>, labels ARRAY<BOOLEAN>, columns STRING,
+    measures STRING
 """
 """An alert: its last transaction, then what each of its transactions is called, with id, event time (microseconds
-since 1970 UTC), amount and Flink's label; ``measures`` is a JSON object."""
+since 1970 UTC), amount and Flink's label; ``columns`` is a JSON list with an object for each transaction, of the
+further columns that the rule reads, and null if it reads none; ``measures`` is a JSON object."""
+_ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
-def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
+def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
     """Return alerts in the columns of :data:`COLUMNS`.
 
     Args:
-        rows: the rows that were evaluated; at least :data:`NEEDS`.
+        rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
         alerts: their alerts.
+        read: the columns that the rule reads.
     """
     times = _times(rows)
     columns = {"times": times, "transaction_ids": rows["transaction_id"], "amounts": rows["amount"]}
@@ -41,6 +49,7 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
     last = pa.array([alert.rows[-1] for alert in alerts], pa.int64())
     roles = pa.array([role for alert in alerts for role in alert.roles], pa.string())
     measures = pa.array([json_text.dumps(dict(alert.measures)) for alert in alerts], pa.string())
+    further = _further(rows, np.unique(numbers.to_numpy()), read)
     lists = {
         name: pa.ListArray.from_arrays(offsets, column.take(numbers).combine_chunks())
         for name, column in columns.items()
@@ -51,6 +60,7 @@ def table(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
             **{name: rows[name].take(last) for name in ("account_id", "transaction_id", "amount")},
             "roles": pa.ListArray.from_arrays(offsets, roles),
             **{name: lists[name] for name in ("transaction_ids", "times", "amounts", "labels")},
+            "columns": pa.array([_list(further, alert) for alert in alerts], pa.string()),
             "measures": measures,
         }
     )
@@ -67,25 +77,27 @@ class _Described(NamedTuple):
     text: str
 
 
-def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
+def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
     """Return alerts with their texts.
 
     Windows share most of their rows, so the texts of a row are made once.
 
     Args:
-        rows: the rows that were evaluated; at least :data:`NEEDS`.
+        rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
         alerts: their alerts.
+        read: the columns that the rule reads.
 
     Returns:
         ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``first_transaction_id``,
-        ``evidence`` and ``measures`` as JSON, and ``explanation``.
+        ``evidence`` and ``measures`` as JSON, ``columns`` as in :data:`COLUMNS`, and ``explanation``.
     """
     numbers = np.unique(np.fromiter((row for alert in alerts for row in alert.rows), np.int64))
     named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))
     times = _times(rows).take(pa.array(numbers)).to_pylist()
     columns = (named[name].to_pylist() for name in named.column_names)
+    further = _further(rows, numbers, read)
     described_rows = {
-        number: _Described(account, id_, time, amount, _json(id_, time, amount), _text(amount, time))
+        number: _Described(account, id_, time, amount, _json(id_, time, amount), _text(amount, time, further[number]))
         for number, id_, account, amount, time in zip(numbers.tolist(), *columns, times, strict=True)
     }
     variables = {role: json_text.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
@@ -103,17 +115,20 @@ def described(rows: pa.Table, alerts: list[Alert]) -> pa.Table:
                 "amount": last.amount,
                 "first_transaction_id": of_alert[0].transaction_id,
                 "evidence": f"[{', '.join(evidence)}]",
+                "columns": _list(further, alert),
                 "measures": json_text.dumps(dict(alert.measures)),
                 "explanation": _sentence(last.account_id, parts, alert.measures),
             }
         )
-    return pa.Table.from_pylist(described_alerts)
+    nothing = {"columns"} if described_alerts[0]["columns"] is None else set()
+    return pa.Table.from_pylist(described_alerts).drop_columns(list(nothing))
 
 
 def story(alert: Mapping[str, Any]) -> str:
     """Tell an alert as a sentence: the account, its transactions with what they are called, and the measures."""
-    transactions = zip(alert["roles"], alert["amounts"], alert["times"], strict=True)
-    parts = [f"{role} {_text(amount, time)}" for role, amount, time in transactions]
+    further = json.loads(alert["columns"] or "null") or [{}] * len(alert["roles"])
+    transactions = zip(alert["roles"], alert["amounts"], alert["times"], further, strict=True)
+    parts = [f"{role} {_text(amount, time, columns)}" for role, amount, time, columns in transactions]
     return _sentence(alert["account_id"], parts, json.loads(alert["measures"]))
 
 
@@ -126,8 +141,34 @@ def _json(transaction_id: str, time: int, amount: float) -> str:
     return json_text.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
 
 
-def _text(amount: float, time: int) -> str:
-    return f"{amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+def _text(amount: float, time: int, further: Mapping[str, Any]) -> str:
+    text = f"{amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+    values = ", ".join(f"{name} {_value(value)}" for name, value in further.items())
+    return f"{text} ({values})" if values else text
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else "unknown" if value is None else json_text.dumps(value)
+
+
+def _further(rows: pa.Table, numbers: NDArray[np.int64], read: Sequence[str]) -> dict[int, dict[str, Any]]:
+    """Return the columns that a rule reads beyond :data:`_ALWAYS_SHOWN`, of some rows by their numbers."""
+    names = [name for name in read if name not in _ALWAYS_SHOWN]
+    columns = [rows[name].take(pa.array(numbers)) for name in names]
+    values = [
+        [json_value(value, TIMESTAMP) for value in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
+        if pa.types.is_timestamp(column.type)
+        else column.to_pylist()
+        for column in columns
+    ]
+    return {
+        number: dict(zip(names, of_row, strict=True)) for number, *of_row in zip(numbers.tolist(), *values, strict=True)
+    }
+
+
+def _list(further: Mapping[int, dict[str, Any]], alert: Alert) -> str | None:
+    of_alert = [further[row] for row in alert.rows]
+    return json_text.dumps(of_alert) if any(of_alert) else None
 
 
 def _sentence(account: str, parts: Sequence[str], measures: Mapping[str, Any]) -> str:

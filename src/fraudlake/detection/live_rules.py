@@ -102,7 +102,7 @@ class LiveRules:
                 open_matches = json.loads(known["open_matches"])
             evaluation = check.evaluate(part, seen, open_matches, now)
             if evaluation.alerts:
-                raised.append(RuleAlerts(version, evidence.described(part, evaluation.alerts)))
+                raised.append(RuleAlerts(version, evidence.described(part, evaluation.alerts, check.columns)))
             if len(evaluation.needed):
                 needed.append(
                     {

@@ -48,7 +48,7 @@ _FOLDER = "days-"
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
     # What the explanation tells, too: older rows lack it elsewhere.
-    _ALERTS.name: ("detected_at", "kind", "evidence", "measures", "rule_version"),
+    _ALERTS.name: ("detected_at", "kind", "evidence", "measures", "rule_version", "evidence_columns"),
 }
 """Columns that may differ between a row and the same row computed again, by table."""
 _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}

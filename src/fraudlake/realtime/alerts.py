@@ -47,6 +47,7 @@ _OUTPUT = {
     "kind": "string",
     "first_transaction_id": "string",
     "evidence": "string",
+    "columns": "string",
     "measures": "string",
     "explanation": "string",
 }
