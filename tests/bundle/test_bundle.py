@@ -21,6 +21,7 @@ from databricks.bundles.volumes import Volume
 from fraudlake import settings
 from fraudlake.cli import cli
 from fraudlake.errors import UsageError
+from fraudlake.workspace import check
 
 from .rendering import APPLICATION_ID, GIVEN, ROOT, UnresolvedError, render, source, tasks
 
@@ -263,7 +264,31 @@ def test_roles_may_do_what_they_need_and_no_more() -> None:
         ("checkpoints", "engineers"): {"READ_VOLUME"},
         ("fraud_model", "analysts"): {"EXECUTE"},
         ("fraud_model", "engineers"): {"EXECUTE"},
+        # It runs the jobs, and owns nothing of what a person has deployed for it.
+        ("fraudlake", APPLICATION_ID): {"USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL"},
+        ("pipeline", APPLICATION_ID): {"USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MATERIALIZED_VIEW"},
+        ("landing", APPLICATION_ID): {"READ_VOLUME", "WRITE_VOLUME"},
+        ("checkpoints", APPLICATION_ID): {"READ_VOLUME", "WRITE_VOLUME"},
+        ("fraud_model", APPLICATION_ID): {"ALL_PRIVILEGES", "MANAGE"},
     }
+
+
+def test_the_bundle_grants_its_service_principal_what_check_asks_for() -> None:
+    resources = render("prod", **GIVEN).resources
+    granted = {
+        (kind, key): set(grant["privileges"])
+        for kind in ("schemas", "volumes", "registered_models")
+        for key, resource in resources[kind].items()
+        for grant in resource["grants"]
+        if grant["principal"] == APPLICATION_ID
+    }
+
+    assert set(check._ON_SCHEMA) <= granted["schemas", "fraudlake"]
+    assert set(check._ON_LANDING) <= granted["volumes", "landing"]
+    assert set(check._ON_CHECKPOINTS) <= granted["volumes", "checkpoints"]
+    assert (
+        granted["registered_models", "fraud_model"] == {"ALL_PRIVILEGES", "MANAGE"} > set(check._ON_MODEL) - {"EXECUTE"}
+    )
 
 
 def test_kafka_is_one_variable_away() -> None:

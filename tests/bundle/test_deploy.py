@@ -39,7 +39,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workspace(target: str) -> Workspace:
-    return Workspace(None if target == "dev" else APPLICATION_ID)
+    """In which a person deploys dev and staging, and the service principal prod, as CI does."""
+    return Workspace(APPLICATION_ID if target == "prod" else None)
 
 
 @pytest.fixture
@@ -91,6 +92,11 @@ def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: W
     assert {name: len(some) for name, some in workspace.objects.items()} == {
         {"registered_models": "models"}.get(kind, kind): len(some) for kind, some in rendered.resources.items()
     }
+
+    if target != "dev":
+        schema = rendered.resources["schemas"]["fraudlake"]["name"]
+        granted = {right["principal"]: right["privileges"] for right in workspace.rights[f"schema/main.{schema}"]}
+        assert {"USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE"} <= set(granted[APPLICATION_ID])
 
     assert "0 to add, 0 to change, 0 to delete" in ok(bundle("plan", **variables))
     assert "0 created, 0 changed, 0 deleted" in ok(bundle("deploy", **variables))

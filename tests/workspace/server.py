@@ -41,9 +41,18 @@ class Workspace:
     grants: dict[tuple[str, str], dict[str, list[str]]] = field(
         default_factory=lambda: {
             ("CATALOG", "main"): {"analysts": ["USE_CATALOG"]},
-            ("SCHEMA", "main.fraud"): {ME: ["USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL"]},
+            ("SCHEMA", "main.fraud"): {
+                ME: ["USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL"],
+                APPLICATION_ID: ["USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL"],
+            },
+            ("VOLUME", "main.fraud.landing"): {APPLICATION_ID: ["READ_VOLUME", "WRITE_VOLUME"]},
+            ("VOLUME", "main.fraud.checkpoints"): {APPLICATION_ID: ["READ_VOLUME", "WRITE_VOLUME"]},
+            ("FUNCTION", "main.fraud.fraud_model"): {APPLICATION_ID: ["ALL_PRIVILEGES", "MANAGE"]},
         }
     )
+    """Principals with their privileges by kind and name. The service principal has those that the bundle grants."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """Owner by name, where it is not ``admins``."""
     warehouses: list[dict[str, Any]] = field(
         default_factory=lambda: [
             {"id": "w1", "name": "Asleep", "state": "STOPPED"},
@@ -51,6 +60,8 @@ class Workspace:
         ]
     )
     secrets: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": ["kafka"]})
+    acls: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": [APPLICATION_ID]})
+    """Who may read the secrets of a scope."""
     values: dict[tuple[str, str], str] = field(default_factory=dict)
     """A secret's value by scope and key."""
     groups: dict[str, str] = field(
@@ -59,7 +70,7 @@ class Workspace:
     """Kind by name: those of the account, and those of this workspace alone."""
     service_principals: dict[str, str] = field(default_factory=lambda: {APPLICATION_ID: "fraudlake prod"})
     """Name by application id."""
-    principals: set[str] = field(default_factory=lambda: {ME, "analysts", "account users"})
+    principals: set[str] = field(default_factory=lambda: {ME, APPLICATION_ID, "analysts", "account users"})
     """Whom Unity Catalog knows."""
     jobs: list[dict[str, Any]] = field(
         default_factory=lambda: [
@@ -145,7 +156,13 @@ def _groups(workspace: Workspace, *, query: dict[str, str], body: None) -> Answe
 def _service_principals(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     number = _filtered(query, "applicationId")
     named = [
-        {"id": "2", "applicationId": number, "displayName": name, "active": True}
+        {
+            "id": "2",
+            "applicationId": number,
+            "displayName": name,
+            "active": True,
+            "groups": [{"display": "analysts"}],
+        }
         for application, name in workspace.service_principals.items()
         if application == number and query["startIndex"] == "1"
     ]
@@ -161,11 +178,11 @@ def _filtered(query: dict[str, str], attribute: str) -> str:
 
 def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
     _takes(query)
-    securable = {"catalogs": "CATALOG", "schemas": "SCHEMA"}[kind]
+    securable = {"catalogs": "CATALOG", "schemas": "SCHEMA", "volumes": "VOLUME", "models": "FUNCTION"}[kind]
     if (securable, name) not in workspace.grants:
         code = f"{securable}_DOES_NOT_EXIST"
         return 404, {"error_code": code, "message": f"{securable.title()} '{name}' does not exist."}
-    return 200, {"name": name.rpartition(".")[2], "owner": "admins"}
+    return 200, {"name": name.rpartition(".")[2], "owner": workspace.owners.get(name, "admins")}
 
 
 def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
@@ -208,6 +225,11 @@ def _secrets(workspace: Workspace, *, query: dict[str, str], body: None) -> Answ
     if query["scope"] not in workspace.secrets:
         return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"Scope {query['scope']} does not exist!"}
     return 200, {"secrets": [{"key": key} for key in workspace.secrets[query["scope"]]]}
+
+
+def _acls(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "scope")
+    return 200, {"items": [{"principal": name, "permission": "READ"} for name in workspace.acls[query["scope"]]]}
 
 
 def _secret(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
@@ -302,8 +324,8 @@ _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("GET", "/api/2.0/preview/scim/v2/Me"): _me,
     ("GET", "/api/2.0/preview/scim/v2/Groups"): _groups,
     ("GET", "/api/2.0/preview/scim/v2/ServicePrincipals"): _service_principals,
-    ("GET", r"/api/2\.1/unity-catalog/(catalogs|schemas)/([^/]+)"): _securable,
-    ("GET", r"/api/2\.1/unity-catalog/effective-permissions/(CATALOG|SCHEMA)/([^/]+)"): _effective,
+    ("GET", r"/api/2\.1/unity-catalog/(catalogs|schemas|volumes|models)/([^/]+)"): _securable,
+    ("GET", r"/api/2\.1/unity-catalog/effective-permissions/(CATALOG|SCHEMA|VOLUME|FUNCTION)/([^/]+)"): _effective,
     ("HEAD", r"/api/2\.0/fs/directories(/.+)"): _folder,
     ("PUT", r"/api/2\.0/fs/files(/.+)"): _put_file,
     ("DELETE", r"/api/2\.0/fs/files(/.+)"): _delete_file,
@@ -311,6 +333,7 @@ _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("POST", r"/api/2\.0/sql/statements/?"): _statement,
     ("GET", r"/api/2\.0/sql/statements/s(\d+)"): _statement_result,
     ("GET", r"/api/2\.0/secrets/list"): _secrets,
+    ("GET", r"/api/2\.0/secrets/acls/list"): _acls,
     ("GET", r"/api/2\.0/secrets/get"): _secret,
     ("GET", r"/api/2\.2/jobs/list"): _jobs,
     ("GET", r"/api/2\.2/jobs/runs/list"): _runs,

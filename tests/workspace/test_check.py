@@ -84,11 +84,48 @@ def test_only_groups_of_the_account_can_be_granted_rights(fraudlake: Command) ->
 
 
 def test_the_service_principal_must_be_one_of_the_workspaces(fraudlake: Command, workspace: Workspace) -> None:
-    code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
-    assert (code, f"✓ service principal {APPLICATION_ID}: fraudlake prod" in out) == (0, True)
     workspace.service_principals = {}
     code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
     assert (code, f"✗ service principal {APPLICATION_ID}: it does not exist" in out) == (1, True)
+
+
+def test_the_service_principal_has_what_the_bundle_grants(fraudlake: Command) -> None:
+    code, out, _ = fraudlake("check", "--kafka-secret", "fraudlake/kafka", "--service-principal", APPLICATION_ID)
+    assert code == 0
+    assert out.splitlines()[7:] == [
+        f"✓ service principal {APPLICATION_ID}: fraudlake prod",
+        f"✓ {APPLICATION_ID} on catalog main: may USE CATALOG",  # through its group
+        f"✓ {APPLICATION_ID} on schema main.fraud: may USE SCHEMA, SELECT, MODIFY, CREATE TABLE, CREATE MODEL",
+        f"✓ {APPLICATION_ID} on volume main.fraud.landing: may READ VOLUME",
+        f"✓ {APPLICATION_ID} on volume main.fraud.checkpoints: may READ VOLUME, WRITE VOLUME",
+        f"✓ {APPLICATION_ID} on model main.fraud.fraud_model: may EXECUTE, MANAGE",
+        f"✓ {APPLICATION_ID} on secret scope fraudlake: may READ",
+    ]
+
+
+def test_rights_that_the_service_principal_lacks_are_reported_with_what_to_grant(
+    fraudlake: Command, workspace: Workspace
+) -> None:
+    """As after a deploy by a person whose bundle grants nothing to the principal."""
+    workspace.acls = {"fraudlake": ["somebody@example.com"]}
+    for securable, granted in workspace.grants.items():
+        if securable[0] != "CATALOG":
+            granted.pop(APPLICATION_ID)
+    workspace.grants["FUNCTION", "main.fraud.fraud_model"] = {APPLICATION_ID: ["ALL_PRIVILEGES"]}
+    workspace.owners = {"main.fraud.landing": APPLICATION_ID}
+    given = ("check", "--kafka-secret", "fraudlake/kafka", "--service-principal", APPLICATION_ID)
+    code, out, _ = fraudlake(*given, json=True)
+    assert code == 1
+    failed = {check["what"]: check for check in json.loads(out)["checks"] if not check["ok"]}
+    assert {what.removeprefix(f"{APPLICATION_ID} on "): check["seen"] for what, check in failed.items()} == {
+        "schema main.fraud": "lacks CREATE MODEL, CREATE TABLE, MODIFY, SELECT, USE SCHEMA",
+        "volume main.fraud.checkpoints": "lacks READ VOLUME, WRITE VOLUME",
+        "model main.fraud.fraud_model": "lacks MANAGE",
+        "secret scope fraudlake": "lacks READ",
+    }
+    assert failed[f"{APPLICATION_ID} on volume main.fraud.checkpoints"]["remedy"] == (
+        f"deploy the bundle, or GRANT READ VOLUME, WRITE VOLUME ON VOLUME main.fraud.checkpoints TO `{APPLICATION_ID}`"
+    )
 
 
 @pytest.mark.parametrize("name", ["jane@example.com", "fraudlake prod", "11111111222233334444555555555555"])

@@ -61,7 +61,7 @@ class _Workspace:
 
 
 @workspace.command()
-@click.option("--service-principal", metavar="ID", help="Also whether staging and prod can run as this application id.")
+@click.option("--service-principal", metavar="ID", help="Also the rights of this application id, which jobs run as.")
 @click.option("--group", "groups", metavar="NAME", multiple=True, help="Also whether this group can be granted rights.")
 @options("landing", "checkpoints", "kafka_secret")
 @click.pass_obj

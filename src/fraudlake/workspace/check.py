@@ -6,7 +6,7 @@ import io
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from databricks.sdk.errors import NotFound
@@ -18,6 +18,7 @@ from fraudlake.workspace.client import asking
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service.iam import ComplexValue, ServicePrincipal
 
     from fraudlake.settings import Settings
 
@@ -25,6 +26,11 @@ _AccessCheck = tuple[str, Callable[[], str], str]
 """What is checked, a function that checks it and raises if it fails, and what to do then."""
 _ON_CATALOG = ("USE_CATALOG",)
 _ON_SCHEMA = ("USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL")
+_ON_LANDING = ("READ_VOLUME",)
+_ON_CHECKPOINTS = ("READ_VOLUME", "WRITE_VOLUME")
+# MLflow's registry lets the owner add versions and set aliases; ALL PRIVILEGES does not include MANAGE.
+_ON_MODEL = ("EXECUTE", "MANAGE")
+_EVERYBODY = "account users"
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,8 @@ def check(
         client: the workspace.
         settings: the settings of the lake, with its secret.
         warehouse: name or id of the SQL warehouse; None: any.
-        service_principal: application id that the bundle's targets staging and prod run as.
+        service_principal: application id that the bundle's targets staging and prod run as. Its effective rights on
+            catalog, schema, volumes, model and secret are checked, too.
         groups: groups to which these targets grant rights.
 
     Raises:
@@ -62,7 +69,10 @@ def check(
     with asking(client, "identity"):
         me = client.current_user.me()
     name = str(me.user_name)
-    principals = [name, *(str(group.display) for group in me.groups or []), "account users"]
+
+    def principals() -> list[str]:
+        return _principals(name, me.groups)
+
     yield CheckResult("identity", True, f"{name} at {client.config.host}")
 
     catalog, schema = str(settings.catalog), str(settings.schema_name)
@@ -70,12 +80,12 @@ def check(
     checks: list[_AccessCheck] = [
         (
             f"catalog {catalog}",
-            lambda: _granted(client, "CATALOG", catalog, client.catalogs.get(catalog).owner, _ON_CATALOG, principals),
+            partial(_granted, client, "CATALOG", catalog, _ON_CATALOG, principals),
             f"give the name of an existing catalog, or GRANT USE CATALOG ON CATALOG {catalog} TO `{name}`",
         ),
         (
             f"schema {full}",
-            lambda: _granted(client, "SCHEMA", full, client.schemas.get(full).owner, _ON_SCHEMA, principals),
+            partial(_granted, client, "SCHEMA", full, _ON_SCHEMA, principals),
             f"deploy the bundle, which makes it, or GRANT {_spelled(_ON_SCHEMA)} ON SCHEMA {full} TO `{name}`",
         ),
         (
@@ -99,7 +109,9 @@ def check(
                 f"databricks secrets put-secret {scope} {key}, or databricks secrets put-acl {scope} {name} READ",
             )
         )
-    checks += _bundle_checks(client, service_principal, groups)
+    if service_principal is not None:
+        checks += _service_principal_checks(client, settings, service_principal)
+    checks += _group_checks(client, groups)
     for what, run_check, remedy in checks:
         try:
             with asking(client, what):
@@ -108,12 +120,40 @@ def check(
             yield CheckResult(what, False, str(error).removeprefix(f"{what}: "), remedy)
 
 
-def _bundle_checks(
-    client: WorkspaceClient, service_principal: str | None, groups: Sequence[str]
-) -> Iterator[_AccessCheck]:
-    if service_principal is not None:
-        remedy = "give the application id of a principal of this workspace: databricks service-principals list"
-        yield f"service principal {service_principal}", partial(_service_principal, client, service_principal), remedy
+def _service_principal_checks(client: WorkspaceClient, settings: Settings, number: str) -> Iterator[_AccessCheck]:
+    """Check that a service principal exists, and its effective rights on what the bundle's jobs use."""
+    principal = cache(partial(_service_principal, client, number))
+
+    def principals() -> list[str]:
+        return _principals(number, principal().groups)
+
+    remedy = "give the application id of a principal of this workspace: databricks service-principals list"
+    yield f"service principal {number}", lambda: str(principal().display_name), remedy
+
+    catalog, schema = str(settings.catalog), f"{settings.catalog}.{settings.schema_name}"
+    landing, checkpoints = (_volume(str(path)) for path in (settings.landing_path, settings.checkpoints_path))
+    for kind, name, wanted, granting in (
+        ("CATALOG", catalog, _ON_CATALOG, "GRANT USE CATALOG"),
+        ("SCHEMA", schema, _ON_SCHEMA, f"deploy the bundle, which grants it, or GRANT {_spelled(_ON_SCHEMA)}"),
+        ("VOLUME", landing, _ON_LANDING, f"deploy the bundle, which grants it, or GRANT {_spelled(_ON_LANDING)}"),
+        ("VOLUME", checkpoints, _ON_CHECKPOINTS, f"deploy the bundle, or GRANT {_spelled(_ON_CHECKPOINTS)}"),
+        ("MODEL", settings.model_name, _ON_MODEL, "deploy the bundle, or GRANT ALL PRIVILEGES, MANAGE"),
+    ):
+        yield (
+            f"{number} on {kind.lower()} {name}",
+            partial(_granted, client, kind, name, wanted, principals),
+            f"{granting} ON {kind} {name} TO `{number}`",
+        )
+    if settings.kafka_secret:
+        scope, _, _ = settings.kafka_secret.partition("/")
+        yield (
+            f"{number} on secret scope {scope}",
+            lambda: _may_read_secrets(client, scope, principals()),
+            f"databricks secrets put-acl {scope} {number} READ",
+        )
+
+
+def _group_checks(client: WorkspaceClient, groups: Sequence[str]) -> Iterator[_AccessCheck]:
     remedy = (
         "make it in the account's console and assign it to this workspace, or name other groups with --var readers=…, "
         "--var analysts=… and --var engineers=…"
@@ -122,29 +162,49 @@ def _bundle_checks(
         yield f"group {group}", partial(_account_group, client, group), remedy
 
 
+def _principals(name: str, groups: Sequence[ComplexValue] | None) -> list[str]:
+    """Return the names under which an identity can hold privileges: its own and its groups'."""
+    return [name, *(str(group.display) for group in groups or ()), _EVERYBODY]
+
+
 def _granted(
-    client: WorkspaceClient, kind: str, name: str, owner: str | None, wanted: tuple[str, ...], principals: list[str]
+    client: WorkspaceClient, kind: str, name: str, wanted: tuple[str, ...], principals: Callable[[], list[str]]
 ) -> str:
-    """Check that the principals (the identity and its groups) together have all ``wanted`` privileges on a securable.
+    """Check that the principals (an identity and its groups) together have all ``wanted`` privileges on a securable.
 
     The API lists the privileges of one principal at a time, so each principal is asked until nothing is missing. Unity
     Catalog does not know groups of a single workspace, such as ``admins``: they can have no privilege.
     """
-    if owner in principals:
+    owner, names = _owner(client, kind, name), principals()
+    if owner in names:
         return f"owned by {owner}"
     missing = set(wanted)
-    for principal in principals:
+    for principal in names:
         privileges = _privileges(client, kind, name, principal)
-        missing -= missing if "ALL_PRIVILEGES" in privileges else privileges
+        missing -= (missing - {"MANAGE"}) | privileges if "ALL_PRIVILEGES" in privileges else privileges
         if not missing:
             return f"may {_spelled(wanted)}"
     raise FraudlakeError(f"lacks {_spelled(sorted(missing))}")
 
 
+def _owner(client: WorkspaceClient, kind: str, name: str) -> str | None:
+    if kind == "CATALOG":
+        return client.catalogs.get(name).owner
+    if kind == "SCHEMA":
+        return client.schemas.get(name).owner
+    return client.volumes.read(name).owner if kind == "VOLUME" else client.registered_models.get(name).owner
+
+
+def _volume(path: str) -> str:
+    """Return the full name of the volume that a path ``/Volumes/catalog/schema/volume/…`` is in."""
+    return ".".join(path.split("/")[2:5])
+
+
 def _privileges(client: WorkspaceClient, kind: str, name: str, principal: str) -> set[str]:
     """Return the privileges of a principal on a securable; none where Unity Catalog does not know the principal."""
+    securable = "FUNCTION" if kind == "MODEL" else kind  # so the API calls a registered model
     try:
-        assignments = client.grants.get_effective(kind, name, principal=principal).privilege_assignments or []
+        assignments = client.grants.get_effective(securable, name, principal=principal).privilege_assignments or []
     except DatabricksError as error:
         if isinstance(error, NotFound) or "could not find principal" in str(error).lower():
             return set()
@@ -165,13 +225,13 @@ def _require_application_id(text: str) -> None:
     )
 
 
-def _service_principal(client: WorkspaceClient, application_id: str) -> str:
+def _service_principal(client: WorkspaceClient, application_id: str) -> ServicePrincipal:
     named = list(client.service_principals.list(filter=f'applicationId eq "{application_id}"'))
     if not named:
         raise FraudlakeError("it does not exist, or is not assigned to this workspace")
     if named[0].active is False:
         raise FraudlakeError(f"{named[0].display_name} is not active")
-    return f"{named[0].display_name}"
+    return named[0]
 
 
 def _account_group(client: WorkspaceClient, name: str) -> str:
@@ -212,6 +272,12 @@ def _has_secret(client: WorkspaceClient, scope: str, key: str) -> str:
     if key not in {secret.key for secret in client.secrets.list_secrets(scope)}:
         raise FraudlakeError(f"the scope '{scope}' has no '{key}'")
     return "is there; its value was not read"
+
+
+def _may_read_secrets(client: WorkspaceClient, scope: str, principals: list[str]) -> str:
+    if not any(acl.principal in principals for acl in client.secrets.list_acls(scope)):
+        raise FraudlakeError("lacks READ")
+    return "may READ"
 
 
 def _spelled(privileges: tuple[str, ...] | list[str]) -> str:
