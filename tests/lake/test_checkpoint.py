@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from fraudlake import steps, tables
+from fraudlake.detection.state import state
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.streaming import stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect, land
@@ -111,3 +114,41 @@ def test_a_stream_begins_that_was_killed_before_its_first_micro_batch(lake: Any)
         (opened.checkpoint("detect").folder / folder / ".0.5198b3c6.tmp").touch()
     pair = [Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)]
     assert detect(opened, pair) == [("part-0-0", "part-0-1")]
+
+
+@pytest.mark.parametrize("original", ["is gone", "is another lake by now"])
+def test_a_lake_in_another_place_goes_on_and_leaves_the_place_it_came_from_alone(
+    copy: Any, lake: Any, tmp_path: Path, original: str
+) -> None:
+    Checkpoint("detect", tmp_path / "lake" / "checkpoints" / "detect").settle()  # as if the lake had begun there
+    shutil.copytree(tmp_path / "lake", tmp_path / "ein See #2")
+    shutil.rmtree(tmp_path / "lake")
+    if original == "is another lake by now":
+        (tmp_path / "lake").write_text("no folder any more")
+    opened = lake("ein See #2")
+    assert state(opened).open_flags == 0
+    stream.run(opened, steps.detect(opened), "available-now")
+    assert sorted(row["amount"] for row in opened.read(tables.SILVER_ALERTS).collect()) == [600.0, 700.0]
+    assert (tmp_path / "lake").is_file() == (original == "is another lake by now")
+    assert not (tmp_path / "lake").is_dir()
+
+
+def test_the_metadata_of_the_state_names_the_schemas_in_its_own_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "0" / "_metadata" / "v2"
+    folder.mkdir(parents=True)
+    names = {
+        "file:/old place/state/checkpoints/x/state/0/_stateSchema/default/3_a b": f"file:{tmp_path}",
+        "dbfs:/Volumes/c/s/v/x/state/0/_stateSchema/default/3_a b": f"dbfs:{tmp_path}",
+        "/Volumes/c/s/v/x/state/0/_stateSchema/default/3_a b": str(tmp_path),
+    }
+    for number, path in enumerate(names):
+        metadata = {"stateStoreInfo": [{"stateSchemaFilePaths": [path]}], "operatorPropertiesJson": "{}"}
+        (folder / str(number)).write_text(f"v2\n{json.dumps(metadata)}")
+        (folder / f".{number}.crc").write_bytes(b"checksum of the text before")
+    (folder / "9").write_text("v2\n{")  # half of it: Spark says so
+    Checkpoint("x", tmp_path).settle()
+    for number, place in enumerate(names.values()):
+        version, content = (folder / str(number)).read_text().split("\n")
+        paths = json.loads(content)["stateStoreInfo"][0]["stateSchemaFilePaths"]
+        assert (version, paths) == ("v2", [f"{place}/state/0/_stateSchema/default/3_a b"])
+    assert sorted(file.name for file in folder.iterdir()) == ["0", "1", "2", "9"]

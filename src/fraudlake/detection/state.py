@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +45,7 @@ class State:
 
 
 def state(lake: Lake) -> State:
-    """Read the detector's state with Spark's state data source; nothing is locked or changed."""
+    """Read the detector's state with Spark's state data source; nothing is locked."""
     checkpoint = lake.checkpoint("detect")
     ordering = str(checkpoint.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
@@ -66,17 +71,28 @@ def state(lake: Lake) -> State:
 
 def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
     """Read one table of every bucket's state, of a stream that processes buckets; empty where the state has none."""
-    if name not in lake.checkpoint(step).state_variables:
+    checkpoint = lake.checkpoint(step)
+    if name not in checkpoint.state_variables:
         return schema.empty_table()
+    checkpoint.settle()
     # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
     _ = lake.session.streams.active
-    values = (
-        lake.session.read.format("statestore")
-        .option("stateVarName", name)
-        .load(str(lake.checkpoint(step).folder))
-        .select("value.payload")
-    )
-    return buckets.unpack(values.toArrow()["payload"].to_pylist(), schema)
+    with _plain_path(checkpoint.folder) as folder:
+        reader = lake.session.read.format("statestore").option("stateVarName", name)
+        values = reader.load(str(folder)).select("value.payload").toArrow()
+    return buckets.unpack(values["payload"].to_pylist(), schema)
+
+
+@contextmanager
+def _plain_path(folder: Path) -> Iterator[Path]:
+    """Return a path of a folder that needs no escapes in a URI: the reader takes them for names (seen in Spark 4.2)."""
+    if quote(str(folder)) == str(folder):
+        yield folder
+        return
+    with TemporaryDirectory() as place:
+        link = Path(place, folder.name)
+        link.symlink_to(folder)
+        yield link
 
 
 def _by_age(times: Any, newest: int) -> dict[str, int]:

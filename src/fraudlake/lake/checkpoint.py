@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import uuid
 import zipfile
@@ -13,6 +15,9 @@ from typing import Any
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import json_file
+
+_SCHEMA_FILE = re.compile(r"(|file:|dbfs:)/.*(/[^/]+/_stateSchema/[^/]+/[^/]+)", re.DOTALL)
+"""What Spark calls a file with a schema of the state, in a folder: the parts before and after that of the state."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,36 @@ class Checkpoint:
         """Folder of a stateful stream's state."""
         return self.folder / "state"
 
+    def settle(self) -> None:
+        """Make Spark's metadata of the state name the files of this folder.
+
+        It has the full paths of the state's schemas (seen in Spark 4.2). After a lake was moved, copied or restored,
+        Spark would look for them, and remove old ones, in the place that the lake came from.
+
+        Raises:
+            FraudlakeError: the metadata cannot be written.
+        """
+        for file in self.state.glob("*/_metadata/v2/*"):
+            text = file.read_text() if file.name.isdigit() else ""
+            settled = _settled(text, self.state)
+            if settled != text:
+                try:
+                    # Hadoop's checksum is of the text before; without one it checks nothing.
+                    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+                    json_file.write_text(file, settled)
+                except OSError as error:
+                    raise FraudlakeError(
+                        f"{self.step}: {file} names the place that the lake was moved or copied from, and cannot be "
+                        f"written: {error.strerror}"
+                    ) from None
+
     @property
     def state_variables(self) -> set[str]:
         """The names of the tables that the state has had since the stream last started, as Spark's metadata says."""
-        files = [file for file in (self.state / "0" / "_metadata" / "v2").glob("*") if file.name.isdigit()]
+        files = _numbered(self.state / "0" / "_metadata" / "v2")
         if not files:
             return set()
-        text = max(files, key=lambda file: int(file.name)).read_text().splitlines()[1]
+        text = files[-1].read_text().splitlines()[1]
         properties = json.loads(json.loads(text)["operatorPropertiesJson"])
         return {variable["stateName"] for variable in properties["stateVariables"]}
 
@@ -228,9 +256,7 @@ class Checkpoint:
         return self.folder / "fraudlake.json"
 
     def _log(self, name: str) -> list[Path]:
-        return sorted(
-            (path for path in (self.folder / name).glob("*") if path.name.isdigit()), key=lambda p: int(p.name)
-        )
+        return _numbered(self.folder / name)
 
     def _notes(self) -> dict[str, Any]:
         try:
@@ -241,6 +267,25 @@ class Checkpoint:
                 f"or start over ({self._start_over})"
             ) from None
         return notes
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """List the files of a folder whose names are numbers, by number."""
+    return sorted((path for path in folder.glob("*") if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def _settled(text: str, state: Path) -> str:
+    """Return the text of a stateful step's metadata with the paths of its schemas in a folder of state."""
+    version, _, content = text.partition("\n")
+    try:
+        metadata = json.loads(content)
+    except ValueError:
+        return text  # Spark says what is wrong with it
+    here = os.path.normpath(state)  # as Hadoop writes paths: without "..", and without escapes
+    for store in metadata.get("stateStoreInfo", ()):
+        paths = store.get("stateSchemaFilePaths", ())
+        store["stateSchemaFilePaths"] = [_SCHEMA_FILE.sub(lambda parts: parts[1] + here + parts[2], p) for p in paths]
+    return text if metadata == json.loads(content) else f"{version}\n{json.dumps(metadata, ensure_ascii=False)}"
 
 
 def _is_readable(file: Path) -> bool:

@@ -12,13 +12,18 @@ from pathlib import Path
 
 def write(file: Path, value: Mapping[str, object]) -> None:
     """Write an object to a file, atomically."""
-    with _draft(file, value) as draft:
+    write_text(file, _text(value))
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text to a file, atomically: JSON of another program may have lines before the object."""
+    with _draft(file, text) as draft:
         draft.replace(file)
 
 
 def create(file: Path, value: Mapping[str, object]) -> bool:
     """Write an object to a new file, atomically; return False where another process has created the file first."""
-    with _draft(file, value) as draft:
+    with _draft(file, _text(value)) as draft:
         try:
             os.link(draft, file)
         except FileExistsError:
@@ -37,12 +42,16 @@ def _create_exclusively(file: Path, content: bytes) -> bool:
     return True
 
 
+def _text(value: Mapping[str, object]) -> str:
+    return json.dumps(value) + "\n"
+
+
 @contextmanager
-def _draft(file: Path, value: Mapping[str, object]) -> Iterator[Path]:
-    """Write an object to a file that no other process writes, and remove it after the block."""
+def _draft(file: Path, text: str) -> Iterator[Path]:
+    """Write a text to a file that no other process writes, and remove it after the block."""
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}.tmp")
     try:
-        draft.write_text(json.dumps(value) + "\n")
+        draft.write_text(text)
         yield draft
     finally:
         draft.unlink(missing_ok=True)

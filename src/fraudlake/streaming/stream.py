@@ -176,6 +176,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     has_output = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
     checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()
+    checkpoint.settle()
 
 
 def _has_work(lake: Lake, stream: Stream) -> bool:
