@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 
 import pandas as pd
-from tests.delivery.alerts import alert, raise_
-from tests.delivery.receiver import Receiver, listening
 
 from fraudlake import steps
 from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
+from tests.delivery.alerts import alert, raise_
+from tests.delivery.receiver import Receiver, listening
 
 
 def main() -> None:

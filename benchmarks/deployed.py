@@ -13,11 +13,10 @@ import argparse
 import time
 from pathlib import Path
 
-from tests.standin.process import Workspace, running
-from tests.standin.workspace import CATALOG, SCHEMA
-
 from fraudlake import simulator
 from fraudlake.cli import cli
+from tests.standin.process import Workspace, running
+from tests.standin.workspace import CATALOG, SCHEMA
 
 STEPS = ("ingest", "refine", "detect", "aggregate", "train", "score")
 ALERT = ("ingest", "refine", "detect")

@@ -8,13 +8,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.integration.broker import Broker
-
 from fraudlake import steps, tables
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
 from fraudlake.sources import kafka
 from fraudlake.streaming import stream
+from tests.integration.broker import Broker
 
 FLINK = Path(__file__).parents[1] / "fixtures" / "flink" / "json" / "twodays_first1000.sql.jsonl"
 

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks.model import FILES, ONE_DAY, lake_of, line, traffic
-from tests.traffic import add_to_silver
 
+from benchmarks.model import FILES, ONE_DAY, lake_of, line, traffic
 from fraudlake import tables
 from fraudlake.model import features
+from tests.traffic import add_to_silver
 
 # As fraudlake has it: waiting threads would take the cores from working ones.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

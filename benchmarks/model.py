@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.traffic import add_to_silver
 
 from fraudlake import simulator, tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import features, scoring, training, verdicts
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
+from tests.traffic import add_to_silver
 
 FILES = 10
 ONE_DAY = "DATE '2026-01-01'"

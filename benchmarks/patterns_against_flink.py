@@ -18,9 +18,8 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.match_recognize import flink
-
 from fraudlake.errors import FraudlakeError
+from tests.match_recognize import flink
 
 MEASURES = 3
 NAMES = "ABCD"

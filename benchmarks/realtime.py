@@ -33,12 +33,12 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka import Producer
-from tests import oracle
-from tests.integration.broker import Broker
 
 from fraudlake.realtime import lane, rules, session
 from fraudlake.rules import rule_file
 from fraudlake.settings import Settings
+from tests import oracle
+from tests.integration.broker import Broker
 
 AMOUNTS = (0.5, 0.75, 20.0, 35.5, 50.0, 120.0, 180.0, 250.0, 600.0, 900.0)
 """A fifth is small and a fifth large: 4 % of rows raise an alert."""

@@ -24,8 +24,9 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from benchmarks.realtime import ACCOUNTS, expected, message
 from confluent_kafka import Producer
+
+from benchmarks.realtime import ACCOUNTS, expected, message
 from tests import oracle
 from tests.integration.broker import Broker
 

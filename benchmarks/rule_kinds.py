@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from benchmarks.detector import measure, prepared
 
+from benchmarks.detector import measure, prepared
 from fraudlake import steps
 from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.match_recognize import rows

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fraudlake.examples import catalogue
-from fraudlake.examples.catalogue import Example
+from examples import catalogue
+from examples.catalogue import Example
 
 PAGE = Path(__file__).parents[1] / "docs" / "phrasebook.md"
-_CODE = "../src/fraudlake/examples/flink_phrasebook"
+_CODE = "../examples/flink_phrasebook"
 _HEAD = """# The Flink phrasebook
 
 Every call and concept of five documents from which people learn Flink, with its counterpart on Spark and Delta Lake,
@@ -17,9 +17,10 @@ and a short program that shows it. `make phrasebook` writes this page from the h
     fraudlake example --list
     fraudlake example fraud_detector_flag
 
-Each runs by itself in a temporary folder. Where one needs a Kafka broker, it says so; name it with
-`--bootstrap-servers`, and create the topic that the program names. The tests compare what the programs print with what
-Flink itself answered to the same input, wherever that can be compared (`fixtures/flink/phrasebook`).
+The programs are in the repository (`examples/`), not in the package. Each runs by itself in a temporary folder. Where one
+needs a Kafka broker, it says so; name it with `--bootstrap-servers`, and create the topic that the program names. The tests
+compare what the programs print with what Flink itself answered to the same input, wherever that can be compared
+(`fixtures/flink/phrasebook`).
 """
 
 

@@ -31,7 +31,7 @@ ORDER = (
     ("quarantine",),
     ("steps",),
     ("operations",),
-    ("workspace", "simulator", "plots", "notebook", "examples"),
+    ("workspace", "simulator", "plots", "notebook"),
     ("cli",),
 )
 ROOT = Path(fraudlake.__file__).parent

@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[2]
 
 LOCAL_ONLY = {
     "fraudlake.delivery.database": "SQLAlchemy, which only the extra 'jdbc' installs",
-    "fraudlake.examples.program": "a session of its own in a JVM on this machine",
     "fraudlake.lake.delta_folder": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.local": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.session": "a JVM on this machine",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.examples import catalogue
+from examples import catalogue
 from tests.conftest import FLINK
 from tests.integration.shared_broker import broker
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.examples import catalogue
-from tests.conftest import run
+from examples import catalogue
+from fraudlake.cli import example as command
+from tests.conftest import FraudlakeHere, run
 from tests.phrasebook_page import PAGE, page
 from tests.test_cli import fraudlake, refused
 
@@ -102,9 +103,15 @@ def test_the_command_runs_an_example(spark: object, tmp_path: Path, capsys: pyte
 
 def test_a_module_says_what_it_lacks_in_one_line() -> None:
     command = [sys.executable, "-m", f"{catalogue.PACKAGE}.kafka_source"]
-    assert "this example needs a Kafka broker" in refused(
-        subprocess.run(command, capture_output=True, text=True, check=False), 2
-    )
+    ended = subprocess.run(command, cwd=catalogue.ROOT, capture_output=True, text=True, check=False)
+    assert "this example needs a Kafka broker" in refused(ended, 2)
+
+
+def test_a_package_without_its_repository_says_where_the_examples_are(
+    fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "_CLONE", tmp_path)
+    assert "the examples are in the repository, not in the package" in refused(fraudlake_here("example", "--list"), 2)
 
 
 def test_every_example_has_a_test() -> None:
@@ -151,7 +158,7 @@ def test_what_is_missing_is_one_line(arguments: list[str], line: str) -> None:
 
 
 def test_a_port_in_use_is_one_line() -> None:
-    from fraudlake.examples.terminal import Terminal
+    from examples.terminal import Terminal
 
     with Terminal(0) as terminal:
         line = refused(fraudlake("example", "word_count", "--port", str(terminal.port)), 2)

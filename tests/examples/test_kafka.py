@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from examples import program
+from examples.flink_phrasebook import kafka_producer
 from fraudlake.errors import FraudlakeError
-from fraudlake.examples import program
-from fraudlake.examples.flink_phrasebook import kafka_producer
 from tests.integration.broker import Broker
 
 from .conftest import Printed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from examples import catalogue, program
 from fraudlake.errors import FraudlakeError
-from fraudlake.examples import catalogue, program
 
 from .conftest import Printed, flink
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fraudlake.examples import console, feed
-from fraudlake.examples.flink_phrasebook.fraud_detector_flag import FraudDetector
+from examples import console, feed
+from examples.flink_phrasebook.fraud_detector_flag import FraudDetector
 from tests.conftest import FLINK, SHORT_LIVED
 
 from .conftest import Printed, flink

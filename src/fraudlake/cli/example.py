@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import fraudlake
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output
 from fraudlake.errors import UsageError
-from fraudlake.examples import catalogue, program
-from fraudlake.examples.catalogue import Example
+
+if TYPE_CHECKING:
+    from examples.catalogue import Example
+
+_CLONE = Path(fraudlake.__file__).parents[2]
 
 
 @cli.command()
 @click.argument("name", required=False)
 @click.option("--list", "is_list", is_flag=True, help="List the examples, and start none.")
-@click.option("--port", type=click.IntRange(0, 65535), default=program.PORT, show_default=True, help="For a socket.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9999, show_default=True, help="For a socket.")
 @click.option("--jdbc-url", metavar="URL", help="Database for the table of the JDBC sink.  [default: an embedded one]")
 @options("bootstrap_servers")
 @click.pass_obj
@@ -32,8 +39,17 @@ def example(
     """
     if is_list == (name is not None):
         raise UsageError("give the NAME of an example, or --list")
+    if not (_CLONE / "examples" / "catalogue.py").exists():
+        raise UsageError(
+            "the examples are in the repository, not in the package: run this from a clone, after make setup"
+        )
+    sys.path.insert(0, str(_CLONE))
+    from examples import catalogue, program
+
     if name is None:
-        _list(app)
+        examples = catalogue.examples()
+        listed = [{"name": item.name, "document": item.document, "shows": item.shows} for item in examples]
+        app.show({"examples": listed}, lambda: _print_list(examples, catalogue.DOCUMENTS))
         return
     main = catalogue.find(name).main
     servers = app.settings(bootstrap_servers=bootstrap_servers).bootstrap_servers
@@ -43,15 +59,9 @@ def example(
     app.show({"name": name, "printed": printed.getvalue().splitlines()})
 
 
-def _list(app: App) -> None:
-    examples = catalogue.examples()
-    listed = [{"name": item.name, "document": item.document, "shows": item.shows} for item in examples]
-    app.show({"examples": listed}, lambda: _print_list(examples))
-
-
-def _print_list(examples: Sequence[Example]) -> None:
+def _print_list(examples: Sequence[Example], documents: Mapping[str, str]) -> None:
     width = max(len(item.name) for item in examples)
-    for number, title in catalogue.DOCUMENTS.items():
+    for number, title in documents.items():
         output.print(f"[bold]{number}[/] {title}", soft_wrap=True)
         for item in examples:
             if item.document == number:
