@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TESTS_READY := $(VENV)/.ready-tests
 LAKE ?= lake
 FRAUDLAKE := $(BIN)/fraudlake
 
@@ -21,12 +22,13 @@ REALTIME_READY := $(REALTIME_VENV)/.ready
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
+# pip takes three times as long as uv, which does not read pip's configuration: a company may name its own index there.
+INDEX = $(or $(PIP_INDEX_URL),$(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null))
+UV = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --no-deps
 # A lock file names everything, so nothing is left to resolve; Python compiles a module when it is first imported.
+LOCKED := --require-hashes --requirement
 # A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
 unexport PYTHONDONTWRITEBYTECODE
-INSTALL := -m pip install --quiet --disable-pip-version-check --no-deps
-LOCKED := $(INSTALL) --no-compile --require-hashes --requirement
-PACKAGE := $(INSTALL) --no-build-isolation --editable .
 
 .PHONY: help setup demo test quick check audit tables phrasebook databricks realtime realtime-demo python312 wheel lock clean
 
@@ -35,14 +37,25 @@ help: ## show the targets
 
 setup: $(READY) ## make the Python environment (.venv) from the lock file
 
-$(READY): requirements.lock pyproject.toml
+$(BIN)/uv: requirements-uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || { echo "fraudlake needs Python 3.11 or newer as '$(PYTHON)'; name another with: make PYTHON=/path/to/python3"; exit 1; }
-	@echo "Setting up $(VENV) (once) ..."
+	@echo "Setting up $(VENV) (once): uv ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(LOCKED) requirements.lock
-	@$(BIN)/python $(PACKAGE)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(LOCKED) requirements-uv.lock
+	@touch $@
+
+$(READY): requirements.lock pyproject.toml | $(BIN)/uv
+	@echo "Setting up $(VENV) (once): packages ..."
+	@$(UV) --python $(BIN)/python $(LOCKED) requirements.lock
+	@$(UV) --python $(BIN)/python --quiet --editable .
+	@echo "Setting up $(VENV) (once): jars ..."
 	@$(FRAUDLAKE) setup
+	@touch $@
+
+$(TESTS_READY): requirements-test.lock $(READY)
+	@echo "Setting up $(VENV) (once): the tests' packages ..."
+	@$(UV) --python $(BIN)/python $(LOCKED) requirements-test.lock
 	@touch $@
 
 demo: $(READY) ## run the main job on transactions that a real Flink wrote, into ./lake
@@ -51,47 +64,47 @@ demo: $(READY) ## run the main job on transactions that a real Flink wrote, into
 	@cp -R -n fixtures/flink/twodays/. $(LAKE)/landing/twodays
 	@$(FRAUDLAKE) --lake $(LAKE) run
 
-test: $(READY) ## run all tests
+test: $(TESTS_READY) ## run all tests
 	@$(BIN)/python -m pytest
 
-quick: $(READY) ## run the tests that need no Spark session and take no second each
+quick: $(TESTS_READY) ## run the tests that need no Spark session and take no second each
 	@$(BIN)/python -m pytest -m "not stream and not slow"
 
-check: $(READY) ## lint, format and types
+check: $(TESTS_READY) ## lint, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-audit: $(READY) ## compare what is installed with the lock file, and check the licences
+audit: $(TESTS_READY) ## compare what is installed with the lock file, and check the licences
 	@$(BIN)/python -m pytest -q -n 0 tests/test_dependencies.py
 
-tables: $(READY) ## write docs/tables.md from what src/fraudlake/tables.py declares
+tables: $(TESTS_READY) ## write docs/tables.md from what src/fraudlake/tables.py declares
 	@$(BIN)/python -m tests.tables_page
 
-phrasebook: $(READY) ## write docs/phrasebook.md from the headers of the examples
+phrasebook: $(TESTS_READY) ## write docs/phrasebook.md from the headers of the examples
 	@$(BIN)/python -m tests.phrasebook_page
 
 databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)
 	@PYTHONPATH=src $(DATABRICKS_BIN)/python -m pytest tests/databricks --confcutdir tests/databricks -o "addopts=-ra --tb=short"
 
-$(DATABRICKS_READY): requirements-databricks.lock
+$(DATABRICKS_READY): requirements-databricks.lock | $(BIN)/uv
 	@test -n "$(PYTHON312)" || { echo "no Python 3.12 found; name one with: make databricks PYTHON312=/path/to/python3.12"; exit 1; }
 	@echo "Setting up $(DATABRICKS_VENV) (once) ..."
-	@$(PYTHON312) -m venv --clear $(DATABRICKS_VENV)
-	@$(DATABRICKS_BIN)/python $(LOCKED) requirements-databricks.lock
+	@$(PYTHON312) -m venv --clear --without-pip $(DATABRICKS_VENV)
+	@$(UV) --python $(DATABRICKS_BIN)/python $(LOCKED) requirements-databricks.lock
 	@touch $@
 
 realtime: $(REALTIME_READY) ## set up the fast lane's environment (.venv-realtime), and run its tests
 	@$(REALTIME_BIN)/python -m pytest tests/realtime --confcutdir tests/realtime -o "addopts=-ra --tb=short"
 
-$(REALTIME_READY): requirements-realtime.lock
+$(REALTIME_READY): requirements-realtime.lock | $(BIN)/uv
 	@echo "Setting up $(REALTIME_VENV) (once) ..."
-	@$(PYTHON) -m venv --clear $(REALTIME_VENV)
-	@$(REALTIME_BIN)/python $(LOCKED) requirements-realtime.lock
-	@$(REALTIME_BIN)/python $(PACKAGE)
+	@$(PYTHON) -m venv --clear --without-pip $(REALTIME_VENV)
+	@$(UV) --python $(REALTIME_BIN)/python $(LOCKED) requirements-realtime.lock
+	@$(UV) --python $(REALTIME_BIN)/python --quiet --editable .
 	@touch $@
 
-realtime-demo: $(READY) $(REALTIME_READY) ## ten seconds of traffic through the fast lane, then the exact lane's word on it
+realtime-demo: $(TESTS_READY) $(REALTIME_READY) ## ten seconds of traffic through the fast lane, then the exact lane's word on it
 	@$(BIN)/python -m tests.realtime.demo $(LAKE)-realtime $(REALTIME_BIN)/fraudlake
 
 python312: # the path of a Python 3.12, if there is one
@@ -104,12 +117,15 @@ dist/.built: pyproject.toml README.md LICENSE $(shell find src -name __pycache__
 	@$(BIN)/python -m build --quiet --wheel --no-isolation
 	@touch $@
 
-COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --no-header
+COMPILE := $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header
+PROJECT := $(COMPILE) pyproject.toml
 
-lock: ## resolve the lock files anew (needs uv)
-	$(COMPILE) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements.lock
-	$(COMPILE) --extra realtime --group realtime --python-version 3.11 --output-file requirements-realtime.lock
-	$(COMPILE) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
+lock: $(BIN)/uv ## resolve the lock files anew
+	$(COMPILE) --group setup --python-version 3.11 --output-file requirements-uv.lock
+	$(PROJECT) --extra local --python-version 3.11 --output-file requirements.lock
+	$(PROJECT) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements-test.lock
+	$(PROJECT) --extra realtime --group realtime --python-version 3.11 --output-file requirements-realtime.lock
+	$(PROJECT) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
 
 clean: ## remove the environments and the demo lake
 	rm -rf $(VENV) $(DATABRICKS_VENV) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist
