@@ -82,7 +82,15 @@ def _topic(name: str) -> str:
 Topic = Annotated[str, AfterValidator(_topic)]
 
 
-MAY_WARN = ("amount_is_positive", "timestamp_is_not_before_floor", "timestamp_is_not_in_future")
+MAY_WARN = (
+    "amount_is_positive",
+    "timestamp_is_not_in_seconds",
+    "timestamp_is_not_in_milliseconds",
+    "timestamp_is_not_in_microseconds",
+    "timestamp_is_not_in_nanoseconds",
+    "timestamp_is_not_before_floor",
+    "timestamp_is_not_in_future",
+)
 """The quality rules that may only warn: the steps after silver cannot work without the others."""
 
 

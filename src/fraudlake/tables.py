@@ -134,7 +134,7 @@ _LANDED = """
     alert BOOLEAN verdict of Flink's own detector
     transaction_id STRING the producer's own id; null where it sends none
     _rescued_data STRING JSON object of the values and fields that do not fit; null where all fit
-    _misfits ARRAY<STRING> columns of `[columns]` whose value did not fit, and is null; null where all fit
+    _misfits ARRAY<STRING> columns of `[columns]` whose value does not fit; `dt in <unit>` if dt likely is
     _raw BINARY message that cannot be parsed; null for every other row
     _error STRING why it cannot be parsed
     _source_file STRING landed file, relative to the landing folder; null for a message

@@ -8,6 +8,7 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.bronze import epochs
 from fraudlake.settings import Settings
 from fraudlake.silver import rules, transactions
 
@@ -48,6 +49,14 @@ def bronze(spark: Any, *rows: tuple[datetime | None, str | None, float | None]) 
         ((NOON, "1", 0.01), []),
         ((NOON, None, 5.0), ["account_is_named"]),
         ((NOON, " ", 5.0), ["account_is_named"]),
+        ((NOON, "\u00a0 \t", 5.0), ["account_is_named"]),  # a no-break space
+        ((NOON, "\u3000\u2003\u2028", 5.0), ["account_is_named"]),  # spaces of other widths, and a line separator
+        ((NOON, "\u200b\ufeff\u2060\u200d", 5.0), ["account_is_named"]),  # zero-width, and a byte order mark
+        ((NOON, "\x00\x1f\x85", 5.0), ["account_is_named"]),  # control characters
+        ((NOON, "\u3164\u2800", 5.0), ["account_is_named"]),  # letters without ink
+        ((NOON, " 44 ", 5.0), []),
+        ((NOON, "\ufeff7", 5.0), []),
+        ((NOON, "\U0001f600", 5.0), []),
         ((NOON, "1", None), ["amount_is_known"]),
         ((NOON, "1", NAN), ["amount_is_known"]),
         ((NOON, "1", INF), ["amount_is_finite"]),
@@ -70,6 +79,14 @@ def test_a_row_has_the_name_of_every_rule_that_it_breaks(spark: Any, row: Any, r
     checked = transactions.checked(bronze(spark, row), Settings())
     # Python cannot tell the first day of the calendar.
     assert checked.select("reasons").first()["reasons"] == reasons
+
+
+@pytest.mark.parametrize("unit", epochs.UNITS)
+def test_a_time_that_is_likely_in_another_unit_is_quarantined_for_that_unit(spark: Any, unit: str) -> None:
+    rows = bronze(spark, (NOON, "1", 5.0)).withColumn("_misfits", F.array(F.lit(epochs.mark(unit))))
+    reason = f"timestamp_is_not_in_{unit}"
+    assert transactions.checked(rows, Settings()).first()["reasons"] == [reason]
+    assert transactions.checked(rows, Settings(warn=(reason,))).first()["reasons"] == []
 
 
 def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.bronze import calendar, rescue
+from fraudlake.bronze import conversions, epochs, rescue
+from fraudlake.bronze.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +59,22 @@ FLINKS = of({})
 """The contract without declared columns."""
 
 
+def name_of(wanted: str, occurrences: dict[str, int]) -> str | None:
+    """Return the name of the column, or the key, that is the contract's ``wanted``.
+
+    Args:
+        wanted: the field's name in the contract.
+        occurrences: the names of a file's columns or a message's keys, and how often each occurs.
+
+    Returns:
+        The name itself or, if exactly one is alike but for its case, that; None if there is none, or more than one.
+    """
+    if wanted in occurrences:
+        return wanted if occurrences[wanted] == 1 else None
+    alike = [name for name in occurrences if name.lower() == wanted.lower()]
+    return alike[0] if len(alike) == 1 and occurrences[alike[0]] == 1 else None
+
+
 def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINKS) -> dict[str, pa.Array]:
     """Split a batch into the contract's columns, ``_rescued_data`` and ``_misfits``.
 
@@ -76,22 +91,20 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
 
     Returns:
         The contract's columns by name; ``_rescued_data``, a text, null where nothing was rescued; and ``_misfits``, the
-        names of declared columns whose value did not fit, null where all did.
+        names of declared columns whose value did not fit and the unit that ``dt`` is likely in where it was read in
+        another one (:func:`fraudlake.bronze.epochs.mark`), null where all is well.
     """
     columns: dict[str, pa.Array] = {}
+    marks = None
     rest, occurrences = _columns_by_name(batch)
-    names = {field.column: _column_name(field.name, occurrences) for field in contract.fields}
+    names = {field.column: name_of(field.name, occurrences) for field in contract.fields}
     for field in contract.fields:
-        name, wanted = names[field.column], contract.table.schema.field(field.column).type
-        column = rest.pop(name) if name is not None else None
-        if column is None:
-            columns[field.column] = pa.nulls(batch.num_rows, wanted)
-            continue
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        fitting = _cast(column, wanted, timezone)
-        if fitting is None:
-            fitting = pa.nulls(batch.num_rows, wanted)
+        name = names[field.column]
+        column = pa.nulls(batch.num_rows) if name is None else plain(rest.pop(name))
+        if field.column == "dt":
+            marks = _marks(column)
+        fitting = conversions.of_arrow(column, field.type, timezone)
+        if fitting.null_count == batch.num_rows > column.null_count:
             rest[str(name)] = column
         elif fitting.null_count > column.null_count:  # some of its values did not fit
             rest[str(name)] = pc.if_else(pc.is_null(fitting), column, pa.scalar(None, column.type))
@@ -99,7 +112,7 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
     columns["_rescued_data"] = _rescued(rest, contract, batch.num_rows)
     declared = {field.column for field in contract.declared}
     misfits = {column: rest[name] for column, name in names.items() if column in declared and name in rest}
-    columns["_misfits"] = _misfits(misfits, batch.num_rows)
+    columns["_misfits"] = _misfits(misfits, marks, batch.num_rows)
     return columns
 
 
@@ -111,14 +124,6 @@ def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[s
         occurrences[name] = occurrences.get(name, 0) + 1
         columns[name if occurrences[name] == 1 else f"{name} ({occurrences[name]})"] = column
     return columns, occurrences
-
-
-def _column_name(wanted: str, occurrences: dict[str, int]) -> str | None:
-    """Return the name of the column that is the contract's ``wanted``; None where there is none, or more than one."""
-    if wanted in occurrences:
-        return wanted if occurrences[wanted] == 1 else None
-    alike = [name for name in occurrences if name.lower() == wanted.lower()]
-    return alike[0] if len(alike) == 1 and occurrences[alike[0]] == 1 else None
 
 
 def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Array:
@@ -134,104 +139,20 @@ def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Arr
     return pc.if_else(has_rescued, rescued, pa.scalar(None, pa.string()))
 
 
-def _misfits(rescued: dict[str, pa.Array], rows: int) -> pa.Array:
-    """List, row by row, the names of the columns that have a value in ``rescued``; null where there are none."""
-    if not rescued:
-        return pa.nulls(rows, _NAMES)
+def _marks(times: pa.Array) -> pa.Array | None:
+    """Mark the times that are likely in another unit than that of their type; None where there are none."""
+    if pa.types.is_timestamp(times.type):
+        return epochs.all_misread(times.cast(pa.int64()), times.type.unit)
+    return epochs.all_misread(times.cast(pa.int64()), None) if pa.types.is_int64(times.type) else None
+
+
+def _misfits(rescued: dict[str, pa.Array], marks: pa.Array | None, rows: int) -> pa.Array:
+    """List, row by row, the names of the columns that have a value in ``rescued``, and the marks; null without any."""
     # Names hold no commas.
     named = [pc.if_else(column.is_valid(), f"{name},", "") for name, column in rescued.items()]
+    if marks is not None:
+        named.append(pc.fill_null(pc.binary_join_element_wise(marks, ",", ""), ""))
+    if not named:
+        return pa.nulls(rows, _NAMES)
     joined = pc.utf8_rtrim(pc.binary_join_element_wise(*named, ""), ",")
     return pc.split_pattern(pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), joined), ",").cast(_NAMES)
-
-
-def _cast(column: pa.Array, wanted: pa.DataType, timezone: str) -> pa.Array | None:
-    """Cast a column; a value that would lose something is null. None where no value of this type can be cast."""
-    given = column.type
-    if pa.types.is_null(given):
-        return pa.nulls(len(column), wanted)
-    if pa.types.is_timestamp(wanted):
-        return _instants(column, timezone) if pa.types.is_timestamp(given) else None
-    if pa.types.is_floating(wanted):
-        return _doubles(column)
-    if pa.types.is_integer(wanted):
-        return _integers(column)
-    if pa.types.is_string(wanted):
-        return _strings(column)
-    return column if given == wanted else None
-
-
-def _instants(column: pa.Array, timezone: str) -> pa.Array:
-    """Turn timestamps of any unit into UTC instants in whole microseconds; null outside the years 1 to 9999."""
-    try:
-        micros = column.cast(pa.timestamp("us", tz=column.type.tz))
-    except pa.ArrowInvalid:
-        # An unsafe cast cuts nanoseconds off. In coarser units, a value beyond the range of microseconds wraps around:
-        # casting it back gives another value.
-        micros = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
-        if column.type.unit != "ns":
-            same = pc.equal(micros.cast(column.type, safe=False), column)
-            micros = pc.if_else(same, micros, pa.scalar(None, micros.type))
-    utc = micros.cast(pa.timestamp("us", tz="UTC"))
-    if column.type.tz is None and timezone != "UTC":
-        # A clock of that zone shows this instant as the UTC time that Flink meant.
-        utc = pc.local_timestamp(utc.cast(pa.timestamp("us", tz=timezone))).cast(utc.type)
-    outside = calendar.outside(utc)
-    return utc if outside is None else pc.if_else(outside, pa.scalar(None, utc.type), utc)
-
-
-def _doubles(column: pa.Array) -> pa.Array | None:
-    given = column.type
-    if pa.types.is_decimal(given):  # the nearest double, as if the amount had been written as one
-        return column.cast(pa.float64())
-    if pa.types.is_floating(given):
-        return column.cast(pa.float64())
-    if not pa.types.is_integer(given):
-        return None
-    try:
-        return column.cast(pa.float64())
-    except pa.ArrowInvalid:  # beyond 2**53 not every integer is a double
-        doubles = column.cast(pa.float64(), safe=False)
-        exact = pc.less(pc.abs(doubles), 2.0**53)
-        return pc.if_else(exact, doubles, pa.scalar(None, pa.float64()))
-
-
-def _integers(column: pa.Array) -> pa.Array | None:
-    given = column.type
-    if not (pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given)):
-        return None
-    try:
-        return column.cast(pa.int64())  # checks for fractions and the range
-    except pa.ArrowInvalid:
-        return pa.array([None if value is None else integer(value) for value in column.to_pylist()], pa.int64())
-
-
-def integer(value: float | Decimal) -> int | None:
-    """Return a number as an integer of 64 bits; None where that would change it."""
-    whole = int(value) if math.isfinite(value) else None
-    return whole if whole is not None and whole == value and -(2**63) <= whole < 2**63 else None
-
-
-def _strings(column: pa.Array) -> pa.Array | None:
-    given = column.type
-    if pa.types.is_integer(given):
-        return column.cast(pa.string())
-    if pa.types.is_decimal(given) and given.scale == 0:
-        return column.cast(pa.string())
-    if not (pa.types.is_string(given) or pa.types.is_large_string(given) or _is_binary(given)):
-        return None
-    raw = column.cast(pa.binary())
-    try:
-        return raw.cast(pa.string())  # checks the UTF-8, which parquet's readers do not
-    except pa.ArrowInvalid:
-        return pa.array([_text(value) for value in raw.to_pylist()], pa.string())
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fraudlake.bronze.messages import CONVERSIONS, UnreadableError, json_object
+from fraudlake.bronze.conversions import OF_JSON
+from fraudlake.bronze.messages import UnreadableError, json_object
 from fraudlake.tables import BRONZE_FAST_ALERTS
 
 KAFKA_COLUMNS = ("value", "topic", "partition", "offset", "timestamp")
@@ -33,7 +34,7 @@ _ATTRIBUTES = dict(zip(_OF_TRANSACTION, ("transactionpartition", "transactionoff
 """The columns that are extension attributes of the event, with the attributes' names."""
 _REQUIRED = {*_OF_DATA[:6], *_OF_TRANSACTION}
 _PARSED = {
-    column.name: CONVERSIONS[column.type]
+    column.name: OF_JSON[column.type]
     for column in BRONZE_FAST_ALERTS.fields
     if column.name in (*_OF_DATA, *_OF_TRANSACTION)
 }

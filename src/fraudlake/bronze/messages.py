@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import calendar, transactions
-from fraudlake.bronze.contract import FLINKS, Contract, Field, integer
+from fraudlake.bronze import conversions, epochs, transactions
+from fraudlake.bronze.contract import FLINKS, Contract, Field, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
 KAFKA_COLUMNS = ("value", "topic", "partition", "offset")
 """The columns of Spark's Kafka source that are read."""
 
-# Every form of Flink (`2026-03-07 00:00:01.18`, also with `T` or `Z`), and other dates with a time of ISO-8601.
-TIME = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?", re.ASCII
-)
-"""A time as a text."""
 # The exact text that Flink writes: from SQL, with either `json.timestamp-format.standard`, and from a Java class.
 # Declared fields follow in their order, each or not. Messages with unusual values do not match; `parse` reads them.
 _DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
@@ -45,6 +39,26 @@ _TEXT_OF = {
 _SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCOUNT}, ?{_REST}'
 _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
+_DIGITS = 20
+"""A text of as many digits is no 64-bit integer."""
+_HEADERS = {
+    b"\xef\xbb\xbf": "byte order mark",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"\x04\x22\x4d\x18": "LZ4",
+    b"\x82SNAPPY\x00": "Snappy",
+    b"\xff\x06\x00\x00sNaPpY": "Snappy",
+    b"Obj\x01": "Avro container",
+    b"\xc3\x01": "Avro single object",
+    b"\x00": "schema registry header",  # Confluent's: a zero, and the schema's number in four bytes
+    b"\x03\x00": "schema registry header",  # that of AWS Glue, with the content as it is or, below, compressed
+    b"\x03\x05": "schema registry header",
+    b"PAR1": "parquet",
+    b"\xac\xed\x00\x05": "Java serialization",
+}
+"""What a message begins with that is no JSON but a known format, and the reason then."""
 Row = tuple[Any, ...]
 """One message in the columns that :func:`columns_of` names; times in microseconds since 1970."""
 
@@ -84,20 +98,39 @@ def read(batches: Iterator[pa.RecordBatch], contract: Contract = FLINKS) -> Iter
 def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
     """Parse one message; never raises."""
     try:
-        return _row(json_object(value), value, contract)
+        return _row(json_object(value), contract)
     except UnreadableError as reason:
         return *[None] * (len(contract.fields) + 2), value, str(reason)
     except RecursionError:
         return *[None] * (len(contract.fields) + 2), value, "nested too deeply"
 
 
-def _row(message: dict[str, Any], value: bytes | None, contract: Contract) -> Row:
+def _row(message: dict[Any, Any], contract: Contract) -> Row:
+    keys = dict.fromkeys(message, 1)
+    names = {field.column: name_of(field.name, keys) for field in contract.fields}
+    if message.get(names["dt"]) is None:
+        message.pop(names["dt"], None)
+        names["dt"] = name_of("ts", keys)
+    given = message.get(names["dt"])
     rest: dict[str, Any] = {}
-    time = _fitting(message, "dt" if "dt" in message else "ts", _micros, rest)
-    others = [_fitting(message, field.name, CONVERSIONS[field.type], rest) for field in contract.fields[1:]]
-    misfits = [field.column for field in contract.declared if field.name in rest]
+    time, *others = (
+        _fitting(message, names[field.column], conversions.OF_JSON[field.type], rest) for field in contract.fields
+    )
+    mark = _mark(given, time)
+    misfits = [field.column for field in contract.declared if names[field.column] in rest] + ([mark] if mark else [])
     rest |= message
-    return time, *others, _json(rest, value) if rest else None, misfits or None, None, None
+    return time, *others, json.dumps(rest, default=_encoded) if rest else None, misfits or None, None, None
+
+
+def _mark(given: object, time: int | None) -> str | None:
+    """Mark a time that is likely in another unit than milliseconds, or in one at all if it is a text of digits."""
+    if time is not None:
+        return epochs.misread(time // 1000, "ms")
+    if isinstance(given, str) and len(given) < _DIGITS and given.isascii() and given.isdigit():
+        return epochs.misread(int(given), None)
+    if conversions.is_number(given) and -(2**63) <= given < 2**63:
+        return epochs.misread(int(given), "ms")
+    return None
 
 
 def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Array]:
@@ -121,6 +154,9 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
     for field in contract.declared:
         given = pc.coalesce(*(pc.struct_field(form, f"_{field.column}") for form in (sql, pojo)))
         columns[field.column] = _values(given, types[field.column])
+    marks = epochs.all_misread(pc.divide(columns["dt"].cast(pa.int64()), 1000), "ms")
+    if marks is not None:
+        columns["_misfits"] = pa.array([mark and [mark] for mark in marks.to_pylist()], types["_misfits"])
     if pc.all(is_flinks).as_py():
         return columns
     others = pc.invert(is_flinks)
@@ -161,10 +197,8 @@ def json_object(value: bytes | None) -> dict[str, Any]:
         raise UnreadableError("empty")
     try:
         message = _DECODER.decode(value.decode())
-    except UnicodeDecodeError:
-        raise UnreadableError("not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise UnreadableError("text after the JSON value" if error.msg == "Extra data" else "not JSON") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UnreadableError(_problem(value, error)) from None
     except ValueError:  # Python reads no integer of more than 4,300 digits
         raise UnreadableError("number too long") from None
     if not isinstance(message, dict):
@@ -181,85 +215,49 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise UnreadableError("not JSON")  # NaN, Infinity and -Infinity are no JSON
+    raise UnreadableError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+class _Written(Decimal):
+    """A number with a fraction or an exponent: exact, and with the text that it was written as."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> _Written:
+        try:
+            number = super().__new__(cls, text)
+        except InvalidOperation:  # an exponent of more than eighteen digits
+            number = super().__new__(cls, "Infinity")
+        number.text = text
+        return number
 
 
-def _fitting(message: dict[str, Any], name: str, fit: Any, rest: dict[str, Any]) -> Any:
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant, parse_float=_Written)
+
+
+def _problem(value: bytes, error: UnicodeDecodeError | json.JSONDecodeError) -> str:
+    """Say why bytes are no JSON: they are in a format that is known by its first bytes, or what the decoder says."""
+    for header, name in _HEADERS.items():
+        if value.startswith(header):
+            return name
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "text after the JSON value" if error.msg == "Extra data" else "not JSON"
+
+
+def _encoded(number: _Written) -> float | str:
+    """Encode a rescued number as the double that is the same number; if there is none, as its text."""
+    nearest = float(number)
+    return nearest if Decimal(repr(nearest)) == number else number.text
+
+
+def _fitting(message: dict[Any, Any], name: str | None, fit: Callable[[Any], Any], rest: dict[str, Any]) -> Any:
     """Remove a field from a message and return its value; a value that does not fit goes to ``rest`` instead."""
     value = message.pop(name, None)
     if value is None:
         return None
     fitted = fit(value)
     if fitted is None:
-        rest[name] = value
+        rest[str(name)] = value
     return fitted
-
-
-def _micros(value: object) -> int | None:
-    """Read a time in whole microseconds: a number is epoch milliseconds, a text without a zone is UTC."""
-    if isinstance(value, str):
-        if not TIME.fullmatch(value):
-            return None
-        try:
-            time = datetime.fromisoformat(value)
-        except ValueError:  # such as 30 February
-            return None
-        micros = ((time if time.tzinfo else time.replace(tzinfo=UTC)) - calendar.EPOCH) // calendar.MICROSECOND
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:
-        return None
-    else:
-        micros = value * 1000 if isinstance(value, int) else round(value * 1000)
-    return micros if calendar.FIRST <= micros <= calendar.LAST else None
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, str):
-        # JSON allows half of a surrogate pair; a column of text does not.
-        return value if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else None
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _integer(value: object) -> int | None:
-    return integer(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _integer_of_32_bits(value: object) -> int | None:
-    number = _integer(value)
-    return number if number is not None and -(2**31) <= number < 2**31 else None
-
-
-CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "TIMESTAMP": _micros,
-    "STRING": _text,
-    "DOUBLE": _number,
-    "BOOLEAN": _flag,
-    "BIGINT": _integer,
-    "INT": _integer_of_32_bits,
-}
-"""What a value of JSON becomes, by the type of its column; None where it does not fit."""
-
-
-def _json(rest: dict[str, Any], value: bytes | None) -> str:
-    """Encode rescued fields; a number beyond the range of a double, which Python reads as infinite, becomes a text."""
-    try:
-        return json.dumps(rest, allow_nan=False)
-    except ValueError:
-        exact = json.loads(value or b"", parse_float=lambda text: float(text) if math.isfinite(float(text)) else text)
-        return json.dumps({name: exact[name] for name in rest})

@@ -8,7 +8,8 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import calendar
+from fraudlake.bronze import calendar, numbers
+from fraudlake.bronze.plain import plain
 
 _MUST_BE_ESCAPED = r'[\x00-\x1f"\\]'
 
@@ -34,9 +35,8 @@ def _objects(names: list[str], columns: list[pa.Array]) -> pa.Array:
 
 def _encoded(column: pa.Array) -> pa.Array:
     """Encode values as JSON text; null stays null."""
+    column = plain(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _encoded(column.dictionary_decode())
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.string())
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
@@ -51,8 +51,8 @@ def _encoded(column: pa.Array) -> pa.Array:
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind) and not pa.types.is_interval(kind):
         return _quoted(column.cast(pa.string()))
     if pa.types.is_decimal(kind):
-        return _quoted(column.cast(pa.string()))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return _quoted(numbers.decimal_texts(column))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _encoded_text(column.cast(pa.binary()))
     if pa.types.is_struct(kind):
         fields = [kind.field(at).name for at in range(kind.num_fields)]

@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.bronze import epochs
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import json_file
 from fraudlake.lake.merge import merge, same
@@ -156,6 +157,7 @@ def _dated(bronze: DataFrame) -> DataFrame:
 
 def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) -> DataFrame:
     """Replace values; every expression reads the values that landed. A replaced value is no misfit any more."""
+    marks = map(epochs.mark, epochs.UNITS) if "dt" in replacements else ()
     replaced: list[Column] = []
     known = raw_columns(lake)
     types = {field.name: field.dataType for field in bronze.schema}
@@ -167,7 +169,7 @@ def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) ->
             bronze.select(replaced[-1])
         except (AnalysisException, ParseException) as error:
             raise UsageError(f"--set {name}={expression}: {first_line(error)}") from None
-    misfits = F.array_except("_misfits", F.array(*map(F.lit, replacements)).cast("array<string>"))
+    misfits = F.array_except("_misfits", F.array(*map(F.lit, (*replacements, *marks))).cast("array<string>"))
     others = (name for name in bronze.columns if name not in replacements)
     return bronze.select(*replaced, *others).withColumn("_misfits", misfits)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze import calendar, contract, messages
+from fraudlake.bronze import calendar, contract, conversions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _NUMBER = r"\A-?\d+(\.\d+)?([eE][+-]?\d+)?\z"
-_TIME = rf"\A(?:{messages.TIME.pattern})\z"
+_TIME = rf"\A(?:{conversions.TIME.pattern})\z"
 
 
 def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:

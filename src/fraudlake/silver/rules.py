@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
 
+from fraudlake.bronze import epochs
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -26,8 +28,25 @@ its account was forgotten, and nothing but its source position is left.
 _MESSAGE_IS_READABLE = "message_is_readable"
 Condition = Callable[["Settings", "Column"], "Column"]
 """When a row fulfils a rule, under the settings and the current time."""
+# Separators, control and format characters (no-break and zero-width blanks, byte order marks), and letters without ink.
+_INK = "[^\\p{Z}\\p{Cc}\\p{Cf}\u034f\u115f\u1160\u2800\u3164\uffa0]"
+
+
+def is_blank(text: str) -> Column:
+    """Return whether a column is null, or a text in which nothing can be seen."""
+    return ~F.coalesce(F.col(text).rlike(_INK), F.lit(False))
+
+
+def _is_not_in(unit: str, settings: Settings, clock: Column) -> Column:
+    return ~_is_misfit(epochs.mark(unit))
+
+
+def _is_misfit(name: str) -> Column:
+    return F.coalesce(F.array_contains("_misfits", name), F.lit(False))
+
+
 _VALID: dict[str, Condition] = {
-    "account_is_named": lambda settings, clock: F.coalesce(F.length(F.trim("accountId")) > 0, F.lit(False)),
+    "account_is_named": lambda settings, clock: ~is_blank("accountId"),
     "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
     "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
     "amount_is_positive": lambda settings, clock: F.col("amount") > 0,
@@ -35,6 +54,7 @@ _VALID: dict[str, Condition] = {
     "timestamp_is_known": lambda settings, clock: (
         F.col("dt").isNotNull() & (F.col("dt") >= _time("0001-01-02")) & (F.col("dt") < _time("9999-12-31"))
     ),
+    **{f"timestamp_is_not_in_{unit}": partial(_is_not_in, unit) for unit in epochs.UNITS},
     "timestamp_is_not_before_floor": lambda settings, clock: F.col("dt") >= _time(settings.timestamp_floor),
     "timestamp_is_not_in_future": lambda settings, clock: (
         F.col("dt") <= clock + F.make_dt_interval(secs=F.lit(settings.max_ahead.total_seconds()))
@@ -64,7 +84,7 @@ def _conditions(settings: Settings) -> dict[str, Condition]:
 
 def _fits(name: str, settings: Settings, clock: Column) -> Column:
     # Not by `_rescued_data`: a row from before the column was declared has its field there, too.
-    return ~F.coalesce(F.array_contains("_misfits", name), F.lit(False))
+    return ~_is_misfit(name)
 
 
 def _is_given(name: str, settings: Settings, clock: Column) -> Column:

@@ -45,7 +45,7 @@ def position() -> Column:
 
 def own_id() -> Column:
     """Return the transaction id that the producer sent with a bronze row; null where it is missing or blank."""
-    return F.when(F.length(F.trim("transaction_id")) > 0, F.col("transaction_id"))
+    return F.when(~rules.is_blank("transaction_id"), F.col("transaction_id"))
 
 
 def derived_id(source: ColumnOrName, position: ColumnOrName) -> Column:
