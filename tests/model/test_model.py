@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from fraudlake.model.store import model_store
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
+from tests.conftest import FraudlakeHere
 from tests.traffic import ROWS, add_to_silver, traffic
 
 pytestmark = pytest.mark.stream
@@ -350,6 +352,32 @@ def test_a_model_of_other_features_is_refused(life: dict[str, Any], monkeypatch:
     monkeypatch.setattr(features, "NAMES", (*features.NAMES, "age_of_card"))
     with pytest.raises(FraudlakeError, match=r"version 2 .* does not fit the features .*age_of_card.*train again"):
         steps.score(life["lake"])
+
+
+def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
+    lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraudlake_here: FraudlakeHere
+) -> None:
+    monkeypatch.setitem(search.SEARCH, "trees", (search.Candidate("trees", 2, 1),))
+    opened = lake(buckets=2)
+    add_to_silver(opened, traffic(), tmp_path)
+    first = training.train(opened)
+    weak = r"version {} is below its own baseline, a logistic regression \(area under PR 0\.\d+ against 0\.\d+\)"
+    assert first.is_champion  # there is no other
+    assert re.search(weak.format(1) + ": it scores now", first.reason)
+    assert re.fullmatch(weak.format(1), training.train(opened).reason)
+
+    monkeypatch.setattr(training, "_compared", lambda *_: (True, "version 2 beats version 1"))
+    second = training.train(lake(buckets=2, holdout=0.25))
+    assert not second.is_champion
+    both = f"{weak.format(2)}; {weak.format(1)}"
+    assert re.search(f"version 2 beats version 1; {both}: the champion goes on scoring", second.reason)
+    with pytest.raises(FraudlakeError, match=f"{both}: not promoted; --force promotes it all the same"):
+        training.promote(opened)
+    listed = fraudlake_here("--lake", str(opened.root), "model", "list").stdout
+    assert re.search(f"! {weak.format(2)}\n! {weak.format(1)}\n", listed)
+    promoted, reason = training.promote(opened, force=True)
+    assert promoted.number == "2"
+    assert re.fullmatch(f"promoted without a comparison; {weak.format(2)}", reason)
 
 
 def test_fraud_of_one_kind_only_is_one_line(lake: Any, tmp_path: Path) -> None:

@@ -59,8 +59,13 @@ def late(lake: Any) -> list[int]:
     return sorted(row["_source_row"] for row in rows)
 
 
-def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destination_of_alerts() -> None:
-    lags = {"deliver_webhook": {"silver_alerts": 2}, "prediction_quality": {"gold_fraud_predictions": 1}}
+def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destination_of_alerts_and_new_verdicts() -> (
+    None
+):
+    lags = {
+        "deliver_webhook": {"silver_alerts": 2},
+        "prediction_quality": {"gold_fraud_predictions": 1, "silver_verdicts": 3},
+    }
     counts = dict.fromkeys(("landed_files", "rejected_files", "landed", "bronze", "silver", "quarantine"), 0)
     one = Status("lake", "landing", **counts, alerts=0, predictions=0, agreement={}, quality={}, lag=lags)
     assert one.gaps == [

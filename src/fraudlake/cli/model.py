@@ -13,10 +13,13 @@ import click
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, options, run_step
 from fraudlake.cli.progress import console, output, print_done, timed
-from fraudlake.errors import UsageError
+from fraudlake.errors import FraudlakeError, UsageError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+
+_LISTED = 10
+"""Unknown ids that a line names."""
 
 
 @cli.command()
@@ -81,17 +84,25 @@ def _trained(result: dict[str, Any]) -> str:
 def verdicts(app: App, /, file: Path) -> None:
     """Analysts' verdicts in FILE → silver_verdicts.
 
-    Reads a CSV (with a header) or parquet file with transaction_id and verdict (true: fraud), and where there are any
-    analyst, reason and decided_at; the same file again adds nothing. Needs: refine.
+    Reads a CSV (with a header) or parquet file with verdict (true: fraud), transaction_id or alert_id, and where there
+    are any analyst, reason and decided_at; the same file again adds nothing. Exit code 1 where an id is unknown: those
+    that are known are loaded, the others are listed. Needs: refine.
     """
     from fraudlake.model import verdicts as decided
 
     done = decided.load(app.open(), file)
     app.say(
         asdict(done),
-        f"{done.taken:,} verdicts taken, {done.known:,} were there already, "
-        f"{done.strange:,} are about transactions that silver does not have",
+        f"{done.taken:,} verdicts taken, {done.known:,} were there already; the figures of the model follow with the "
+        "next 'fraudlake score'",
     )
+    if done.unknown:
+        more = len(done.unknown) - _LISTED
+        listed = ", ".join(done.unknown[:_LISTED]) + (f" and {more:,} more, which --json lists" if more > 0 else "")
+        raise FraudlakeError(
+            f"{file}: {done.strange:,} verdicts are about no transaction and no alert of this lake, "
+            f"and were not loaded: {listed}"
+        )
 
 
 @cli.command()
@@ -137,7 +148,7 @@ def list_models(app: App, /, **flags: str | None) -> None:
     from fraudlake.model import training
 
     versions = training.versions(app.open_existing(**flags))
-    result = {"versions": [asdict(version) for version in versions]}
+    result = {"versions": [{**asdict(version), "weakness": version.weakness} for version in versions]}
     app.show(result, lambda: summary.print_versions(output, versions))
 
 

@@ -226,6 +226,9 @@ def print_versions(console: Console, versions: list[Version]) -> None:
         trained_on = ", ".join(f"{name} {value}" for name, value in version.trained_on.items())
         rows.add_row(version.number, ", ".join(version.aliases), _figures(version.metrics), trained_on)
     console.print(rows if versions else "no version yet: run 'fraudlake train'")
+    for version in versions:
+        if version.weakness:
+            console.print(f"[yellow]![/] {version.weakness}", soft_wrap=True)
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:

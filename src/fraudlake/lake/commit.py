@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "ADD COLUMNS"}
 _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
 _INSERTED = ("numTargetRowsInserted", "num_target_rows_inserted")
 """What Spark and delta-rs call the number of rows that a MERGE inserted."""

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from fraudlake.model.store import ModelStore
 
 CHAMPION, CHALLENGER = "champion", "challenger"
+LABELLED_BY = "labelled_by"
+"""The parameter of a run that says where the labels came from."""
+AREA, BASELINE = "area_under_pr", "baseline_"
+"""The figure that versions are compared by, and how the names of the baseline's figures begin."""
 _TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
 _PROFILE = "profile"
 _LOADER = Path(classifier.__file__).stem
@@ -48,6 +52,17 @@ class Version:
     aliases: tuple[str, ...]
     replaced: str | None
     """The version that was the champion before it."""
+    labelled_by: str = "flink"
+    """The source of the labels that it learned: ``flink``, or ``verdicts`` of analysts."""
+
+    @property
+    def weakness(self) -> str | None:
+        """A sentence that it is worse than its baseline, a logistic regression, on its test rows; None: it is not."""
+        area, baseline = (self.metrics.get(f"{of}{AREA}") for of in ("", BASELINE))
+        if area is None or baseline is None or area >= baseline:
+            return None
+        figures = f"area under PR {area:.4f} against {baseline:.4f}"
+        return f"version {self.number} is below its own baseline, a logistic regression ({figures})"
 
 
 @dataclass(frozen=True)
@@ -250,6 +265,7 @@ class Registry:
             dict(run.data.metrics),
             tuple(sorted(registered.aliases)),
             registered.tags.get(_REPLACED),
+            run.data.params.get(LABELLED_BY, "flink"),
         )
 
     def _present(self, ask: Any) -> Any:

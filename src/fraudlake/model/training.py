@@ -13,7 +13,16 @@ import pandas as pd
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import drift, features, figures, history, published, search
-from fraudlake.model.registry import CHAMPION, OutdatedModelError, Registry, Trained, Version
+from fraudlake.model.registry import (
+    AREA,
+    BASELINE,
+    CHAMPION,
+    LABELLED_BY,
+    OutdatedModelError,
+    Registry,
+    Trained,
+    Version,
+)
 from fraudlake.model.store import has_models, model_store
 from fraudlake.silver import verdicts
 
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from fraudlake.model.published import Model
 
 _DAY = timedelta(days=1)
-_RATE, _AREA = "true_prediction_rate", "area_under_pr"
+_RATE = "true_prediction_rate"
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     Nothing is trained if the latest version learned the same rows with the same settings.
 
     The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
-    and it is better by :func:`_compared`, or the champion is of an earlier fraudlake that cannot score any more.
+    and it is better by :func:`_compared` and not below its own baseline, or the champion is of an earlier fraudlake
+    that cannot score any more.
 
     Raises:
         FraudlakeError: there are too few labels to learn from, or the store cannot be reached.
@@ -87,8 +97,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         for known in registry.versions()[:1] if champion else ():
             if known.trained_on == trained_on:
                 scores = CHAMPION in known.aliases
-                reason = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
-                return Outcome(known, False, scores, reason)
+                goes_on = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
+                return Outcome(known, False, scores, _joined(goes_on, *_weaknesses(known, champion)))
 
         with ThreadPoolExecutor(1) as pool:
             # The import takes seconds. They pass while Spark computes the features.
@@ -106,10 +116,10 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 pd.DataFrame(labelled.features[:3].astype(float), columns=list(features.NAMES)),
                 trained_on,
                 str(cut.tested_from),
-                metrics | {f"baseline_{name}": value for name, value in baseline.items()},
+                metrics | {f"{BASELINE}{name}": value for name, value in baseline.items()},
                 {
                     **trained_on,
-                    "labelled_by": by,
+                    LABELLED_BY: by,
                     "split": str(cut),
                     "candidate": str(fitted.candidate),
                     "threshold": settings.threshold,
@@ -120,7 +130,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         )
         teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
         is_better, comparison = _takes_over(lake, registry, champion, version, metrics, test_rows)
-        reason = f"learned from {teacher}: {cut}; {comparison}"
+        reason = _joined(f"learned from {teacher}: {cut}", comparison, *_weaknesses(version, champion))
         if is_better and (champion is None or settings.auto_promote):
             return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
@@ -145,7 +155,18 @@ def _takes_over(
     except FraudlakeError as error:
         return False, f"not compared, the champion cannot be used: {error}"
     old = search.metrics(loaded.classifier, test_rows, lake.settings.threshold)
-    return _compared(champion.number, old, version.number, metrics, lake.settings.promotion_margin)
+    is_better, reason = _compared(champion.number, old, version.number, metrics, lake.settings.promotion_margin)
+    return is_better and version.weakness is None, reason
+
+
+def _weaknesses(version: Version, champion: Version | None) -> list[str]:
+    """Say which of a version and the champion are worse than their own baselines."""
+    others = [] if champion is None or champion.number == version.number else [champion]
+    return [weakness for one in (version, *others) if (weakness := one.weakness)]
+
+
+def _joined(*sentences: str) -> str:
+    return "; ".join(filter(None, sentences))
 
 
 def compare(lake: Lake, number: str | None = None) -> Comparison:
@@ -168,24 +189,28 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     metrics = {model.number: search.metrics(model.classifier, test_rows, settings.threshold) for model in loaded}
     old, new = champion.number, challenger.number
     is_better, reason = _compared(old, metrics[old], new, metrics[new], settings.promotion_margin)
-    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, reason)
+    weaknesses = _weaknesses(challenger, champion)
+    is_better &= challenger.weakness is None
+    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, _joined(reason, *weaknesses))
 
 
 def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:
-    """Make a version, by default the challenger, the champion, if it is better or ``force`` is given.
+    """Make a version, by default the challenger, the champion, if it is better and not below its own baseline.
+
+    With ``force`` it becomes the champion in any case.
 
     Returns:
         The version, and the reason why it was promoted.
 
     Raises:
-        FraudlakeError: the version is not better, or does not exist.
+        FraudlakeError: the version is not better, is below its own baseline, or does not exist.
     """
     registry = registry_of(lake)
     chosen = registry.version(number) if number else registry.challenger()
     if chosen is None:
         raise FraudlakeError("there is no challenger to promote: train first, or name a version")
     if force or registry.champion() is None:
-        return _promoted(lake, registry, chosen.number), "promoted without a comparison"
+        return _promoted(lake, registry, chosen.number), _joined("promoted without a comparison", chosen.weakness or "")
     compared = compare(lake, chosen.number)
     if not compared.is_better:
         raise FraudlakeError(f"{compared.reason}: not promoted; --force promotes it all the same")
@@ -217,7 +242,7 @@ def _compared(
     old: str, old_figures: dict[str, float], new: str, new_figures: dict[str, float], margin: float
 ) -> tuple[bool, str]:
     """Return whether ``new`` beats ``old`` in the area under PR (by a margin) and the true prediction rate, and why."""
-    areas, rates = ([figures.get(name, 0.0) for figures in (old_figures, new_figures)] for name in (_AREA, _RATE))
+    areas, rates = ([figures.get(name, 0.0) for figures in (old_figures, new_figures)] for name in (AREA, _RATE))
     is_better = areas[1] >= areas[0] + margin and rates[1] > rates[0]
     return is_better, (
         f"version {new} {'beats' if is_better else 'does not beat'} version {old} "

@@ -18,18 +18,24 @@ from fraudlake.silver import verdicts
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
+_ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+
 
 @dataclass(frozen=True)
 class Loaded:
-    """Numbers of a file's rows: inserted, already in the table, and of transactions that silver does not have."""
+    """Numbers of a file's rows: inserted, already in the table, and about what the lake does not have."""
 
     taken: int
     known: int
     strange: int
+    unknown: list[str]
+    """The ids of the last ones, which are those of no transaction and of no alert."""
 
 
 def load(lake: Lake, file: Path) -> Loaded:
     """Insert the verdicts of a CSV (with a header) or parquet file; loading the same file again adds nothing.
+
+    What is about a transaction or an alert of the lake is inserted, whatever else the file holds.
 
     Raises:
         UsageError: the file does not exist, lacks a column, or has a verdict that is neither true nor false.
@@ -41,22 +47,27 @@ def load(lake: Lake, file: Path) -> Loaded:
     path = str(file.absolute())
     is_parquet = file.suffix == ".parquet" or file.is_dir()
     rows = lake.session.read.parquet(path) if is_parquet else lake.session.read.option("header", "true").csv(path)
-    lacking = [name for name in verdicts.REQUIRED if name not in rows.columns]
-    if lacking:
-        raise UsageError(f"{file}: has no column {' and no '.join(lacking)}; needed are transaction_id and verdict")
-    with persisted(verdicts.from_file(rows, lake.read(tables.SILVER_TRANSACTIONS), written)) as given:
-        unclear = given.where("verdict IS NULL").first()
+    if "verdict" not in rows.columns or not {*verdicts.IDS} & {*rows.columns}:
+        raise UsageError(f"{file}: needs the columns verdict, and transaction_id or alert_id")
+    alerts = [lake.read(table).select("alert_id", "transaction_id") for table in _ALERTS]
+    silver = lake.read(tables.SILVER_TRANSACTIONS)
+    with persisted(verdicts.from_file(rows, silver, alerts[0].unionByName(alerts[1]), written)) as given:
+        unclear = given.where("verdict IS NULL OR given IS NULL").first()
+        if unclear is not None and unclear["given"] is None:
+            raise UsageError(f"{file}: a verdict has neither a transaction_id nor an alert_id")
         if unclear is not None:
-            raise UsageError(f"{file}: the verdict on {unclear['transaction_id']} must be true or false")
+            raise UsageError(f"{file}: the verdict on {unclear['given']} must be true or false")
         counted = given.agg(F.count("*"), F.count_if(F.col("date").isNull())).collect()[0]
+        unknown = given.where("date IS NULL").select("given").distinct().orderBy("given").collect()
         with lake.exclusive("verdicts"):
             # The MERGE only inserts, so downstream streams read it as appended rows.
             merged = merge(
                 lake,
-                given.where("date IS NOT NULL"),
+                given.where("date IS NOT NULL").drop("given").distinct(),
                 tables.SILVER_VERDICTS,
                 same(("transaction_id", "verdict", "analyst", "decided_at")),
                 "WHEN NOT MATCHED THEN INSERT *",
             )
             taken = int(merged["num_inserted_rows"])
-    return Loaded(taken, counted[0] - counted[1] - taken, counted[1])
+    known = counted[0] - counted[1] - taken
+    return Loaded(taken, known, counted[1], [row["given"] for row in unknown])

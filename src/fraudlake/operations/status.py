@@ -115,6 +115,8 @@ class Status:
         for step, behind in self.lag.items():
             # What refine has not read shows in the rows of bronze; a destination of alerts may be one of the past.
             for table, commits in behind.items() if step not in ("refine", *_DELIVERING) else ():
+                if table == tables.SILVER_VERDICTS.name:  # they come whenever analysts decide, and make no row
+                    continue
                 plural = "s" * (commits > 1)
                 gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run '{lag.command_of(step)}'")
         return gaps

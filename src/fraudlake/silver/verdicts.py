@@ -10,29 +10,31 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-REQUIRED = ("transaction_id", "verdict")
+IDS = ("transaction_id", "alert_id")
 _OPTIONAL = {"analyst": "string", "reason": "string", "decided_at": "timestamp"}
 _FRAUD, _HONEST = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok")
 
 
-def from_file(rows: DataFrame, silver: DataFrame, decided_at: datetime) -> DataFrame:
+def from_file(rows: DataFrame, silver: DataFrame, alerts: DataFrame, decided_at: datetime) -> DataFrame:
     """Read the rows of a verdict file.
 
     Args:
-        rows: :data:`REQUIRED` and any of ``analyst, reason, decided_at``, as text or typed. ``verdict`` is true, 1,
-            yes or fraud for fraud, and false, 0, no or ok otherwise.
+        rows: ``verdict``, one or both of :data:`IDS`, and any of ``analyst, reason, decided_at``, as text or typed.
+            ``verdict`` is true, 1, yes or fraud for fraud, and false, 0, no or ok otherwise. A verdict on an alert is
+            one on the transaction that completed it.
         silver: the transactions.
+        alerts: ``alert_id, transaction_id`` of alerts of all kinds.
         decided_at: the time for rows that have none of their own.
 
     Returns:
-        The columns of ``silver_verdicts``. ``verdict`` is null where its text is none of these; ``date`` (of the
-        transaction) is null where silver does not hold the transaction.
+        The columns of ``silver_verdicts``, and ``given``: the id that the file has. ``verdict`` is null where its text
+        is none of these; ``date`` (of the transaction) is null where the lake has no such transaction or alert.
     """
     text = F.lower(F.trim(F.col("verdict").cast("string")))
     given = rows.select(
-        F.col("transaction_id").cast("string").alias("transaction_id"),
+        *(_text(rows, name) for name in IDS),
         F.when(text.isin(*_FRAUD), True).when(text.isin(*_HONEST), False).alias("verdict"),
         *(
             (F.col(name).try_cast(kind) if name in rows.columns else F.lit(None).cast(kind)).alias(name)
@@ -40,7 +42,20 @@ def from_file(rows: DataFrame, silver: DataFrame, decided_at: datetime) -> DataF
         ),
     )
     timed = given.withColumn("decided_at", F.coalesce("decided_at", F.lit(decided_at)))
-    return timed.join(silver.select("transaction_id", "date"), on="transaction_id", how="left").distinct()
+    completed = alerts.select("alert_id", F.col("transaction_id").alias("completed_by")).distinct()
+    named = (
+        timed.join(completed, on="alert_id", how="left")
+        .withColumn("given", F.coalesce(*IDS))
+        .withColumn("transaction_id", F.coalesce("transaction_id", "completed_by"))
+        .drop("alert_id", "completed_by")
+    )
+    return named.join(silver.select("transaction_id", "date"), on="transaction_id", how="left").distinct()
+
+
+def _text(rows: DataFrame, name: str) -> Column:
+    """Return a column of ids; what the file leaves blank, or does not have, is null."""
+    text = F.col(name).cast("string") if name in rows.columns else F.lit(None).cast("string")
+    return F.when(F.trim(text) != "", text).alias(name)
 
 
 def latest(verdicts: DataFrame) -> DataFrame:
