@@ -6,13 +6,14 @@ from contextlib import nullcontext
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import gold, literals, tables
 from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.delivery import delivery
 from fraudlake.detection import backtest as history
-from fraudlake.detection import comparison, rule_table
+from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.detection import stream as detector_stream
 from fraudlake.gold import alert_windows, lane_agreement
 from fraudlake.lake.rows import persisted
@@ -144,26 +145,37 @@ def compare(
 ) -> comparison.Comparison:
     """``silver_alerts`` and ``silver_shadow_alerts`` of a range of days, both included → what a rule raised, compared.
 
-    Without a first day, the days begin with its first alert.
+    All figures are over the transactions that the version was evaluated on: see :func:`coverage.seen`.
     """
+    try:
+        return _compare_over(lake, coverage.seen(lake, version), rules, version, first, last)
+    except PySparkException as error:
+        if not detector_stream.is_gone(error):
+            raise
+        return _compare_over(lake, coverage.seen(lake, version, by_time=True), rules, version, first, last)
+
+
+def _compare_over(
+    lake: Lake, seen: DataFrame, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None
+) -> comparison.Comparison:
     raised = lake.read(tables.SILVER_ALERTS).unionByName(lake.read(tables.SILVER_SHADOW_ALERTS))
-    own = comparison.raised(raised, version)
-    if first is None:
-        first = own.select(F.min(F.to_date("timestamp"))).collect()[0][0]
-    there, truths = _truth(lake, _in_range("date", first, last))
     in_days = _in_range("to_date(timestamp)", first, last)
-    alerts = comparison.as_evidence(own.where(in_days), lake.read(tables.SILVER_TRANSACTIONS))
-
-    def ends(of: RuleVersion) -> list[str]:
-        rows = comparison.raised(raised, of).where(in_days).select("transaction_id").toArrow()
-        return list(rows["transaction_id"].to_pylist())
-
-    own_ends = ends(version)
-    others = [other for other in rules.live if other.rule != version.rule]
-    return comparison.Comparison(
-        history.report(version.rule, history.in_order(alerts.toArrow()), there, truths),
-        [comparison.Overlap.of(other, own_ends, ends(other)) for other in others],
-    )
+    own = comparison.raised(raised, version).where(in_days)
+    in_range = _in_range("date", first, last)
+    with persisted(seen.where(in_range).select("transaction_id", "date", "label")) as transactions:
+        figures = (F.count("*"), F.min("date"), F.max("date"), F.count_if("label"))
+        there = history.Range(*transactions.agg(*figures).collect()[0])
+        truths = _verdicts(lake, in_range, transactions)
+        others = [
+            (other, comparison.raised(raised, other).join(transactions, on="transaction_id", how="left_semi"))
+            for other in rules.live
+            if other.rule != version.rule
+        ]
+        spans = comparison.spans(own)
+        overlaps = [comparison.Overlap.of(other, spans, comparison.spans(alerts)) for other, alerts in others]
+    alerts = comparison.as_evidence(own, lake.read(tables.SILVER_TRANSACTIONS))
+    report = history.report(version.rule, history.in_order(alerts.toArrow()), there, truths)
+    return comparison.Comparison(report, overlaps)
 
 
 def _in_range(day: str, first: date | None, last: date | None) -> str:
@@ -177,9 +189,16 @@ def _truth(lake: Lake, in_range: str) -> tuple[history.Range, dict[str, bool]]:
     figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
     (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
     there = history.Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
-    latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range)
-    decided = latest.where("verdict IS NOT NULL").select("transaction_id", "verdict").toArrow().to_pylist()
-    return there, {row["transaction_id"]: row["verdict"] for row in decided}
+    return there, _verdicts(lake, in_range)
+
+
+def _verdicts(lake: Lake, in_range: str, transactions: DataFrame | None = None) -> dict[str, bool]:
+    """Return the latest verdicts of a range, or those on some of its transactions, by these."""
+    latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range).where("verdict IS NOT NULL")
+    if transactions is not None:
+        latest = latest.join(transactions, on="transaction_id", how="left_semi")
+    decided = latest.select("transaction_id", "verdict").toArrow().to_pylist()
+    return {row["transaction_id"]: row["verdict"] for row in decided}
 
 
 def aggregate(lake: Lake) -> list[Stream]:

@@ -52,9 +52,10 @@ def test_a_rule_goes_from_an_idea_to_alerts_and_out_again(
     assert [(change["status"], change["author"]) for change in shown["changes"][:1]] == [("draft", "ann")]
     assert [change["status"] for change in shown["changes"]] == ["draft", "shadow"]
     assert (shown["status"], shown["definition"]["above"], shown["raised"]["alerts"]) == ("shadow", 2.0, 3)
+    assert shown["raised"]["transactions"] == 3  # not those from before it was in the shadow
     assert shown["raised"]["alerts_per_day"] == {"2026-03-07": 3}
     assert shown["raised"]["overlaps"] == [
-        {"rule": "small_then_large", "version": 1, "both": 1, "only_this": 2, "only_other": 1}
+        {"rule": "small_then_large", "version": 1, "both": 2, "only_this": 1, "only_other": 0}
     ]
 
     assert changed("promote", "busy") == [("busy", 1, "live")]

@@ -98,7 +98,7 @@ def backtest(
 @rules_.command()
 @click.argument("name")
 @click.option("--version", "number", type=int, help="Version of the rule.  [default: the newest]")
-@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: that of its first alert]")
+@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: the first that it has seen]")
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
 @click.pass_obj
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
@@ -178,8 +178,8 @@ def _rule(settings: Settings, name: str | None, file: Path | None) -> Rule:
 
 def _overlaps(compared: Comparison) -> list[str]:
     return [
-        f"  beside {other.rule} version {other.version}: {other.both:,} alerts end with the same transaction, "
-        f"{other.only_this:,} are this rule's alone, {other.only_other:,} the other's"
+        f"  beside {other.rule} version {other.version}: {other.both:,} alerts overlap its alerts in account and time, "
+        f"{other.only_this:,} do not; {other.only_other:,} are the other's alone"
         for other in compared.overlaps
     ]
 

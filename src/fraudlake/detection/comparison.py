@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
 from fraudlake.detection.backtest import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
     from fraudlake.rules.rule_set import RuleVersion
 
 
+class Span(NamedTuple):
+    """The time of an alert: of its account, from its first to its last transaction, microseconds since 1970 UTC."""
+
+    account_id: str
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Overlap:
-    """How many transactions alerts of two rules end with: of both, of this rule alone, of the other alone."""
+    """How the alerts of two rules overlap: two alerts do if they are of one account and a moment is in both spans."""
 
     rule: str
     version: int
     both: int
+    """Alerts of this rule that overlap one of the other."""
     only_this: int
+    """The other alerts of this rule."""
     only_other: int
+    """Alerts of the other rule that overlap none of this one."""
 
     @classmethod
-    def of(cls, other: RuleVersion, own_ends: Collection[str], other_ends: Collection[str]) -> Overlap:
-        """Count the transactions, given by their ids, that alerts of a rule and of another one end with."""
-        own, others = set(own_ends), set(other_ends)
-        counts = (len(own & others), len(own - others), len(others - own))
+    def of(cls, other: RuleVersion, own: Sequence[Span], others: Sequence[Span]) -> Overlap:
+        """Count the alerts, given by their spans, of a rule and of another one."""
+        both = _overlapping(own, others)
+        counts = (both, len(own) - both, len(others) - _overlapping(others, own))
         return cls(other.rule.name, other.version, *counts)
+
+
+def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
+    """Count the spans that overlap one of the others."""
+    of_account: dict[str, list[Span]] = {}
+    for other in sorted(others):
+        of_account.setdefault(other.account_id, []).append(other)
+    begins = {account: [other.begin for other in of_one] for account, of_one in of_account.items()}
+    # Of those that begin up to some time, the latest end.
+    ends = {account: [*accumulate((other.end for other in of_one), max)] for account, of_one in of_account.items()}
+    count = 0
+    for span in spans:
+        begun = bisect_right(begins.get(span.account_id, []), span.end)
+        count += bool(begun) and ends[span.account_id][begun - 1] >= span.begin
+    return count
+
+
+def spans(alerts: DataFrame) -> list[Span]:
+    """Return the spans of rows of ``silver_alerts``; alerts of version 0.1.0 have no evidence, but small ones."""
+    times = F.transform("evidence", lambda part: part["timestamp"])
+    first = F.coalesce(F.array_min(times), "small_timestamp", "timestamp")
+    rows = alerts.select("account_id", F.unix_micros(first).alias("begin"), F.unix_micros("timestamp").alias("end"))
+    return [Span(**row) for row in rows.toArrow().to_pylist()]
 
 
 @dataclass(frozen=True)

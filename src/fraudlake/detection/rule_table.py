@@ -121,6 +121,13 @@ def changes(lake: Lake, name: str) -> list[RuleVersion]:
     return [_version(row) for row in sorted(rows, key=lambda row: (row["change"], row["version"]))]
 
 
+def statuses(lake: Lake, version: RuleVersion) -> list[tuple[float, Status]]:
+    """Return the numbers of the changes of a version, in order, with the status that each gave it."""
+    name = f"WHERE name = {literal(version.rule.name)} AND version = {version.version}"
+    rows = lake.query(tables.SILVER_RULES, "change, status", name).to_pylist()
+    return sorted((row["change"], row["status"]) for row in rows) or [(1, version.status)]
+
+
 def plan(present: RuleSet, wanted: Sequence[tuple[Rule, Status]]) -> list[RuleVersion]:
     """Return what must change so that the wanted rules, and no others, are evaluated; in the order of the rules.
 

@@ -46,14 +46,14 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
     def before() -> None:
         rule_table.start(lake)
         if pending is None:
-            checkpoint.note_rules(first, rules.change)
+            _note(lake, checkpoint, first, rules.change)
         is_late = f"array_contains(reasons, '{quality.LATE}')"
         if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
             name = lake.name_of(tables.SILVER_QUARANTINE)
             conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
 
     def renewed() -> Stream:
-        checkpoint.note_rules(checkpoint.next_batch, rule_table.latest_change(lake))
+        _note(lake, checkpoint, checkpoint.next_batch, rule_table.latest_change(lake))
         return stream(lake, forget)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
@@ -86,6 +86,27 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
         before=before,
         renewed=renewed,
     )
+
+
+def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int) -> None:
+    """Note the change of rules after which a micro-batch evaluates, and what the stream has read before it."""
+    if checkpoint.rules_of(batch) == change:
+        return
+    read: dict[str, int | None] = {"silver_version": None, "newest": None, "watermark": None}
+    silver_table, done = tables.SILVER_TRANSACTIONS, batch - 1
+    version = checkpoint.version_read(done, lake.identity(silver_table))
+    if version is not None:
+        newest = lake.query(silver_table, "max(timestamp) AS newest", version=version)["newest"][0]
+        read |= {"silver_version": version, "newest": newest.value}
+    watermark = checkpoint.watermark_milliseconds(done) if lake.settings.ordering == "event_time" else None
+    if watermark is not None:
+        read["watermark"] = watermark * 1000
+    checkpoint.note_rules(batch, change, read)
+
+
+def is_gone(error: PySparkException) -> bool:
+    """Return whether an error says that a table's version has left by the setting ``retention``."""
+    return any(sign in str(error) for sign in _GONE)
 
 
 def _noted(lake: Lake, checkpoint: Checkpoint, batch: int) -> RuleSet:
@@ -135,7 +156,7 @@ def _states(
         read = lake.read_version(table, version).join(places, on=["source", "position"], how="left_anti")
         return warm_start.states(read, lake.settings, rules.evaluated, added, micros)
     except PySparkException as error:
-        if not any(sign in str(error) for sign in _GONE):
+        if not is_gone(error):
             raise
         names = ", ".join(map(str, added))
         _LOG.warning("detect: version %s of %s is gone: %s begin with the rows to come", version, table.name, names)

@@ -53,14 +53,38 @@ class Checkpoint:
         noted = {int(first): change for first, change in self._rules.items() if int(first) <= batch}
         return noted[max(noted)] if noted else None
 
-    def note_rules(self, batch: int, change: int) -> None:
-        """Note, before a micro-batch is processed, the change of rules after which it and later ones evaluate."""
-        if self.rules_of(batch) != change:
-            json_file.write(self._notes_file, {**self._notes(), "rules": {**self._rules, str(batch): change}})
+    def note_rules(self, batch: int, change: int, read: Mapping[str, int | None]) -> None:
+        """Note, before a micro-batch is processed, the change of rules after which it and later ones evaluate.
+
+        Args:
+            batch: the micro-batch.
+            change: the number of the change.
+            read: how far the stream had read by then; :meth:`read_before` gives it back.
+        """
+        notes = {"rules": {**self._rules, str(batch): change}, "read": {**self._noted("read"), str(batch): dict(read)}}
+        json_file.write(self._notes_file, {**self._notes(), **notes})
+
+    def batches_of(self, first_change: int, end_change: float) -> tuple[int, int | None] | None:
+        """Return the first micro-batch that evaluated after changes of rules of a range, and the one after the last.
+
+        None instead of the latter: the range is still evaluated. None at all: no micro-batch evaluated it yet.
+        """
+        noted = sorted((int(batch), change) for batch, change in {"0": 1, **self._rules}.items())
+        begun = [batch for batch, change in noted if first_change <= change < end_change and batch < self.next_batch]
+        if not begun:
+            return None
+        return begun[0], next((batch for batch, change in noted if batch > begun[0] and change >= end_change), None)
+
+    def read_before(self, batch: int) -> Mapping[str, int | None]:
+        """Return what was noted with the rules of a micro-batch; nothing in checkpoints of earlier versions."""
+        return dict(self._noted("read").get(str(batch), {}))
 
     @property
     def _rules(self) -> dict[str, int]:
-        return dict(self._notes().get("rules", {})) if self._notes_file.exists() else {}
+        return self._noted("rules")
+
+    def _noted(self, name: str) -> dict[str, Any]:
+        return dict(self._notes().get(name, {})) if self._notes_file.exists() else {}
 
     def version_read(self, batch: int, table: str) -> int | None:
         """Return the last version of a Delta table, given by its id, that was read as a whole up to a micro-batch.
