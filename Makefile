@@ -110,11 +110,14 @@ realtime-demo: $(TESTS_READY) $(REALTIME_READY) ## ten seconds of traffic throug
 python312: # the path of a Python 3.12, if there is one
 	@echo $(PYTHON312)
 
-wheel: dist/.built ## build the wheel into dist/, if the package changed
+# Whoever deploys needs pip, which fetches the build's backend, and neither Java nor the environment.
+WHEEL_PYTHON := $(firstword $(wildcard $(BIN)/python) $(PYTHON))
 
-dist/.built: pyproject.toml README.md LICENSE $(shell find src -name __pycache__ -prune -o -print) | $(READY)
+wheel: dist/.built ## build the wheel into dist/, if the package changed (needs only pip)
+
+dist/.built: pyproject.toml wheel_version.py README.md LICENSE $(shell find src -name __pycache__ -prune -o -print)
 	@rm -rf dist
-	@$(BIN)/python -m build --quiet --wheel --no-isolation
+	@$(WHEEL_PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@touch $@
 
 COMPILE := $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header

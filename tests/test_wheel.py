@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
+import wheel_version
+from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
@@ -51,6 +55,62 @@ def test_it_brings_no_spark_and_fits_what_the_runtime_brings(wheel: Distribution
     always = {one.name: one.specifier for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})}
     assert not {"pyspark", "delta-spark", "databricks-connect", "mlflow"} & set(always)
     assert {name: version for name, version in BROUGHT.items() if version not in always[name]} == {}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    package = tmp_path / "src" / "fraudlake"
+    (package / "gold").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (package / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (package / "gold" / "__init__.py").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize("changed", ["src/fraudlake/gold/__init__.py", "src/fraudlake/new.sql", "pyproject.toml"])
+def test_the_version_changes_with_the_code(checkout: Path, changed: str) -> None:
+    before = wheel_version.version(checkout)
+    with (checkout / changed).open("a") as file:
+        file.write("# Changed.\n")
+    assert wheel_version.version(checkout) != before
+
+
+def test_the_version_changes_where_a_file_is_moved(checkout: Path) -> None:
+    before = wheel_version.version(checkout)
+    (checkout / "src/fraudlake/gold").rename(checkout / "src/fraudlake/silver")
+    assert wheel_version.version(checkout) != before
+
+
+def test_the_same_code_has_the_same_version_wherever_and_whenever_it_is_built(checkout: Path, tmp_path: Path) -> None:
+    before = wheel_version.version(checkout)
+    (checkout / "README.md").write_text("More words.\n")
+    (checkout / "src" / "fraudlake" / "__pycache__").mkdir()
+    (checkout / "src" / "fraudlake" / "__pycache__" / "gold.pyc").write_bytes(b"compiled")
+    os.utime(checkout / "pyproject.toml", (0, 0))
+    assert wheel_version.version(checkout) == before
+
+
+def test_the_version_is_of_the_form_in_which_pip_writes_it(checkout: Path) -> None:
+    text = wheel_version.version(checkout)
+    assert re.fullmatch(r"1\.2\.3\+c[0-9a-f]{12}", text) and str(Version(text)) == text
+
+
+def test_the_wheel_has_the_version_of_its_code(wheel: Distribution) -> None:
+    assert wheel.version == wheel_version.version() and wheel.version.startswith(f"{__version__}+")
+
+
+def test_a_wheel_needs_neither_java_nor_the_environment() -> None:
+    """As a machine has it that only deploys: what make would run, from a checkout without an environment."""
+    planned = subprocess.run(
+        ["make", "--dry-run", "--always-make", "VENV=none", "wheel"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    commands = planned.stdout.splitlines()
+    assert [line for line in commands if "pip wheel" in line]
+    assert not [line for line in commands if "fraudlake setup" in line or "requirements" in line or "-m venv" in line]
 
 
 @pytest.mark.parametrize("python", ["3.11.0", "3.12.3"])  # serverless environment 2, Databricks Runtime 17.3

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.core import Config
+from databricks.sdk.errors import ResourceAlreadyExists
+from databricks.sdk.service.workspace import ImportFormat
 
 from tests.workspace_http import TOKEN, UNAUTHENTICATED, serving
 
@@ -25,15 +32,10 @@ pytestmark = pytest.mark.skipif(CLI is None, reason="there is no Databricks CLI 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project, so that no wheel or state is left in it; its environment is the one that runs."""
+    """A copy of the project, so that no wheel or state is left in it: as somebody has it who only deploys."""
     folder = tmp_path_factory.mktemp("project")
-    unwanted = shutil.ignore_patterns(".git", ".venv", ".databricks", ".*_cache", "__pycache__", "dist", "lake")
+    unwanted = shutil.ignore_patterns(".git", ".venv*", ".databricks", ".*_cache", "__pycache__", "dist", "lake")
     shutil.copytree(ROOT, folder, ignore=unwanted, dirs_exist_ok=True)
-    (folder / ".venv").mkdir()
-    for part in Path(sys.prefix).iterdir():
-        if part.name != ".ready":
-            (folder / ".venv" / part.name).symlink_to(part)
-    (folder / ".venv" / ".ready").touch()
     return folder
 
 
@@ -60,7 +62,10 @@ def bundle(copy: Path, workspace: Workspace, target: str, tmp_path: Path) -> Ite
                     "HOME": str(tmp_path),
                     "DATABRICKS_HOST": host,
                     "DATABRICKS_TOKEN": token,
-                    "DATABRICKS_BUNDLE_ENGINE": "direct",
+                    "DATABRICKS_RATE_LIMIT": "1000",  # a second; by default 15
+                    # The build's backend is that of this environment: nothing is fetched.
+                    "PYTHON": sys.executable,
+                    "PIP_NO_BUILD_ISOLATION": "0",
                 },
                 capture_output=True,
                 text=True,
@@ -107,6 +112,46 @@ def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: W
     assert not any(workspace.objects.values())
     assert not workspace.files
     assert not workspace.strange
+
+
+@pytest.mark.parametrize("target", ["staging"])
+def test_changed_code_is_deployed_beside_the_wheel_that_runs_still_need(
+    bundle: Run, workspace: Workspace, copy: Path
+) -> None:
+    ok(bundle("deploy", **GIVEN))
+    before = wheels(workspace)
+
+    with (copy / "src" / "fraudlake" / "__init__.py").open("a") as module:
+        module.write("# Changed.\n")
+    ok(bundle("deploy", **GIVEN))
+
+    assert len(before) == 1 and len(wheels(workspace)) == 2
+    [changed] = wheels(workspace) - before
+    assert wheels_of(workspace.objects["jobs"]) == wheels_of(workspace.objects["pipelines"]) == {changed}
+    assert not (copy / ".venv").exists()  # a wheel needs no environment
+
+
+def wheels(workspace: Workspace) -> set[str]:
+    return {name for name in workspace.files if name.endswith(".whl")}
+
+
+def wheels_of(resources: Any) -> set[str]:
+    """The wheels that some jobs or pipelines install."""
+    return set(re.findall(r'"([^"]+\.whl)"', json.dumps(resources)))
+
+
+def test_a_file_comes_as_the_clis_of_each_version_send_it() -> None:
+    workspace = Workspace()
+    with serving(workspace.reply_to) as host:
+        client = WorkspaceClient(config=Config(host=host, token=TOKEN, auth_type="pat"))
+        client.workspace.mkdirs("/Workspace/files")
+        client.workspace.upload("/Workspace/files/wheel", io.BytesIO(b"\0\r\n--a\n"), format=ImportFormat.AUTO)
+        with pytest.raises(ResourceAlreadyExists):
+            client.workspace.upload("/Workspace/files/wheel", io.BytesIO(b"2"), format=ImportFormat.AUTO)
+        client.workspace.upload("/Workspace/files/wheel", io.BytesIO(b"3"), format=ImportFormat.AUTO, overwrite=True)
+        client.workspace.upload("/Workspace/files/other", io.BytesIO(b"\0\r\n--a\n"), format=ImportFormat.AUTO)
+
+    assert workspace.files == {"/Workspace/files/wheel": b"3", "/Workspace/files/other": b"\0\r\n--a\n"}
 
 
 def parameters(jobs: Any) -> dict[str, dict[str, list[str]]]:

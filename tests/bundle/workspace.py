@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import email
 import json
 import re
 import threading
@@ -46,8 +47,7 @@ class Workspace:
         for wanted, pattern, handler in _ROUTES:
             match = re.fullmatch(pattern, request.path)
             if match and wanted == request.method:
-                content = request.data if "import-file" in request.path else json.loads(request.data or b"{}")
-                return handler(self, *map(unquote, match.groups()), {**request.query, "": content})
+                return handler(self, *map(unquote, match.groups()), {**request.query, "": _content(request)})
         self.strange.append(f"{request.method} {request.path}")
         return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": f"{request.method} {request.path}"}
 
@@ -80,12 +80,18 @@ class Workspace:
         return 200, {}
 
     def write(self, path: str, asked: dict[str, Any]) -> Answer:
-        path = "/" + path
+        return self._write("/" + path, asked[""], asked.get("overwrite") == "true")
+
+    def upload(self, asked: dict[str, Any]) -> Answer:
+        given = asked[""]
+        return self._write(given["path"].decode(), given["content"], given.get("overwrite") == b"true")
+
+    def _write(self, path: str, content: bytes, overwrites: bool) -> Answer:
         if path.rpartition("/")[0] not in self.folders:
             return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"no folder for {path}"}
-        if path in self.files and asked.get("overwrite") != "true":
+        if path in self.files and not overwrites:
             return 409, {"error_code": "RESOURCE_ALREADY_EXISTS", "message": path}
-        self.files[path] = asked[""]
+        self.files[path] = content
         return 200, {}
 
     def read(self, asked: dict[str, Any]) -> Answer:
@@ -134,6 +140,14 @@ class Workspace:
         missing = {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"there is no {kind} {key}"}
         return (200, stored) if stored else (404, missing)
 
+    def reset(self, asked: dict[str, Any]) -> Answer:
+        self.objects["jobs"][str(asked[""]["job_id"])]["settings"] = asked[""]["new_settings"]
+        return 200, {}
+
+    def edit(self, key: str, asked: dict[str, Any]) -> Answer:
+        self.objects["pipelines"][key]["spec"] = {**asked[""], "id": key}
+        return 200, {}
+
     def delete(self, kind: str, key: str, asked: dict[str, Any]) -> Answer:
         reply = self.get(kind, key, asked)
         self.objects.get(kind, {}).pop(key, None)
@@ -170,6 +184,16 @@ class Workspace:
         return 200, {"privilege_assignments": self.rights.get(of, [])}
 
 
+def _content(request: Request) -> Any:
+    """The body: bytes of a file, the fields of a form, or JSON."""
+    if "import-file" in request.path:
+        return request.data
+    if not request.content_type.startswith("multipart/form-data"):
+        return json.loads(request.data or b"{}")
+    form = email.message_from_bytes(f"Content-Type: {request.content_type}\r\n\r\n".encode() + request.data)
+    return {part.get_param("name", header="content-disposition"): part.get_payload(decode=True) for part in form.walk()}
+
+
 def _of_kind(method: Callable[..., Answer], kind: str, key: str | None = None) -> Callable[..., Answer]:
     """Bind a method to a kind; the object's key is in the path, or the field ``key`` of query or body."""
 
@@ -190,10 +214,13 @@ _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", "/api/2.0/workspace/get-status", Workspace.status),
     ("POST", "/api/2.0/workspace/mkdirs", Workspace.make_folder),
     ("POST", "/api/2.0/workspace-files/import-file/+(.+)", Workspace.write),
+    ("POST", "/api/2.0/workspace/import", Workspace.upload),  # since CLI 1.21, instead of the one above
     ("GET", "/api/2.0/workspace/export", Workspace.read),
     ("POST", "/api/2.0/workspace/delete", Workspace.delete_path),
     ("POST", "/api/2.2/jobs/create", _of_kind(Workspace.create, "jobs")),
     ("GET", "/api/2.2/jobs/get", _of_kind(Workspace.get, "jobs", "job_id")),
+    ("POST", "/api/2.2/jobs/reset", Workspace.reset),
+    ("PUT", "/api/2.0/pipelines/([^/]+)", Workspace.edit),
     ("POST", "/api/2.2/jobs/delete", _of_kind(Workspace.delete, "jobs", "job_id")),
     ("POST", "/api/2.0/mlflow/experiments/create", _of_kind(Workspace.create, "experiments")),
     ("GET", "/api/2.0/mlflow/experiments/get", _of_kind(Workspace.get, "experiments", "experiment_id")),
