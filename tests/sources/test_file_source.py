@@ -322,6 +322,46 @@ def test_a_file_is_read_whatever_its_date(lake: Open, landing: Path) -> None:
     assert amounts(lake()) == [0.0, 1.0, 2.0]
 
 
+@only_on_a_laptop
+def test_a_name_in_any_letters_is_read_and_one_that_is_no_utf8_is_rejected(lake: Open, landing: Path) -> None:
+    names = (
+        "part-ü",
+        "part-u\u0308",
+        "日本/part-0",
+        "part-\U0001f0a1",
+        "part-\ufffd",
+        "part-\\xfc",
+        "a%20b c",
+        "10:00",
+    )
+    for number, name in enumerate(names):
+        write(landing / name, float(number))
+    foreign = {b"part-\xfc": "part-//xfc", b"part-\xfc\xff": "part-//xfc//xff", b"m\xe4rz/part-0": "m//xe4rz/part-0"}
+    for name in foreign:
+        write(landing / ".named", 100.0)  # Arrow writes no file of such a name
+        (landing / os.fsdecode(name)).parent.mkdir(exist_ok=True)
+        (landing / ".named").rename(landing / os.fsdecode(name))
+    (landing / "link").symlink_to(landing / os.fsdecode(b"part-\xfc"))
+    assert file_source.landed(lake()).waiting_files == len(names) + len(foreign) + 1
+
+    for _ in range(2):
+        ingest(lake())
+        entries = ledger.latest(lake())
+        assert {entry.file.source: entry.rows for entry in entries.values() if entry.status == "accepted"} == {
+            **dict.fromkeys(names, 1),
+            "link": 1,
+        }
+        assert {name: entry.error for name, entry in entries.items() if entry.status == "rejected"} == dict.fromkeys(
+            foreign.values(), "its name is not UTF-8: land it under another name"
+        )
+        assert amounts(lake()) == [*map(float, range(len(names))), 100.0]
+        assert reconciles(lake())
+
+    (landing / os.fsdecode(b"part-\xfc\xff")).rename(landing / "part-renamed")
+    ingest(lake(), retry_rejected=True)
+    assert amounts(lake()) == [*map(float, range(len(names))), 100.0, 100.0]
+
+
 @pytest.mark.parametrize("kind_of_lake", ["workspace"], indirect=True)
 def test_a_name_with_a_colon_is_rejected_in_a_workspace_and_stops_no_other(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)

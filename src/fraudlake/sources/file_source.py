@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
+from fraudlake.settings import is_utf8
 from fraudlake.sources import landing, ledger, numbered_append
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder, landing_folder
@@ -141,7 +142,10 @@ class FileSource:
         for file in folder.list_files():
             known = self.entries.get(file.source)
             if known is None:
-                (others if file.size is None else new).append(file)
+                if file.size is None:
+                    others.append(file)
+                else:  # neither Spark nor Arrow finds a file whose name is not UTF-8
+                    (new if is_utf8(file.path) else completed).append(file)
             elif file.size is not None and not _is_known(file, self.entries):
                 completed.append(file)
             elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
@@ -276,7 +280,10 @@ def _outcomes(
 ) -> list[Entry]:
     """Count each file's rows. A file that cannot be read is rejected, and so are links and renamed files."""
     links = folder.other_names(files, {source for source, entry in entries.items() if entry.status != REJECTED})
-    reasons = {link: f"{_ANOTHER_NAME} {name}, and is read under that" for link, name in links.items()}
+    reasons = {
+        file.source: "its name is not UTF-8: land it under another name" for file in files if not is_utf8(file.path)
+    }
+    reasons |= {link: f"{_ANOTHER_NAME} {name}, and is read under that" for link, name in links.items()}
     reasons |= _renamed(folder, files, entries)
     named = [file for file in files if file.source not in reasons]
     return [

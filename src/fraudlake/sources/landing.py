@@ -15,11 +15,11 @@ from fraudlake.sources import links
 class File:
     """A version of a file in the landing folder.
 
-    ``source`` is its path relative to that folder. Rows of the lake name their file so, and do not change when the
-    folder moves. A file is rewritten where ``size`` (bytes) or ``modified`` (microseconds since 1970 UTC) differ. Both
-    are None for a file that is gone, and for what is no file and must not be opened: a folder that is named like a
-    file, a named pipe, a socket or a device. ``inode`` is the number that a disk gives a file, which stays when the
-    file is renamed; None in a workspace.
+    ``source`` is its path relative to that folder, as :func:`relative` writes it. Rows of the lake name their file so,
+    and do not change when the folder moves. A file is rewritten where ``size`` (bytes) or ``modified`` (microseconds
+    since 1970 UTC) differ. Both are None for a file that is gone, and for what is no file and must not be opened: a
+    folder that is named like a file, a named pipe, a socket or a device. ``inode`` is the number that a disk gives a
+    file, which stays when the file is renamed; None in a workspace.
     """
 
     path: str
@@ -74,8 +74,13 @@ def missing_file(path: str, folder: str) -> File:
 
 
 def relative(path: str, folder: str) -> str:
-    """Return a path relative to the landing folder."""
-    return path.removeprefix(folder.rstrip("/") + "/")
+    """Return a path relative to the landing folder, as a text that no other path has."""
+    return text(path.removeprefix(folder.rstrip("/") + "/"))
+
+
+def text(path: str) -> str:
+    """Write the bytes of a path that are no UTF-8, which Python has as surrogates, as ``//xfc``; no path has ``//``."""
+    return re.sub("[\udc80-\udcff]", lambda byte: f"//x{ord(byte[0]) - 0xDC00:02x}", path)
 
 
 def local_path(uri: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
+from fraudlake.settings import is_utf8
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
@@ -48,10 +49,7 @@ class LandingFolder(ABC):
         Raises:
             UsageError: it is not.
         """
-        if not Path(self.path).is_dir():
-            raise UsageError(
-                f"landing folder {self.path} does not exist: make it, or name Flink's output with --landing"
-            )
+        require_folder(self.path)
 
     @abstractmethod
     def read_stream(self) -> DataFrame:
@@ -110,6 +108,18 @@ class LandingFolder(ABC):
     def missing(self, path: str) -> File:
         """Return a file of the folder that is gone."""
         return landing.missing_file(path, self.path)
+
+
+def require_folder(path: str) -> None:
+    """Check that a folder that files land in is there.
+
+    Raises:
+        UsageError: it is not, or its name is not UTF-8.
+    """
+    if not is_utf8(path):
+        raise UsageError(f"landing folder {path}: its name is not UTF-8: rename it")
+    if not Path(path).is_dir():
+        raise UsageError(f"landing folder {path} does not exist: make it, or name Flink's output with --landing")
 
 
 def landing_folder(lake: Lake) -> LandingFolder:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.lake import conflict
+from fraudlake.sources import landing
 from fraudlake.sources.landing import File
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def list_rejected(lake: Lake, entries: list[Entry]) -> None:
     """Make ``bronze_rejected_files`` list the files that are not accepted, unless it does."""
     rejected = [entry for entry in entries if entry.status != ACCEPTED]
     listed = lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
-    if {(row["path"], row["error"]) for row in listed} != {(entry.file.path, entry.error) for entry in rejected}:
+    if {(row["path"], row["error"]) for row in listed} != {
+        (landing.text(entry.file.path), entry.error) for entry in rejected
+    }:
         rows = _as_arrow(_with_time(rejected))
         rows = rows.append_column("rejected_at", rows["noted_at"]).select(tables.BRONZE_REJECTED_FILES.column_names)
         conflict.retried(partial(lake.write, rows, tables.BRONZE_REJECTED_FILES, "overwrite"))
@@ -86,7 +89,7 @@ def _with_time(entries: list[Entry]) -> list[Entry]:
 def _as_arrow(entries: list[Entry]) -> pa.Table:
     rows = [
         (
-            entry.file.path,
+            landing.text(entry.file.path),
             entry.file.source,
             entry.file.size,
             entry.file.modified,

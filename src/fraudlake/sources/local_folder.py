@@ -15,7 +15,7 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.bronze import transactions
 from fraudlake.errors import UsageError
-from fraudlake.settings import size_in_bytes
+from fraudlake.settings import is_utf8, size_in_bytes
 from fraudlake.sources import landing, links
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder
@@ -80,7 +80,8 @@ class LocalFolder(LandingFolder):
 
     def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
         """Return which files are only another name of a file, a link, and the name under which that one is read."""
-        return links.other_names(files, self.list_files(), self.path, known)
+        names = (file for file in self.list_files() if is_utf8(file.path))
+        return links.other_names(files, names, self.path, known)
 
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that a step's stream has ever listed, read or not.
