@@ -27,15 +27,16 @@ time.tzset()
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
+SHORT_LIVED = {"FRAUDLAKE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 """Java's options for processes of a minute or two: the second compiler would take 40 % of the processor time.
 
 Without it Java reserves 48 MB for compiled code, which Spark fills in two minutes (seen in Java 17). A process that
 runs for five minutes is a fifth faster with the second compiler.
 """
 INTERPRETED = {
-    "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN "
-    "--conf spark.sql.adaptive.enabled=false pyspark-shell"
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 """Spark without generated code and adaptive plans, which take longer than to interpret plans for some hundred rows.
 
@@ -118,10 +119,7 @@ def spark(spark_log: Path) -> Any:
     """A session for transforms; lakes have sessions of their own in the same Spark."""
     from fraudlake.lake import session
 
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in INTERPRETED.items():
-            environment.setenv(name, value)
-        return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2), spark_log)
+    return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2, spark_options=INTERPRETED), spark_log)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors", "json_text"),
-    ("durations", "match_recognize"),
+    ("durations", "host", "match_recognize"),
     ("rules",),
     ("tables",),
     ("settings",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from datetime import UTC, date, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -139,6 +140,39 @@ def _flattened(options: dict[str, object], prefix: str = "") -> list[tuple[str, 
 
 
 KafkaOptions = Annotated[dict[str, SecretStr], BeforeValidator(_kafka_options)]
+
+
+def _spark_options(value: object) -> object:
+    """Read Spark's configuration by name, as JSON or as a table, whose names a TOML file may write as nested tables."""
+    try:
+        given = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise ValueError('must be JSON such as {"spark.sql.adaptive.enabled": "false"}')
+    options = {}
+    for name, option in _flattened(given):
+        if not name.startswith("spark."):
+            raise ValueError(f"'{name}' is no name of Spark's configuration, which begin with 'spark.'")
+        if not isinstance(option, str | int | float):
+            raise ValueError(f"'{name}' must be a text, a number or a boolean")
+        options[name] = str(option).lower() if isinstance(option, bool) else str(option)
+    return options
+
+
+def _java_options(text: str) -> str:
+    """Check options of Java, which Spark reads as a shell reads words."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise ValueError("has a quote without its other one") from None
+    if any(word.startswith("-Xmx") for word in words):
+        raise ValueError("-Xmx has a setting of its own: driver_memory")
+    return text
+
+
+SparkOptions = Annotated[dict[str, str], NoDecode, BeforeValidator(_spark_options)]
+JavaOptions = Annotated[str, AfterValidator(_java_options)]
 
 
 def _starting_offsets(value: str) -> str:
@@ -453,6 +487,10 @@ class Settings(BaseSettings):
     )
 
     driver_memory: str = Field("4g", pattern=r"^[1-9][0-9]{0,6}[mg]$", description="Memory of the local Spark process.")
+    java_options: JavaOptions = Field("", description="Further options for the Java of the local Spark process.")
+    spark_options: SparkOptions = Field(
+        {}, description='Further configuration of the local Spark process, as JSON: {"spark.…": "…"}.'
+    )
     shuffle_partitions: int | None = Field(
         None,
         ge=1,

@@ -253,7 +253,7 @@ class RuleChanges:
                 "FRAUDLAKE_INTERVAL": "100 ms",
                 "FRAUDLAKE_ORDERING": self.ordering,
                 "FRAUDLAKE_MAX_OUT_OF_ORDERNESS": f"{BOUND} s",
-                "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.streaming.minBatchesToRetain=100000 pyspark-shell",
+                "FRAUDLAKE_SPARK_OPTIONS": '{"spark.sql.streaming.minBatchesToRetain": 100000}',
                 **self.environment,
             },
         )

@@ -102,7 +102,8 @@ def test_partitions_make_the_parallelism(printed: Printed) -> None:
 
 
 def test_a_killed_detector_goes_on_where_it_was(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", SHORT_LIVED["JDK_JAVA_OPTIONS"])
+    for name, value in SHORT_LIVED.items():
+        monkeypatch.setenv(name, value)
     lines = printed("fault_tolerance")
     assert lines[:2] == ["killed in micro-batch 1, behind its write", "micro-batch 1"]
     assert lines[2:] == flink("detector_tutorial")

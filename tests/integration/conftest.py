@@ -32,7 +32,10 @@ def compute(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
     with (
         server.serving(api),
         running(
-            tmp_path_factory.mktemp("workspace"), DATABRICKS_HOST=api.host, DATABRICKS_TOKEN=TOKEN, **INTERPRETED
+            tmp_path_factory.mktemp("workspace"),
+            DATABRICKS_HOST=api.host,
+            DATABRICKS_TOKEN=TOKEN,
+            FRAUDLAKE_SPARK_OPTIONS=json.dumps(INTERPRETED),
         ) as one,
     ):
         yield one

@@ -233,7 +233,7 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
 
 
 ON_A_CLUSTER = """
-import os, sys
+import sys
 from pathlib import Path
 from fraudlake import steps
 from fraudlake.lake import open_lake, session
@@ -241,9 +241,9 @@ from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 
 settings = Settings(lake=Path(sys.argv[2]), max_files_per_trigger=16)
-os.environ |= session.environment()
 cluster = {"spark.executor.cores": "1", "spark.executor.memory": "600m", "spark.executor.extraJavaOptions": sys.argv[3]}
-session.launch(sys.argv[1], session.configuration(settings) | cluster, settings.lake / "spark.log")
+configuration = session.configuration(settings) | cluster
+session.launch(sys.argv[1], configuration, settings.lake / "spark.log", session.environment())
 lake = open_lake(settings)
 for step in (steps.ingest, steps.refine, steps.detect):
     stream.run(lake, step(lake), "available-now")
@@ -254,7 +254,7 @@ def test_an_executor_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) 
     """Its state goes on in another executor."""
     root, files = tmp_path / "lake", in_time_order()[:12]
     land(root, files, 0, len(files))
-    options = f"{SHORT_LIVED['JDK_JAVA_OPTIONS']} {' '.join(session.JAVA_OPTIONS)}"
+    options = f"{SHORT_LIVED['FRAUDLAKE_JAVA_OPTIONS']} {' '.join(session.JAVA_OPTIONS)}"
     killed = []
     with cluster.running(tmp_path) as started:
         process = start(sys.executable, "-c", ON_A_CLUSTER, started.master, str(root), options)

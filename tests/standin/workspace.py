@@ -42,9 +42,11 @@ def start(folder: Path) -> Any:
         # Each partition of state is a Python process: few are enough for little data.
         "FRAUDLAKE_BUCKETS": "2",
     }
-    local = session.configuration(Settings(lake=folder))
+    settings = Settings(lake=folder)
+    local = session.configuration(settings)
     configuration = {
         **{name: local[name] for name in _SERVER},
+        **settings.spark_options,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.defaultCatalog": serverless.OTHER_CATALOG,
         f"spark.sql.catalog.{serverless.OTHER_CATALOG}": _JDBC,

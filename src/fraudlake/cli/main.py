@@ -6,10 +6,12 @@ import logging
 import os
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
+from fraudlake import host
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
 from fraudlake.errors import FraudlakeError, UsageError, first_line
@@ -18,6 +20,8 @@ from fraudlake.settings import is_utf8
 
 def main() -> None:
     """Run the command line; a mistake ends with one line on standard error and exit code 1 or 2."""
+    if sys.getfilesystemencoding() != "utf-8":  # names of files would be other names to Java and Arrow
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     logging.basicConfig(level=logging.ERROR)
     logging.getLogger("fraudlake").setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -28,7 +32,13 @@ def main() -> None:
         foreign = next((argument for argument in sys.argv if not is_utf8(argument)), None)
         if foreign is not None:  # neither Delta nor Spark takes it for a path or a value
             raise UsageError(f"the argument {foreign!r} is not UTF-8: rename what it names")
+        if not _ends_with_its_machine():
+            host.settle()
+            host.require_own_modules()
         code = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = error.exit_code
     except click.ClickException as error:
         _fail(error.format_message(), error.exit_code)
     except FraudlakeError as error:
@@ -38,10 +48,11 @@ def main() -> None:
     except Exception as error:
         if _spark_is_gone(error):
             _fail("the Spark process ended, killed or out of memory: run again, it goes on after the last commit", 1)
-        if _ends_with_its_machine():
+        file = None if _ends_with_its_machine() else _write_trace(error)
+        if file is None:
             traceback.print_exception(error)
             _fail(first_line(error), 1)
-        _fail(f"{first_line(error)} (the details are in {_write_trace(error)})", 1)
+        _fail(f"{first_line(error)} (the details are in {file})", 1)
     # A Databricks job takes any SystemExit for a failure, even that of exit code 0.
     if code:
         sys.exit(code)
@@ -70,9 +81,10 @@ def _ends_with_its_machine() -> bool:
     return is_named or "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
-def _write_trace(error: Exception) -> Path:
-    """Write an unforeseen error's stack trace where it can be sent from."""
-    file = Path.home() / ".cache" / "fraudlake" / "error.log"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(traceback.format_exception(error)))
-    return file
+def _write_trace(error: Exception) -> Path | None:
+    """Write an unforeseen error's stack trace where it can be sent from; None where no file can be written."""
+    with suppress(FraudlakeError, OSError):
+        file = host.traces() / "error.log"
+        file.write_text("".join(traceback.format_exception(error)))
+        return file
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from fraudlake import host
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import java
 
@@ -25,14 +25,19 @@ def folder(configuration: str = "spark") -> Path:
         FraudlakeError: Java is missing, or the jars cannot be downloaded.
     """
     pinned = resources.files("fraudlake").joinpath("ivy.xml").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fraudlake"
+    cache = host.cache()
     target = cache / f"{configuration}-{hashlib.sha256(pinned).hexdigest()[:12]}"
     if target.is_dir():
         return target
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / f"{configuration}.lock"):
-        if not target.is_dir():
-            _resolve(configuration, pinned, cache, target)
+    try:
+        with FileLock(cache / f"{configuration}.lock"):
+            if not target.is_dir():
+                _resolve(configuration, pinned, cache, target)
+    except OSError as error:
+        raise FraudlakeError(
+            f"cannot make {target} ({error.strerror}): run 'fraudlake setup' once as a user who may, or name another "
+            "folder with XDG_CACHE_HOME"
+        ) from None
     return target
 
 

@@ -9,6 +9,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from fraudlake import host
 from fraudlake.errors import FraudlakeError
 
 SUPPORTED = (17, 21)
@@ -40,7 +41,10 @@ def version(program: Path) -> str:
         FraudlakeError: it reports none.
     """
     # Both outputs are captured: a Java that cannot start may print the reason on either.
-    answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    environment = {name: value for name, value in os.environ.items() if name not in host.JAVA_OPTIONS}
+    answer = subprocess.run(  # noqa: S603
+        [program, "-version"], env=environment, capture_output=True, text=True, check=False
+    )
     match = re.search(r'version "([\d.]*\d)', answer.stderr + answer.stdout)
     if match is None:
         raise FraudlakeError(f"{program} does not report its version: {_HINT}")

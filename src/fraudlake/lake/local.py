@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
-_UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
-"""Characters of a path with which delta-rs does not open a table (seen in 1.6)."""
+_UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f\ud800-\udfff]")
+"""Characters of a path with which delta-rs does not open a table (seen in 1.6); the last ones are no UTF-8."""
 _PLAIN_WRITER = 2
 """The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -142,7 +142,7 @@ class LocalLake(Lake):
         """Say in one line why the root cannot be a lake."""
         if _UNOPENABLE.search(str(self.root.resolve())):
             raise UsageError(
-                f"--lake {self.root}: name a folder whose path holds none of [ ] \\ ^ | % and no control character"
+                f"--lake {self.root}: name a folder whose path is UTF-8 without [ ] \\ ^ | % and control characters"
             )
         try:
             yield

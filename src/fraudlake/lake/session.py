@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fraudlake import host
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import java, spark_home
 from fraudlake.settings import Settings
@@ -51,42 +52,61 @@ def start(settings: Settings, log: Path) -> SparkSession:
         import pyspark  # noqa: F401
     except ImportError:
         raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
-    os.environ |= environment()
-    return launch("local[*]", configuration(settings), log)
+    return launch("local[*]", configuration(settings), log, environment())
 
 
-def launch(master: str, configuration: Mapping[str, str], log: Path) -> SparkSession:
-    """Start Spark in this process, or return the session that it has; what the JVM prints goes to ``log``.
+def launch(
+    master: str, configuration: Mapping[str, str], log: Path, environment: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark in this process, or return the session that it has.
+
+    Args:
+        master: the master.
+        configuration: Spark's configuration.
+        log: the file for what the JVM prints.
+        environment: the environment variables that it starts with; by default those of the host.
 
     Raises:
+        UsageError: PYTHONPATH names the modules of another Spark.
         FraudlakeError: Spark does not start.
     """
-    from pyspark import accumulators
+    host.require_utf8()
+    host.isolate()
+    os.environ |= host.environment() if environment is None else environment
+
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext, accumulators
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     # Once the JVM has ended, the server of PySpark's accumulators prints a stack trace (seen in PySpark 4.2).
     accumulators.AccumulatorTCPServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
     accumulators.AccumulatorUnixServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
-    builder = SparkSession.builder.appName("fraudlake").master(master)
-    for name, value in configuration.items():
-        builder = builder.config(name, value)
+    conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
         with _output_to(log):
-            return builder.getOrCreate()
-    except PySparkException as error:
+            SparkContext._ensure_initialized(conf=conf)
+            jvm: Any = SparkContext._jvm
+            _name_the_user(jvm)
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
         raise FraudlakeError(f"Spark did not start ({first_line(error)}): see {log}") from error
+    encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
+    if encoding != "UTF-8":
+        raise FraudlakeError(f"Java takes the names of files for {encoding}: install the locale C.UTF-8")
+    return spark
 
 
 def environment() -> dict[str, str]:
     """Return the environment variables that a local Spark is started with."""
-    return {
-        "SPARK_HOME": str(spark_home.folder()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
+    return {"SPARK_HOME": str(spark_home.folder()), **host.environment()}
+
+
+def _name_the_user(jvm: Any) -> None:
+    """Give Hadoop a name for a user without one; its own login fails (`invalid null input: name`, seen in 3.4)."""
+    if not host.has_name():
+        users = jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(host.user_name()))
 
 
 def _ignore(*_: object) -> None:
@@ -96,7 +116,7 @@ def _ignore(*_: object) -> None:
 def configuration(settings: Settings) -> dict[str, str]:
     """Return the Spark configuration of a local session."""
     partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
-    return {
+    own = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Delta's own store looks whether a commit is there, then renames: another process's commit in between is lost.
@@ -136,8 +156,34 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
-        "spark.driver.extraJavaOptions": " ".join([*JAVA_OPTIONS, *spark_home.java_options()]),
+        "spark.driver.extraJavaOptions": java_options(settings, *JAVA_OPTIONS, *spark_home.java_options()),
     }
+    return with_options(own, settings)
+
+
+def java_options(settings: Settings, *options: str) -> str:
+    """Return the options of the local Spark's Java: those that are given, those of this machine and the settings'."""
+    of_host = (
+        f"-Djava.io.tmpdir={host.temporary_programs()}",
+        # Of a user without a name, Java knows neither the name nor the home.
+        f"-Duser.name={host.user_name()}",
+        f"-Duser.home={host.cache()}",
+    )
+    words = (f'"{option}"' if " " in option else option for option in (*options, *of_host))
+    return " ".join((*words, settings.java_options)).strip()
+
+
+def with_options(own: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Add to Spark's configuration where its temporary files are, and what the settings want besides.
+
+    Raises:
+        UsageError: the settings have another value for what is decided here.
+    """
+    own = {**own, "spark.local.dir": str(host.temporary())}
+    taken = next((name for name in settings.spark_options if name in own), None)
+    if taken is not None:
+        raise UsageError(f"spark_options: {taken} cannot be set, since fraudlake decides it")
+    return own | settings.spark_options
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from filelock import FileLock
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import jars, java
+from fraudlake.settings import ENV_PREFIX
 
 LOG_STORE = Path(__file__).parent / "log_store" / "HardLinkLogStore.class"
 """Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source beside it."""
@@ -89,10 +90,14 @@ def archive_classes() -> bool:
         with tempfile.TemporaryDirectory(dir=archive.parent) as work:
             draft = Path(work) / archive.name
             command = [sys.executable, "-m", "fraudlake.lake.workout", f"{work}/lake"]
+            # The lake of the job is not the one that the environment or a file in this folder sets up.
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
             # Which compiler runs changes no class; the second one would take a third of the time.
-            options = f"-XX:ArchiveClassesAtExit={draft} -XX:TieredStopAtLevel=1"
-            environment = {**os.environ, "JDK_JAVA_OPTIONS": options}
-            result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+            options = f'"-XX:ArchiveClassesAtExit={draft}" -XX:TieredStopAtLevel=1'
+            environment[f"{ENV_PREFIX}JAVA_OPTIONS"] = options
+            result = subprocess.run(  # noqa: S603
+                command, env=environment, cwd=work, capture_output=True, text=True, check=False
+            )
             if result.returncode != 0 or not draft.exists():
                 lines = (result.stderr.strip() or "Java wrote none").splitlines()
                 raise FraudlakeError(f"cannot archive Java's classes: {lines[-1]}")

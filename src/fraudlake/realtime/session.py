@@ -133,6 +133,6 @@ def _start(settings: Settings, log: Path) -> SparkSession:
         # for up to a second every few seconds, while RocksDB merges its files.
         f"{_STATE}.rocksdb.writeBufferSizeMB": "256",
         f"{_STATE}.rocksdb.blockCacheSizeMB": "256",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": session.java_options(settings, "-Duser.timezone=UTC"),
     }
-    return session.launch(f"local[{_SLOTS}]", configuration, log)
+    return session.launch(f"local[{_SLOTS}]", session.with_options(configuration, settings), log)

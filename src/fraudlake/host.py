@@ -1,0 +1,167 @@
+"""The host: this machine's folders, user and environment become what a local Spark starts from."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import re
+import sys
+import tempfile
+from contextlib import suppress
+from importlib import metadata, util
+from pathlib import Path
+
+from fraudlake.errors import FraudlakeError, UsageError
+
+JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Variables from which every Java of a user takes options; those of the local Spark are the setting java_options."""
+
+_FOREIGN = re.compile(
+    rf"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_\w+|MASTER|ARROW_PRE_0_15_IPC_FORMAT|{'|'.join(JAVA_OPTIONS)}"
+)
+"""Variables of another Spark, of a cluster or of every Java: each would change the local Spark, or stop it."""
+
+_NO_PROGRAMS = getattr(os, "ST_NOEXEC", 0)
+"""The flag of a disk from which no program starts and no native library is loaded; 0 if Python knows none (macOS)."""
+
+_SECOND_TEMPORARY = Path("/var/tmp")  # noqa: S108
+
+
+def isolate() -> None:
+    """Remove from this process's environment what another Spark or another Java of this machine is set up with."""
+    for name in [name for name in os.environ if _FOREIGN.fullmatch(name)]:
+        del os.environ[name]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables by which a local Spark is the same on every machine."""
+    return {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # Java takes the encoding of file names from the locale, and skips names that it cannot decode. In a Turkish
+        # locale it also turns the names of Spark's settings into others.
+        "LC_ALL": "C.UTF-8",
+        "PYTHONUTF8": "1",
+    }
+
+
+def require_utf8() -> None:
+    """Check that Python takes the names of files for UTF-8, as Java, Arrow and Delta do.
+
+    Raises:
+        UsageError: it takes them for something else, and would not find some of them.
+    """
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8":
+        raise UsageError(f"Python takes the names of files for {encoding}: start it with PYTHONUTF8=1")
+
+
+def settle() -> None:
+    """Complete this process's environment for libraries: MLflow fails without a home, and goes on with another run."""
+    os.environ.pop("MLFLOW_RUN_ID", None)
+    if not Path(_home()).is_absolute():
+        os.environ["HOME"] = str(_first(_own_temporary(), "HOME", os.W_OK, refused=0))
+    os.environ.setdefault("USER", user_name())
+
+
+def require_own_modules() -> None:
+    """Check that PYTHONPATH puts no other Spark's modules before those that are installed with this program.
+
+    Raises:
+        UsageError: it does.
+    """
+    for name in ("pyspark", "py4j") if os.environ.get("PYTHONPATH") else ():
+        with suppress(metadata.PackageNotFoundError):
+            found, installed = util.find_spec(name), metadata.distribution(name).locate_file(name)
+            if found and found.origin and Path(found.origin).parent != Path(str(installed)):
+                raise UsageError(f"PYTHONPATH: {found.origin} is of another Spark: take it out")
+
+
+def has_name() -> bool:
+    """Tell whether this machine knows the user by name: a container often runs as a number that it does not."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
+
+
+def user_name() -> str:
+    """Return the user's name, or for a user without one the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def cache() -> Path:
+    """Return the folder for what is made once: in XDG_CACHE_HOME, in ``~/.cache`` or else among the temporary ones.
+
+    Raises:
+        FraudlakeError: none of them can be used.
+    """
+    return _first(_caches(), "XDG_CACHE_HOME", os.R_OK | os.X_OK)
+
+
+def temporary() -> Path:
+    """Return the folder for temporary files: that of TMPDIR, or ``/tmp``.
+
+    Raises:
+        FraudlakeError: none can be written.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise FraudlakeError(f"{error.strerror}: name one with TMPDIR") from None
+
+
+def temporary_programs() -> Path:
+    """Return a temporary folder for the native libraries that Java unpacks and loads.
+
+    Raises:
+        FraudlakeError: there is none from which they can be loaded.
+    """
+    return _first([temporary(), _SECOND_TEMPORARY, *_caches()], "TMPDIR", os.W_OK | os.X_OK)
+
+
+def traces() -> Path:
+    """Return the folder for the stack traces of unforeseen errors.
+
+    Raises:
+        FraudlakeError: none can be written.
+    """
+    return _first([*_caches(), temporary()], "TMPDIR", os.W_OK, refused=0)
+
+
+def _caches() -> list[Path]:
+    given, home = Path(os.environ.get("XDG_CACHE_HOME", "")), Path(_home())
+    if given.is_absolute():  # others are to be ignored (XDG Base Directory Specification)
+        return [given / "fraudlake"]
+    return [*([home / ".cache" / "fraudlake"] if home.is_absolute() else []), *_own_temporary()]
+
+
+def _home() -> str:
+    """Return the user's home, ``~`` if there is none."""
+    return os.path.expanduser("~")  # noqa: PTH111 - Path raises an error if there is none
+
+
+def _own_temporary() -> list[Path]:
+    """Return this user's own folders among the temporary ones, without those that other users have made."""
+    folders = [parent / f"fraudlake-{os.getuid()}" for parent in (temporary(), _SECOND_TEMPORARY)]
+    return [folder for folder in folders if not folder.exists() or folder.lstat().st_uid == os.getuid()]
+
+
+def _first(folders: list[Path], variable: str, access: int, refused: int = _NO_PROGRAMS) -> Path:
+    """Return the first folder that can be used, by default for programs, too; make it if it is not there."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, access) and not os.statvfs(folder).f_flag & refused:
+                return folder
+    tried = ", ".join(map(str, folders))
+    raise FraudlakeError(
+        f"no folder for programs (missing rights, or a noexec disk): {tried}; name one with {variable}"
+    )

@@ -1,0 +1,198 @@
+"""Hosts: whatever user, environment, locale or disks a machine has, the same Spark starts, or a line says why not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fraudlake import host, tables
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import open_lake, session
+from fraudlake.settings import Settings
+from tests.conftest import FLINK, SHORT_LIVED
+
+FOREIGN = {
+    "SPARK_HOME": "/nowhere",
+    "SPARK_CONF_DIR": "/nowhere",
+    "SPARK_REMOTE": "sc://nowhere",
+    "SPARK_API_MODE": "connect",
+    "SPARK_CONNECT_MODE_ENABLED": "1",
+    "SPARK_LOCAL_DIRS": "/proc/nowhere",
+    "SPARK_MASTER": "spark://nowhere:7077",
+    "MASTER": "yarn",
+    "PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell",
+    "PYSPARK_PYTHON": "/nowhere/python",
+    "PYSPARK_DRIVER_PYTHON": "jupyter",
+    "PYSPARK_GATEWAY_PORT": "1",
+    "PYSPARK_PIN_THREAD": "false",
+    "HADOOP_CONF_DIR": "/nowhere",
+    "HADOOP_USER_NAME": "hdfs",
+    "YARN_CONF_DIR": "/nowhere",
+    "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC",
+    "JDK_JAVA_OPTIONS": "-XX:+UseG1GC",
+    "_JAVA_OPTIONS": "-Xmx8m",
+    "MLFLOW_TRACKING_URI": "http://127.0.0.1:1",
+    "DATABRICKS_HOST": "https://127.0.0.1:1",
+    "http_proxy": "http://127.0.0.1:1",
+}
+"""What machines with another Spark, a cluster or a workspace have in their environment."""
+OWN = {"MLFLOW_TRACKING_URI", "DATABRICKS_HOST", "http_proxy"}
+"""What stays: commands need it, or it changes nothing."""
+
+
+def test_a_user_without_home_gets_one_for_libraries_that_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "~")
+    monkeypatch.setenv("MLFLOW_RUN_ID", "of another run")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    host.settle()
+    assert Path.home() == tmp_path / f"fraudlake-{os.getuid()}"
+    assert "MLFLOW_RUN_ID" not in os.environ
+
+
+def test_the_environment_of_another_spark_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in FOREIGN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("JAVA_HOME", "/usr")
+    host.isolate()
+    assert {name for name in FOREIGN if name in os.environ} == OWN
+    assert os.environ["JAVA_HOME"] == "/usr"
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "{tmp}/xdg"}, "xdg/fraudlake"),
+        ({"HOME": "{tmp}/home"}, "home/.cache/fraudlake"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "{tmp}/home"}, "home/.cache/fraudlake"),
+        ({"HOME": "/proc/home"}, f"t/fraudlake-{os.getuid()}"),
+        ({"HOME": "~"}, f"t/fraudlake-{os.getuid()}"),
+    ],
+    ids=["named", "home", "relative", "unwritable home", "no home"],
+)
+def test_the_cache_is_in_the_first_folder_that_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], folder: str
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(tmp=tmp_path))
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    assert host.cache() == tmp_path / folder
+    assert host.cache().is_dir()
+
+
+def test_a_folder_that_another_user_made_in_the_temporary_one_is_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc/home")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("fraudlake.host._SECOND_TEMPORARY", Path("/proc"))
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    (tmp_path / "fraudlake-54321").mkdir()
+    with pytest.raises(
+        FraudlakeError,
+        match=r"^no folder for programs .*: /proc/home/.cache/fraudlake, /proc/fraudlake-54321; name one with XDG",
+    ):
+        host.cache()
+
+
+def test_native_libraries_are_unpacked_where_they_may_be_loaded_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert host.temporary_programs() == tmp_path
+    noexec = [str(tmp_path), "/var/tmp"]
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC if str(path) in noexec else 0))
+    assert host.temporary_programs() == tmp_path / "cache" / "fraudlake"
+    noexec.append(str(tmp_path / "cache" / "fraudlake"))
+    with pytest.raises(FraudlakeError, match=f"noexec disk.: {tmp_path}, /var/tmp, .*; name one with TMPDIR"):
+        host.temporary_programs()
+
+
+def test_options_of_java_and_spark_are_settings() -> None:
+    wanted = Settings(java_options="-Dname='a b'", spark_options={"spark.sql.adaptive.enabled": "false"})
+    configuration = session.with_options({"spark.ui.enabled": "false"}, wanted)
+    assert configuration["spark.sql.adaptive.enabled"] == "false"
+    assert session.java_options(wanted, "-Dpath=/a b", "-Xss4m").startswith('"-Dpath=/a b" -Xss4m -Djava.io.tmpdir=')
+    assert session.java_options(wanted).endswith(" -Dname='a b'")
+
+
+def test_what_fraudlake_decides_is_no_option() -> None:
+    wanted = Settings(spark_options={"spark.ui.enabled": "true"})
+    with pytest.raises(
+        UsageError, match=r"spark_options: spark\.ui\.enabled cannot be set, since fraudlake decides it"
+    ):
+        session.with_options({"spark.ui.enabled": "false"}, wanted)
+
+
+def test_the_modules_of_another_spark_are_refused_in_one_line(tmp_path: Path) -> None:
+    module = tmp_path / "python" / "pyspark" / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    path = os.pathsep.join([str(tmp_path / "python"), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [program(), "status"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"fraudlake: PYTHONPATH: {module} is of another Spark: take it out\n"
+
+
+STEPS = """
+import sys
+from fraudlake.cli import main
+for step in ("ingest", "refine", "detect"):
+    sys.argv = ["fraudlake", "--lake", {lake!r}, step]
+    main()
+"""
+NO_NAME = ("unshare", "--user", "--map-user=54321", "--map-group=54321")
+NOEXEC = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
+HAS_NAMESPACES = subprocess.run([*NOEXEC, "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.stream
+@pytest.mark.skipif(not HAS_NAMESPACES, reason="this machine allows no user namespaces")
+def test_a_container_without_user_home_locale_and_temporary_programs_raises_the_tutorials_alerts(
+    tmp_path: Path,
+) -> None:
+    """Its user has no name and no home, its locale is C, its temporary folder noexec, its environment a cluster's."""
+    lake, temporary, conf = tmp_path / "lake", tmp_path / "temporary", tmp_path / "conf"
+    shutil.copytree(FLINK / "tutorial" / "int96", lake / "landing" / "zürich 日本")
+    for folder in (temporary, conf):
+        folder.mkdir()
+    (conf / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://nowhere:8020</value></property></configuration>"
+    )
+    (conf / "spark-defaults.conf").write_text("spark.master spark://nowhere:7077\n")
+    (conf / "spark-env.sh").write_text("export JAVA_HOME=/nowhere\n")
+    of_conf = dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"), str(conf))
+    environment = {**os.environ, **SHORT_LIVED, **FOREIGN, **of_conf, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    environment |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(host.cache().parent)}
+    for name in ("HOME", "USER", "LOGNAME"):
+        environment.pop(name, None)
+    mounted = f'mount -t tmpfs -o noexec tmpfs "$0" && exec {" ".join(NO_NAME)} "$@"'
+    steps = STEPS.format(lake=str(lake))
+
+    ended = subprocess.run(
+        [*NOEXEC, mounted, str(temporary), sys.executable, "-c", steps],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    alerts = open_lake(Settings(lake=lake), must_exist=True).query(tables.SILVER_ALERTS, "account_id")
+    assert sorted(alerts["account_id"].to_pylist()) == ["2", "3", "4"]
+
+
+def program() -> str:
+    return str(Path(sys.executable).with_name("fraudlake"))
