@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fraudlake.cli import cli, main
+from fraudlake.cli.command import EVERYWHERE
 from fraudlake.errors import FraudlakeError
 from fraudlake.settings import ENV_PREFIX, SECRETS, Settings
 from tests import plain_lake
@@ -53,7 +54,8 @@ class Call:
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
     path = draw(st.sampled_from(sorted(COMMANDS)))
-    flags = [*_flags(draw, cli, 2), *path[:-1], path[-1], *_flags(draw, COMMANDS[path], 4)]
+    own = [option for option in COMMANDS[path].params if isinstance(option, click.Option)]
+    flags = [*_flags(draw, EVERYWHERE, 2), *path, *_flags(draw, [*own, *EVERYWHERE], 4)]
     for argument in COMMANDS[path].params:
         if isinstance(argument, click.Argument) and draw(st.integers(0, 9)):
             flags.append(draw(values))
@@ -69,10 +71,7 @@ def _settings(draw: st.DrawFn) -> list[tuple[str, str]]:
     return draw(st.lists(st.tuples(st.sampled_from(NAMES), values), max_size=1))
 
 
-def _flags(draw: st.DrawFn, command: click.Command, most: int) -> list[str]:
-    options = [one for one in command.params if isinstance(one, click.Option) and not one.is_eager]
-    if not options:
-        return []
+def _flags(draw: st.DrawFn, options: Sequence[click.Option], most: int) -> list[str]:
     given = []
     for option in draw(st.lists(st.sampled_from(options), max_size=most)):
         given += [option.opts[0]] if option.is_flag else [option.opts[0], draw(values)]

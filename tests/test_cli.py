@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from fraudlake.cli import main
+from fraudlake.cli import cli, main
+from fraudlake.cli.app import App
 from fraudlake.errors import FraudlakeError
+from tests import plain_lake
 from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
+from tests.test_arguments import COMMANDS
 
 STEPS = (
     "simulate",
@@ -66,11 +71,45 @@ def test_help_says_what_a_step_does(step: str, fraudlake_here: FraudlakeHere) ->
     assert "Needs" in ended.stdout or step == "status"
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_has_choices_and_an_example_and_fits_the_terminal(
+    path: tuple[str, ...], columns: int, fraudlake_here: FraudlakeHere
+) -> None:
+    printed, _, example = fraudlake_here(*path, "--help", COLUMNS=str(columns)).stdout.partition("Example:")
+    assert all(len(line) <= columns for line in printed.splitlines())
+    assert "VALUE" not in printed and "--trigger TEXT" not in printed
+    words = shlex.split(example)
+    assert words[0] == "fraudlake"
+    given = words[words.index(path[0]) + len(path) :]
+    COMMANDS[path].make_context(path[-1], given, parent=click.Context(cli, obj=App()))
+
+
+def test_help_names_the_choices_and_the_default_of_a_setting(fraudlake_here: FraudlakeHere) -> None:
+    printed = fraudlake_here("ingest", "--help", COLUMNS="120").stdout
+    assert "--source [files|kafka]          Where transactions come from: files or kafka.  [default: files]" in printed
+    assert "--trigger [available-now|continuous]" in printed and "[default: 1 second]" in printed
+    assert "--bootstrap-servers HOST:PORT" in printed
+
+
+def test_every_command_is_listed_under_its_task(fraudlake_here: FraudlakeHere) -> None:
+    printed = fraudlake_here("--help").stdout
+    assert "Others:" not in printed
+    sections = [line for line in printed.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert sections[:3] == ["Options:", "To begin:", "The steps of a run:"]
+
+
+def test_a_group_without_a_command_shows_its_help(fraudlake_here: FraudlakeHere) -> None:
+    ended = fraudlake_here("rules")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "\n  backtest" in ended.stderr
+
+
 @pytest.mark.parametrize("group", [[], ["model"], ["workspace"]], ids=["fraudlake", "model", "workspace"])
 def test_no_line_of_a_list_of_commands_is_cut_off(group: list[str], fraudlake_here: FraudlakeHere) -> None:
     ended = fraudlake_here(*group, "--help", COLUMNS="80")
     lines = ended.stdout.splitlines()
-    assert "Commands:" in lines
+    assert ("Commands:" if group else "To begin:") in lines
     assert not [line for line in lines if line.rstrip().endswith(("...", "…")) and not line.startswith("Usage:")]
 
 
@@ -197,17 +236,54 @@ def test_simulate_lands_what_was_asked_for(tmp_path: Path, fraudlake_here: Fraud
 
 def test_simulate_refuses_what_makes_no_stream(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     line = refused(fraudlake_here("--lake", str(tmp_path), "simulate", "--rows", "10", "--fraud", "0.9"), 2)
-    assert "fraud=0.9: must be from 0 to 0.2" in line
+    assert "--fraud 0.9: must be from 0 to 0.2" in line
     line = refused(fraudlake_here("--lake", str(tmp_path), "simulate", "--rows", "10", "--start", "soon"), 2)
-    assert "soon" in line
+    assert "--start soon: must be a time such as 2026-03-07" in line
+    line = refused(fraudlake_here("--lake", str(tmp_path), "simulate", "--start", "2026-13-01"), 2)
+    assert "--start 2026-13-01: must be a time such as 2026-03-07" in line
 
 
-@pytest.mark.stream
-def test_a_missing_landing_folder_is_wrong_use(
-    lake: Callable[..., Any], tmp_path: Path, fraudlake_here: FraudlakeHere
+@pytest.mark.parametrize("command", ["ingest", "run"])
+def test_a_missing_landing_folder_is_wrong_use_and_makes_no_lake(
+    tmp_path: Path, fraudlake_here: FraudlakeHere, command: str
 ) -> None:
-    line = refused(fraudlake_here("--lake", str(lake().root), "ingest", "--landing", str(tmp_path / "none")), 2)
+    flags = ("--lake", str(tmp_path / "new"), "--landing", str(tmp_path / "none"))
+    line = refused(fraudlake_here(command, *flags), 2)
     assert f"landing folder {tmp_path / 'none'} does not exist" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_in_which_nothing_has_landed_does_not_add_up(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    plain_lake.make(tmp_path / "lake")
+    printed = fraudlake_here("status").stdout
+    assert f"nothing has landed yet in {tmp_path / 'lake' / 'landing'}" in printed and "add up" not in printed
+
+
+def test_the_options_of_every_command_may_stand_after_it(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    plain_lake.make(tmp_path / "here")
+    after = fraudlake_here("rules", "list", "--lake", str(tmp_path / "here"), "--json")
+    assert after.stdout == fraudlake_here("--json", "--lake", str(tmp_path / "here"), "rules", "list").stdout
+    assert [rule["name"] for rule in json.loads(after.stdout)["rules"]] == ["small_then_large"]
+    line = refused(fraudlake_here("workspace", "check", "--catalog", "main"), 2)
+    assert "give both, or --lake DIR" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("explain", "4"), "4: silver_alerts has no such alert_id, and no alert yet: run 'fraudlake detect'"),
+        (("restore", "nosuch"), "there is no table nosuch; the nearest one is"),
+        (("restore", "silver_alerts"), "restore silver_alerts to which version? give either --version N or"),
+        (("rules", "diff", "small_then_large"), "small_then_large has no version before 1, its first"),
+        (("replay", "--from", "2026-13-01", "--to", "2026-01-01"), "'2026-13-01' is no day: give one such as"),
+    ],
+    ids=["explain", "restore", "restore-version", "diff", "replay"],
+)
+def test_a_mistake_gets_a_line_that_says_what_to_do(
+    tmp_path: Path, fraudlake_here: FraudlakeHere, arguments: tuple[str, ...], hint: str
+) -> None:
+    plain_lake.make(tmp_path / "lake")
+    assert hint in refused(fraudlake_here(*arguments), 2)
 
 
 def refused_here(lake: Path, *arguments: str) -> str:

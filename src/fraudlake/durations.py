@@ -27,6 +27,15 @@ def _duration(value: object) -> object:
     return timedelta(seconds=float(match[1]) * seconds)
 
 
+def text(duration: timedelta) -> str:
+    """Return a time span as a person writes it, such as ``10 seconds``."""
+    for unit in ("day", "hour", "minute"):
+        number, rest = divmod(duration, timedelta(seconds=_SECONDS[unit]))
+        if number and not rest:
+            return f"{number} {unit}{'s' * (number > 1)}"
+    return f"{duration.total_seconds():g} second{'s' * (duration != timedelta(seconds=1))}"
+
+
 def _text(duration: timedelta) -> str:
     return f"{duration.total_seconds():f}".rstrip("0").rstrip(".") + " s"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake import __version__, json_text, settings
+from fraudlake.cli.command import Commands, flag
 from fraudlake.cli.progress import console, run_streams, unit
 from fraudlake.cli.terminal import printable
 from fraudlake.settings import Settings
@@ -30,19 +31,17 @@ KAFKA = (
 )
 MODEL = ("model_name", "experiment")
 RULES = ("small_below", "large_above", "within")
-_SENTENCE = 500
-"""Characters that the first sentence of a command's help may have."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class App:
-    """The options that stand before the command."""
+    """The options that every command takes."""
 
-    lake: Path | None
-    catalog: str | None
-    schema: str | None
-    config: Path | None
-    json: bool
+    lake: Path | None = None
+    catalog: str | None = None
+    schema: str | None = None
+    config: Path | None = None
+    json: bool = False
 
     def settings(self, **flags: object) -> Settings:
         """Load the settings, with a command's own flags first."""
@@ -55,6 +54,15 @@ class App:
         wanted = self.settings(**flags)
         with console.status("starting Spark"):
             return open_lake(wanted)
+
+    def open_for_ingest(self, **flags: object) -> Lake:
+        """Open the lake to ingest into it, making what is missing, once there is a folder that files land in."""
+        from fraudlake.sources.landing_folder import require_folder
+
+        wanted = self.settings(**flags)
+        if wanted.source == "files" and wanted.catalog is None:
+            require_folder(str(Path(wanted.landing_path).absolute()))
+        return self.open(**flags)
 
     def open_existing(self, **flags: object) -> Lake:
         """Open the lake to read it: it must be there, and nothing is made."""
@@ -81,55 +89,49 @@ def options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for name in reversed(names):
-            field = Settings.model_fields[name]
-            command = click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", help=field.description)(
-                command
-            )
+            command = flag(name)(command)
         return command
 
     return decorate
 
 
-class Commands(click.Group):
-    """A group whose help lists its commands with a whole sentence each; click cuts off what is longer than a line."""
+class _Program(Commands):
+    group_class = Commands
 
-    group_class = type  # the groups within it, too
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(_SENTENCE)) for name, command in commands if command])
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
+        return super().make_context(info_name, args, parent, **{"obj": App(), **extra})
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--lake", type=click.Path(path_type=Path), help="Folder of the lake.  [default: ./lake]")
-@click.option("--catalog", metavar="NAME", help="Catalog of a lake in a Databricks workspace, instead of --lake.")
-@click.option("--schema", metavar="NAME", help="Its schema.")
-@click.option("--config", type=click.Path(path_type=Path), help="Settings file.  [default: ./fraudlake.toml, if there]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
+_TASKS = {
+    "To begin": ("setup", "simulate", "run", "status"),
+    "The steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
+    "Alerts": ("explain", "deliver", "realtime", "state"),
+    "Rules and models": ("rules", "model", "verdicts"),
+    "To correct what is stored": ("quarantine", "replay", "restore", "forget"),
+    "Databricks and Flink": ("workspace", "example"),
+}
+
+
+@click.group(
+    cls=_Program,
+    example="fraudlake --lake my-lake run --landing /where/flink/writes",
+    tasks=_TASKS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(__version__, prog_name="fraudlake")
-@click.pass_context
-def cli(
-    context: click.Context,
-    lake: Path | None,
-    catalog: str | None,
-    schema: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
+def cli() -> None:
     """Fraud detection on a lakehouse: Flink's transactions become alerts and scores.
 
-    Every setting can also be given as FRAUDLAKE_<NAME> in the environment or as a line of fraudlake.toml.
+    Every setting can also be given as FRAUDLAKE_<NAME> in the environment or as a line of fraudlake.toml. The options
+    below may stand before a command or after it.
     """
-    context.obj = App(lake, catalog, schema, config, as_json)
 
 
 def run_step(app: App, step: str, flags: dict[str, str | None], **arguments: Any) -> Lake:
     """Run a step's streams under the flags of its command, and print what each did; return the lake."""
     from fraudlake import steps
 
-    lake = app.open(**flags)
+    lake = app.open_for_ingest(**flags) if step == "ingest" else app.open(**flags)
     done = run_streams(lake, getattr(steps, step)(lake, **arguments), lake.settings.trigger)
     text = "\n".join(
         f"{stream.step}: {stream.rows:,} {unit(stream.step)} in {stream.batches} micro-batches" for stream in done

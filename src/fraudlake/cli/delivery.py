@@ -11,7 +11,7 @@ from fraudlake.cli.progress import console
 from fraudlake.delivery.sink import DESTINATIONS, Destination
 
 
-@cli.command()
+@cli.command(example="fraudlake deliver --to file --delivery-folder alerts")
 @click.option("--to", type=click.Choice(DESTINATIONS), required=True, help="Where alerts go.")
 @click.option(
     "--from-now", is_flag=True, help="Let a new destination begin with the alerts that are raised from now on."

@@ -8,7 +8,7 @@ from fraudlake.cli.app import RULES, STREAMING, App, cli, options, run_step
 from fraudlake.cli.rule_changes import note_other_rules
 
 
-@cli.command()
+@cli.command(example="fraudlake detect --trigger continuous --interval '1 second'")
 @options("ordering", "max_out_of_orderness", *RULES, *STREAMING)
 @click.pass_obj
 def detect(app: App, /, **flags: str | None) -> None:
@@ -20,7 +20,7 @@ def detect(app: App, /, **flags: str | None) -> None:
     note_other_rules(run_step(app, "detect", flags))
 
 
-@cli.command()
+@cli.command(example="fraudlake aggregate")
 @options("ordering", "max_out_of_orderness", *RULES, "bootstrap_servers", "fast_alerts_topic", *STREAMING)
 @click.pass_obj
 def aggregate(app: App, /, **flags: str | None) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CLONE = Path(fraudlake.__file__).parents[2]
 
 
-@cli.command()
+@cli.command(example="fraudlake example word_count")
 @click.argument("name", required=False)
 @click.option("--list", "is_list", is_flag=True, help="List the examples, and start none.")
 @click.option("--port", type=click.IntRange(0, 65535), default=9999, show_default=True, help="For a socket.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,12 @@ import click
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_step
+from fraudlake.cli.command import time_of
 from fraudlake.cli.progress import console, output
 from fraudlake.errors import UsageError
 
 
-@cli.command()
+@cli.command(example="fraudlake simulate --rows 100000 --bad 0.001")
 @options("landing")
 @click.option("--rows", type=int, help="Stop after so many rows.  [default: no limit]")
 @click.option("--seconds", type=float, help="Stop after so many seconds.  [default: no limit]")
@@ -40,21 +42,24 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     from fraudlake import simulator
 
     wanted = app.settings(landing=landing)
+    begin = datetime.now(UTC) if start == "now" else time_of("--start", start)
     limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth")}
+    of_all = f" of {limits['rows']:,}" if limits["rows"] is not None else ""
     written = 0
 
     def count(rows: int) -> None:
         nonlocal written
         written = rows
-        spinner.update(f"simulate: {rows:,} rows")
+        spinner.update(f"simulate: {rows:,}{of_all} rows")
 
     with console.status("simulate") as spinner:
         try:
-            traffic = simulator.Traffic(start=_time(start), **options)
+            traffic = simulator.Traffic(start=begin, **options)
             paced = limits["rows"] is None if real_time is None else real_time
             simulator.simulate(Path(wanted.landing_path), traffic, real_time=paced, progress=count, **limits)
         except ValueError as error:
-            raise UsageError(str(error)) from None
+            named = re.sub(r"^(\w+)=", lambda name: f"--{name[1].replace('_', '-')} ", str(error))
+            raise UsageError(named) from None
         except KeyboardInterrupt:
             pass  # the usual end of an endless source
     text = f"{written:,} rows landed in {wanted.landing_path}"
@@ -63,14 +68,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     app.say({"landing": wanted.landing_path, "rows": written}, text)
 
 
-def _time(text: str) -> datetime:
-    if text == "now":
-        return datetime.now(UTC)
-    given = datetime.fromisoformat(text)
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
-
-
-@cli.command()
+@cli.command(example="fraudlake ingest --landing /where/flink/writes")
 @options(
     "landing",
     "landing_timezone",
@@ -94,7 +92,7 @@ def ingest(app: App, /, retry_rejected: bool, **flags: str | None) -> None:
     run_step(app, "ingest", flags, retry_rejected=retry_rejected)
 
 
-@cli.command()
+@cli.command(example="fraudlake refine --max-ahead '2 hours'")
 @options(*QUALITY, *STREAMING)
 @click.pass_obj
 def refine(app: App, /, **flags: str | None) -> None:
@@ -106,7 +104,7 @@ def refine(app: App, /, **flags: str | None) -> None:
     run_step(app, "refine", flags)
 
 
-@cli.command()
+@cli.command(example="fraudlake quarantine --rule amount_is_positive --limit 10")
 @click.option("--rule", metavar="NAME", help="Only rows that broke this quality rule.")
 @click.option("--limit", type=click.IntRange(min=0), default=3, show_default=True, help="Samples for each rule.")
 @click.option("--replay", "is_replay", is_flag=True, help="Check the rows again; those that are valid move to silver.")

@@ -12,6 +12,7 @@ import click
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, options, run_step
+from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, output, print_done, timed
 from fraudlake.errors import FraudlakeError, UsageError
 
@@ -22,7 +23,7 @@ _LISTED = 10
 """Unknown ids that a line names."""
 
 
-@cli.command()
+@cli.command(example="fraudlake train --labels verdicts")
 @options(*MODEL, "threshold", "holdout", "labels", "algorithm", "max_training_rows", "promotion_margin", "auto_promote")
 @click.pass_obj
 def train(app: App, /, **flags: str | None) -> None:
@@ -39,11 +40,11 @@ def train(app: App, /, **flags: str | None) -> None:
 
 def train_with_progress(lake: Lake) -> dict[str, Any]:
     """Train with a progress bar; return what the command prints."""
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from fraudlake import steps
 
-    columns = TextColumn("train: {task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total}")
+    columns = TextColumn("train: {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     begun = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("features", total=None)
@@ -78,7 +79,7 @@ def _trained(result: dict[str, Any]) -> str:
     return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}{reason}"
 
 
-@cli.command()
+@cli.command(example="fraudlake verdicts decisions.csv")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_obj
 def verdicts(app: App, /, file: Path) -> None:
@@ -105,9 +106,9 @@ def verdicts(app: App, /, file: Path) -> None:
         )
 
 
-@cli.command()
-@click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), help="Score a range of dates again: its first day.")
-@click.option("--to", "last", type=click.DateTime(["%Y-%m-%d"]), help="Its last day.  [default: the first]")
+@cli.command(example="fraudlake score --from 2026-03-01 --to 2026-03-07")
+@click.option("--from", "first", type=Day(), help="Score a range of dates again: its first day.")
+@click.option("--to", "last", type=Day(), help="Its last day.  [default: the first]")
 @click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
 @options(*MODEL, "threshold", "columns", *KAFKA, *STREAMING)
 @click.pass_obj
@@ -135,12 +136,12 @@ def score(
     app.say({"model_version": version, "rows": rows}, f"{rows:,} transactions scored under version {version}")
 
 
-@cli.group()
+@cli.group(example="fraudlake model list")
 def model() -> None:
     """Show the model's versions; compare, promote, roll back."""
 
 
-@model.command("list")
+@model.command("list", example="fraudlake model list")
 @options(*MODEL)
 @click.pass_obj
 def list_models(app: App, /, **flags: str | None) -> None:
@@ -152,7 +153,7 @@ def list_models(app: App, /, **flags: str | None) -> None:
     app.show(result, lambda: summary.print_versions(output, versions))
 
 
-@model.command()
+@model.command(example="fraudlake model compare 3")
 @click.argument("version", required=False)
 @options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
 @click.pass_obj
@@ -166,7 +167,7 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     app.show(asdict(comparison), lambda: summary.print_comparison(output, comparison))
 
 
-@model.command()
+@model.command(example="fraudlake model promote 3")
 @click.argument("version", required=False)
 @click.option("--force", is_flag=True, help="Promote without a comparison.")
 @options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
@@ -181,7 +182,7 @@ def promote(app: App, /, version: str | None, force: bool, **flags: str | None) 
     app.say({"champion": promoted.number, "reason": reason}, f"version {promoted.number} is the champion: {reason}")
 
 
-@model.command()
+@model.command(example="fraudlake model rollback")
 @options(*MODEL)
 @click.pass_obj
 def rollback(app: App, /, **flags: str | None) -> None:

@@ -12,7 +12,7 @@ from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output, timed
 
 
-@cli.command()
+@cli.command(example="fraudlake setup")
 @click.pass_obj
 def setup(app: App, /) -> None:
     """Fetch the jars and archive Java's classes, once: each later start of Spark then takes half the time."""
@@ -23,7 +23,7 @@ def setup(app: App, /) -> None:
     app.say({"folder": folder, "is_new": is_new}, f"setup: {'made' if is_new else 'already there'}: {folder}")
 
 
-@cli.command()
+@cli.command(example='fraudlake optimize --row-retention \'{"silver_transactions": "400d"}\'')
 @click.option("--allow-short-retention", is_flag=True, help="Accept a retention of less than 7 days.")
 @options("target_file_size", "retention", "row_retention")
 @click.pass_obj
@@ -56,7 +56,7 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
     app.say(result, f"optimized: {', '.join(names) or 'nothing had changed'}")
 
 
-@cli.command()
+@cli.command(example="fraudlake status --json")
 @options(
     "landing",
     "source",
@@ -83,7 +83,7 @@ def status(app: App, /, **flags: str | None) -> None:
         sys.exit(1)
 
 
-@cli.command()
+@cli.command(example="fraudlake state")
 @click.pass_obj
 def state(app: App, /) -> None:
     """Show the state of the detector's stream: open flags by age, waiting rows, watermark, size.
@@ -98,7 +98,7 @@ def state(app: App, /) -> None:
     app.show(stream_state.as_dict(), lambda: summary.print_state(output, stream_state))
 
 
-@cli.command()
+@cli.command(example="fraudlake explain 8972fc095d8a6183194bc81c05f027de")
 @click.argument("alert")
 @click.pass_obj
 def explain(app: App, /, alert: str) -> None:
@@ -114,7 +114,7 @@ def explain(app: App, /, alert: str) -> None:
     app.say(explained.as_dict(), summary.explained(explained))
 
 
-@cli.command()
+@cli.command(example="fraudlake forget 1042 1043 --yes")
 @click.argument("accounts", nargs=-1, required=True, metavar="ACCOUNT...")
 @click.option("--yes", is_flag=True, help="Remove it; without this, only show what would be removed.")
 @options("landing", "source", "delivery_folder", "model_name", "experiment", "ordering")

@@ -47,11 +47,15 @@ class Report(list[str]):
 
     def __init__(self, step: str, status: Any) -> None:
         """Report on a step, whose spinner is ``status``."""
-        self._step, self._status = step, status
+        self._step, self._status, self._begun = step, status, time.monotonic()
 
     def update(self, step: str, rows: int, batches: int) -> None:
         """Show how far a stream is."""
-        self._status.update(f"{self._step}: {step} {rows:,} {unit(step)}, {batches} micro-batches")
+        self._status.update(f"{self._step}: {step} {rows:,} {unit(step)}, {batches} micro-batches{self._rate(rows)}")
+
+    def _rate(self, rows: int) -> str:
+        seconds = time.monotonic() - self._begun
+        return f", {rows / seconds:,.0f} a second" if seconds >= 1 else ""
 
 
 def print_done(step: str, report: str, begun: float) -> None:

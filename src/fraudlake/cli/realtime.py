@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import Status
 
 
-@cli.command()
+@cli.command(example="fraudlake realtime --bootstrap-servers broker:9092 --fast-alerts-topic fast-alerts")
 @options(
     "bootstrap_servers",
     "topic",

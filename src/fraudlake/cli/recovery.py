@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import QUALITY, RULES, App, cli, options
+from fraudlake.cli.command import Day, time_of
 from fraudlake.cli.progress import console
 from fraudlake.errors import UsageError
 
-_DAY = click.DateTime(["%Y-%m-%d"])
+_DAY = Day()
 
 
-@cli.command()
+@cli.command(example="fraudlake restore silver_alerts --timestamp 2026-03-07T12:30")
 @click.argument("table")
 @click.option("--version", type=click.IntRange(min=0), help="The version whose rows the table gets back.")
 @click.option("--timestamp", metavar="TIME", help="A time (UTC) such as 2026-03-07 or 2026-03-07T12:30, instead.")
@@ -29,9 +30,10 @@ def restore(app: App, /, table: str, version: int | None, timestamp: str | None,
     """
     from fraudlake.operations import restore as restoring
 
+    restoring.require_table(table)
     if (version is None) == (timestamp is None):
-        raise UsageError("give either --version N or --timestamp TIME")
-    time = None if timestamp is None else _time(timestamp)
+        raise UsageError(f"restore {table} to which version? give either --version N or --timestamp TIME")
+    time = None if timestamp is None else time_of("--timestamp", timestamp)
     # Nothing is made: a restored table must be there.
     lake = app.open_existing()
     with console.status("restore"):
@@ -43,7 +45,7 @@ def restore(app: App, /, table: str, version: int | None, timestamp: str | None,
     )
 
 
-@cli.command()
+@cli.command(example="fraudlake replay --from 2026-03-01 --to 2026-03-07")
 @click.option("--from", "first", type=_DAY, required=True, help="First day (UTC).")
 @click.option("--to", "last", type=_DAY, required=True, help="Last day (UTC), included.")
 @click.option("--apply", "is_applied", is_flag=True, help="Put the days in place, in one commit a table.")
@@ -63,11 +65,3 @@ def replay(app: App, /, first: datetime, last: datetime, is_applied: bool, **fla
     with console.status("replay"):
         done = rebuild.rebuild(lake, first.date(), last.date(), is_applied)
     app.say(done.as_dict(), summary.rebuilt(done))
-
-
-def _time(text: str) -> datetime:
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--timestamp {text}: must be a time such as 2026-03-07 or 2026-03-07T12:30") from None
-    return given if given.tzinfo else given.replace(tzinfo=UTC)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fraudlake import host
 from fraudlake.cli.app import App
 from fraudlake.cli.progress import console
 from fraudlake.cli.rules import as_dict, definition, described, query_of, rules_
@@ -27,7 +27,7 @@ def _signed(command: Any) -> Any:
     return author(click.option("--reason", help="Why.")(command))
 
 
-@rules_.command(name="list")
+@rules_.command(name="list", example="fraudlake rules list --all")
 @click.option("--all", "is_all", is_flag=True, help="Retired versions, too.")
 @click.pass_obj
 def list_(app: App, /, is_all: bool) -> None:
@@ -42,7 +42,7 @@ def list_(app: App, /, is_all: bool) -> None:
     app.say(result, "\n".join(lines) or "there is no rule; add --all to see those that are retired")
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules add rules.toml --reason 'a new pattern'")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--sql", type=click.Path(path_type=Path), help="A Flink query over MATCH_RECOGNIZE instead of FILE.")
 @click.option("--name", help="The name of the query's rule.")
@@ -66,7 +66,7 @@ def add(
     _say(app, [rule_table.add(lake, rule, _author(author), reason) for rule in rules])
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules shadow tiny_then_huge")
 @click.argument("name")
 @_VERSION
 @_signed
@@ -76,7 +76,7 @@ def shadow(app: App, /, name: str, number: int | None, author: str | None, reaso
     _set_status(app, name, "shadow", number, author, reason)
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules promote tiny_then_huge --version 2")
 @click.argument("name")
 @_VERSION
 @_signed
@@ -86,7 +86,7 @@ def promote(app: App, /, name: str, number: int | None, author: str | None, reas
     _set_status(app, name, "live", number, author, reason)
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules retire tiny_then_huge")
 @click.argument("name")
 @click.option("--version", "number", type=int, help="Version of the rule.  [default: all]")
 @_signed
@@ -98,7 +98,7 @@ def retire(app: App, /, name: str, number: int | None, author: str | None, reaso
     _say(app, rule_table.retire(_open(app), name, _author(author), reason, number))
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules diff tiny_then_huge --from 1 --to 3")
 @click.argument("name")
 @click.option("--from", "first", type=int, help="One version.  [default: the one before the other]")
 @click.option("--to", "second", type=int, help="The other version.  [default: the newest]")
@@ -109,6 +109,8 @@ def diff(app: App, /, name: str, first: int | None, second: int | None) -> None:
 
     rules = rule_table.read(app.open_existing())
     after = rules.version_of(name, second)
+    if first is None and after.version == 1:
+        raise UsageError(f"{name} has no version before 1, its first: there is nothing to compare it with")
     before = rules.version_of(name, first or after.version - 1)
     old, new = ({"kind": version.rule.kind, **definition(version)} for version in (before, after))
     changed = {field: (old.get(field), new.get(field)) for field in {**old, **new} if old.get(field) != new.get(field)}
@@ -117,7 +119,7 @@ def diff(app: App, /, name: str, first: int | None, second: int | None) -> None:
     app.say(result, "\n".join([f"{before} -> {after}", *(lines or ["  no difference"])]))
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules apply rules.toml --yes")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Change the rules; without it only what would change is shown.")
 @_signed
@@ -188,10 +190,7 @@ def _open(app: App) -> Lake:
 
 
 def _author(given: str | None) -> str:
-    try:
-        return given or getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return "unknown"
+    return given or host.user_name()
 
 
 def _say(app: App, changes: Sequence[RuleVersion], hint: str | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.cli.app import RULES, App, cli, options
+from fraudlake.cli.command import Day
 from fraudlake.cli.progress import timed
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
-_DAY = click.DateTime(["%Y-%m-%d"])
+_DAY = Day()
 
 
-@cli.group(name="rules")
+@cli.group(name="rules", example="fraudlake rules backtest tiny_then_huge --from 2026-03-01")
 def rules_() -> None:
     """Rules as data: tried on history, run in the shadow, switched on and off without a restart."""
 
@@ -32,7 +33,7 @@ def _source(command: Any) -> Any:
     return click.argument("name", required=False)(sql(command))
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules check --sql query.sql")
 @_source
 @options("columns", *RULES)
 @click.pass_obj
@@ -52,7 +53,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
     app.say({"valid": valid}, "\n".join(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules))
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules backtest tiny_then_huge --from 2026-03-01 --matches matches.jsonl")
 @_source
 @click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
@@ -95,7 +96,7 @@ def backtest(
     app.say(report.as_dict(), _text(report))
 
 
-@rules_.command()
+@rules_.command(example="fraudlake rules show tiny_then_huge")
 @click.argument("name")
 @click.option("--version", "number", type=int, help="Version of the rule.  [default: the newest]")
 @click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: the first that it has seen]")

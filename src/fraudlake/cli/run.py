@@ -13,7 +13,7 @@ from fraudlake.cli.progress import output, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
 
 
-@cli.command()
+@cli.command(example="fraudlake --lake my-lake run --landing /where/flink/writes")
 @options(
     "landing",
     "columns",
@@ -38,7 +38,7 @@ def run(app: App, /, **flags: str | None) -> None:
     from fraudlake.operations.status import status as status_of
 
     begun = time.monotonic()
-    lake = app.open(**flags)
+    lake = app.open_for_ingest(**flags)
     for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
         run_streams(lake, step(lake), "available-now")
     trained = train_or_tell(lake)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -73,6 +74,8 @@ def print_counts(console: Console, status: Status) -> None:
     if status.gaps:
         for gap in status.gaps:
             console.print(f"[red]✗[/] {gap}", soft_wrap=True)
+    elif not status.landed:
+        console.print(f"[yellow]![/] nothing has landed yet in {escape(status.landing)}", soft_wrap=True)
     else:
         late, removed = " - late" * bool(status.late), ", with the removed rows" * bool(status.removed)
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _COLOURS = {"success": "green", "failed": "red", "timedout": "red", "internal_error": "red"}
 
 
-@cli.group()
+@cli.group(example="fraudlake --catalog main --schema fraud workspace check")
 @click.option("--profile", metavar="NAME", help="Profile of ~/.databrickscfg.  [default: DATABRICKS_* or DEFAULT]")
 @click.option("--warehouse", metavar="NAME", help="Name or id of the SQL warehouse.  [default: one that runs, or any]")
 @click.pass_context
@@ -60,7 +60,7 @@ class _Workspace:
         return settings
 
 
-@workspace.command()
+@workspace.command(example="fraudlake --catalog main --schema fraud workspace check")
 @click.option("--service-principal", metavar="ID", help="Also the rights of this application id, which jobs run as.")
 @click.option("--group", "groups", metavar="NAME", multiple=True, help="Also whether this group can be granted rights.")
 @options("landing", "checkpoints", "kafka_secret")
@@ -86,7 +86,7 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
         sys.exit(1)
 
 
-@workspace.command("jobs")
+@workspace.command("jobs", example="fraudlake --catalog main --schema fraud workspace jobs --runs 5")
 @click.option("--runs", type=click.IntRange(min=0, max=20), default=3, show_default=True, help="Runs for each job.")
 @click.pass_obj
 def jobs_(given: _Workspace, /, runs: int) -> None:
@@ -107,7 +107,7 @@ def _print_jobs(deployed: Sequence[Job]) -> None:
             output.print(f"  [{colour}]{run.state:<10}[/] {when} {run.seconds:8.0f} s{error}", soft_wrap=True)
 
 
-@workspace.command("run")
+@workspace.command("run", example="fraudlake --catalog main --schema fraud workspace run ingest_and_detect --wait")
 @click.argument("job")
 @click.option("--wait", "is_waiting", is_flag=True, help="Watch the run to its end; exit code 1 where it fails.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait at most.")
@@ -125,7 +125,7 @@ def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> No
     given.app.say({"run": started, **asdict(ended)}, f"run {started} succeeded in {ended.seconds:.0f} s: {ended.url}")
 
 
-@workspace.command("smoke")
+@workspace.command("smoke", example="fraudlake --catalog main --schema fraud workspace smoke")
 @click.option("--job", default="ingest_and_detect", show_default=True, help="The job to run.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for it at most.")
 @options("landing")
@@ -149,7 +149,7 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
     given.app.say({"alerts": smoking.EXPECTED, "run": ended.id}, text)
 
 
-@workspace.command("probe")
+@workspace.command("probe", example="fraudlake --catalog main --schema fraud workspace probe")
 @click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds to wait for the job at most.")
 @options("checkpoints", "model_name")
 @click.pass_obj

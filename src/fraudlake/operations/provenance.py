@@ -78,7 +78,7 @@ def explain(lake: Lake, alert_id: str) -> Provenance:
     is_alert = f"alert_id = {literal(alert_id)}"
     alerts = lake.query(tables.SILVER_ALERTS, "*", f"WHERE {is_alert}").to_pylist()
     if not alerts:
-        raise UsageError(f"{alert_id}: silver_alerts has no such alert_id")
+        raise UsageError(f"{alert_id}: silver_alerts has no such alert_id{_newest(lake)}")
     (origins_of_alert,) = origins(lake, alerts)
     return Provenance(
         alerts[0],
@@ -86,6 +86,11 @@ def explain(lake: Lake, alert_id: str) -> Provenance:
         _taken(lake, tables.SILVER_ALERTS, is_alert),
         [replace(origin, taken=_commits(lake, origin.transaction)) for origin in origins_of_alert],
     )
+
+
+def _newest(lake: Lake) -> str:
+    newest = lake.query(tables.SILVER_ALERTS, "alert_id", "ORDER BY detected_at DESC LIMIT 1")["alert_id"].to_pylist()
+    return f"; that of its newest alert is {newest[0]}" if newest else ", and no alert yet: run 'fraudlake detect'"
 
 
 def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]:

@@ -51,7 +51,7 @@ def restore(
         UsageError: there is no such table or version, or a stream reads the table and ``allow_streams`` is false.
         FraudlakeError: a step runs or was cut, or the version's files are gone. Nothing was changed.
     """
-    table = _table(name)
+    table = require_table(name)
     with standstill(lake):
         before = lake.version(table)
         target = _version(lake, table, version, timestamp)
@@ -76,7 +76,7 @@ def restore(
         return Restored(table.name, target, before, after, rows_before, lake.count(table, version=after))
 
 
-def _table(name: str) -> Table:
+def require_table(name: str) -> Table:
     """Return the table of a name.
 
     Raises:

@@ -1,0 +1,201 @@
+"""Commands: functions become commands whose help has choices, defaults and an example, listed by what they are for."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import click
+
+from fraudlake.durations import text as words
+from fraudlake.errors import UsageError
+from fraudlake.settings import Settings
+
+_SENTENCE = 500
+"""Characters that the first sentence of a command's help may have."""
+_VALUES = {
+    "landing": "FOLDER",
+    "checkpoints": "FOLDER",
+    "delivery_folder": "FOLDER",
+    "bootstrap_servers": "HOST:PORT",
+    "kafka_secret": "SCOPE/KEY",
+    "delivery_secret": "SCOPE/KEY",
+    "columns": "JSON",
+    "row_retention": "JSON",
+    "timestamp_floor": "DATE",
+    "max_bytes_per_trigger": "SIZE",
+    "target_file_size": "SIZE",
+    "warn": "NAMES",
+}
+"""What help calls the value of a setting whose type does not say it."""
+_TYPES: Mapping[object, str] = {int: "INTEGER", float: "FLOAT", bool: "[true|false]", timedelta: "DURATION"}
+
+
+class Day(click.DateTime):
+    """A day such as 2026-03-07."""
+
+    def __init__(self) -> None:
+        """Read a day."""
+        super().__init__(["%Y-%m-%d"])
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what help calls the value."""
+        return "DATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read the day that a text names."""
+        try:
+            day: datetime = super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"'{value}' is no day: give one such as 2026-03-07", param, ctx)
+        return day
+
+
+def _keep(context: click.Context, option: click.Parameter, value: object) -> None:
+    if value:
+        setattr(context.find_root().obj, str(option.name), value)
+
+
+def _everywhere() -> list[click.Option]:
+    path = click.Path(path_type=Path)
+    given: list[tuple[str, dict[str, Any]]] = [
+        ("--lake", {"type": path, "metavar": "FOLDER", "help": "Folder of the lake.  [default: ./lake]"}),
+        ("--catalog", {"metavar": "NAME", "help": "Catalog of a lake in a Databricks workspace, instead of --lake."}),
+        ("--schema", {"metavar": "NAME", "help": "Its schema."}),
+        ("--config", {"type": path, "metavar": "FILE", "help": "Settings.  [default: ./fraudlake.toml, if there]"}),
+        ("--json", {"is_flag": True, "help": "Print one JSON object on standard output and nothing else."}),
+    ]
+    return [click.Option([name], callback=_keep, expose_value=False, **kept) for name, kept in given]
+
+
+EVERYWHERE = _everywhere()
+"""The options that may stand before a command or after it: each is an attribute of the program's object."""
+
+
+class Command(click.Command):
+    """A command that takes the options of all commands, too, and whose help ends with an example of its call."""
+
+    def __init__(self, *arguments: Any, example: str = "", **given: Any) -> None:
+        """Make a command; ``example`` is a call of it."""
+        super().__init__(*arguments, **given)
+        self.example = example
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the command's own options and those of all commands."""
+        return [*super().get_params(ctx), *EVERYWHERE]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, and name those of all commands."""
+        _write(formatter, "Options", super().get_params(ctx), ctx)
+        names = ", ".join(option.opts[0] for option in EVERYWHERE)
+        formatter.write_paragraph()
+        formatter.write_text(f"Every command also takes {names}: see 'fraudlake --help'.")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example."""
+        _write_example(formatter, self.example)
+
+
+class Commands(click.Group):
+    """A group whose help lists its commands by task, with a whole sentence each; click cuts off longer ones."""
+
+    group_class: type[click.Group] | type[type] | None = type  # the groups within it, too
+    command_class = Command
+
+    def __init__(
+        self, *arguments: Any, example: str = "", tasks: Mapping[str, tuple[str, ...]] | None = None, **given: Any
+    ) -> None:
+        """Make a group of commands.
+
+        Args:
+            arguments: what click takes.
+            example: a call of one of its commands.
+            tasks: names of commands by task; commands that have none come last.
+            given: what click takes.
+        """
+        super().__init__(*arguments, **given)
+        self.example, self._tasks = example, tasks or {}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options of all commands and the group's own."""
+        return [*EVERYWHERE, *super().get_params(ctx)]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those of all commands where the program is described, and the list of commands."""
+        _write(formatter, "Options", self.get_params(ctx) if ctx.parent is None else super().get_params(ctx), ctx)
+        self.format_commands(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example."""
+        _write_example(formatter, self.example)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        listed = {name for names in self._tasks.values() for name in names}
+        others = [name for name in self.list_commands(ctx) if name not in listed]
+        width = max(map(len, self.commands), default=0)
+        for task, names in {**self._tasks, "Others" if listed else "Commands": others}.items():
+            commands = [(name.ljust(width), self.get_command(ctx, name)) for name in names if name in self.commands]
+            if commands:
+                with formatter.section(task):
+                    formatter.write_dl([(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one])
+
+
+def _write_example(formatter: click.HelpFormatter, example: str) -> None:
+    if example:
+        with formatter.section("Example"):
+            formatter.write(f"{'':>{formatter.current_indent}}{example}\n")  # whole, so that it can be copied
+
+
+def _write(
+    formatter: click.HelpFormatter, title: str, options: Iterable[click.Parameter], context: click.Context
+) -> None:
+    with formatter.section(title):
+        records = [option.get_help_record(context) for option in options if isinstance(option, click.Option)]
+        formatter.write_dl([record for record in records if record])
+
+
+def time_of(option: str, text: str) -> datetime:
+    """Return the time, in UTC where the text names no zone, that an option names.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: must be a time such as 2026-03-07 or 2026-03-07T12:30") from None
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+def flag(name: str) -> Any:
+    """Return the option of a setting, as a decorator; its value is checked where all settings are."""
+    field = Settings.model_fields[name]
+    default = _text(field.default)
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        metavar=_VALUES.get(name) or _value(field.annotation),
+        help=f"{field.description}{f'  [default: {default}]' if default else ''}",
+    )
+
+
+def _value(kind: Any) -> str:
+    """Return what help calls a value of a type."""
+    if get_origin(kind) is Literal:
+        return f"[{'|'.join(map(str, get_args(kind)))}]"
+    if get_origin(kind) in (Union, types.UnionType):
+        return _value(next(one for one in get_args(kind) if one is not type(None)))
+    return _TYPES.get(kind, "TEXT")
+
+
+def _text(default: object) -> str:
+    """Return a default as a user writes it; an empty text where there is none to write."""
+    if isinstance(default, timedelta):
+        return words(default)
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default) if isinstance(default, str | int | float) else ""
