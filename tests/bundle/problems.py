@@ -90,12 +90,30 @@ def _of_compute(job: dict[str, Any], cloud: str) -> Iterator[str]:
         if version not in known("environment_versions"):
             yield f"environment version {version!r} is unknown"
     for cluster in (job_cluster["new_cluster"] for job_cluster in job.get("job_clusters", [])):
-        if cluster["spark_version"] not in known("spark_versions"):
-            yield f"spark_version {cluster['spark_version']} is unknown"
-        for field in ("node_type_id", "driver_node_type_id"):
-            if cluster.get(field, known("node_types")[cloud][0]) not in known("node_types")[cloud]:
-                yield f"{field} {cluster[field]} is no machine of {cloud}"
-        partitions = cluster.get("spark_conf", {}).get(PARTITIONS)
-        buckets = Settings.model_fields["buckets"].default
-        if partitions is None or not 1 <= int(partitions) <= buckets:
-            yield f"{PARTITIONS} is {partitions}: state has {buckets} buckets, which need no more partitions"
+        yield from _of_cluster(cluster, cloud)
+
+
+def _of_cluster(cluster: dict[str, Any], cloud: str) -> Iterator[str]:
+    if cluster["spark_version"] not in known("spark_versions"):
+        yield f"spark_version {cluster['spark_version']} is unknown"
+    for field in ("node_type_id", "driver_node_type_id"):
+        if cluster.get(field, known("node_types")[cloud][0]) not in known("node_types")[cloud]:
+            yield f"{field} {cluster[field]} is no machine of {cloud}"
+    settings = cluster.get("spark_conf", {})
+    partitions = settings.get(PARTITIONS)
+    buckets = Settings.model_fields["buckets"].default
+    if partitions is None or not 1 <= int(partitions) <= buckets:
+        yield f"{PARTITIONS} is {partitions}: state has {buckets} buckets, which need no more partitions"
+    # Without attributes of the cloud the API takes spot machines.
+    for other, on_demand in known("on_demand").items():
+        attributes = cluster.get(f"{other}_attributes")
+        if other != cloud and attributes is not None:
+            yield f"{other}_attributes are not of {cloud}"
+        if other == cloud and (attributes or {}).get("availability") != on_demand:
+            yield f"its machines are {(attributes or {}).get('availability', 'spot machines')}, not {on_demand}"
+    # Databricks documentation, "Set up real-time mode".
+    if settings.get("spark.databricks.streaming.realTimeMode.enabled") == "true":
+        if cluster.get("runtime_engine") != "STANDARD":
+            yield "real-time mode needs runtime_engine STANDARD, without Photon"
+        if "autoscale" in cluster or not cluster.get("num_workers"):
+            yield "real-time mode needs a fixed number of workers"

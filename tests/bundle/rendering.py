@@ -43,23 +43,33 @@ class Rendered:
         return self.resources["jobs"]
 
 
+def includes_of(cloud: str) -> list[str]:
+    """What a person adds to ``include`` for the jobs on clusters of a cloud: ``aws``, ``azure`` or ``gcp``."""
+    return ["resources/clusters/*.job.yml", f"resources/clusters/{cloud}.yml"]
+
+
 @cache
-def source() -> dict[str, Any]:
-    """``databricks.yml`` with what it includes, unresolved; not to be changed."""
+def source(cloud: str | None = None) -> dict[str, Any]:
+    """``databricks.yml`` with what it includes, unresolved; not to be changed.
+
+    Args:
+        cloud: the cloud, where the jobs on clusters are wanted, too.
+    """
     whole = yaml.safe_load((ROOT / "databricks.yml").read_text())
+    whole["include"] += includes_of(cloud) if cloud else []
     for pattern in whole["include"]:
         for file in sorted(ROOT.glob(pattern)):
             _merge(whole, copy.deepcopy(yaml.safe_load(file.read_text())))
     return whole
 
 
-def render(target: str, **values: str) -> Rendered:
-    """Resolve a target, variables as ``--var`` would give them.
+def render(target: str, cloud: str | None = None, **values: str) -> Rendered:
+    """Resolve a target, variables as ``--var`` would give them, with the jobs on clusters if a cloud is named.
 
     Raises:
         UnresolvedError: names the reference or variable.
     """
-    whole = copy.deepcopy(source())
+    whole = copy.deepcopy(source(cloud))
     chosen = whole["targets"][target]
     _merge(whole["resources"], chosen.pop("resources", {}))
     presets = {"name_prefix": "", **chosen.get("presets", {})}
@@ -87,22 +97,23 @@ def render(target: str, **values: str) -> Rendered:
     return Rendered(_resolve(chosen, known), resources)
 
 
-def tasks(target: str, **values: str) -> list[Task]:
+def tasks(target: str, cloud: str | None = None, **values: str) -> list[Task]:
     """Return the tasks of all jobs of a target, in the order in which each job runs them.
 
     Args:
         target: the bundle's target.
+        cloud: the cloud, where the jobs on clusters are wanted, too.
         values: the bundle's variables, without defaults for those that must be given; and, by their names, parameters
             of the jobs, which otherwise have those of ``JOB_PARAMETERS``.
 
     Raises:
         UnresolvedError: a task names a parameter that its job does not declare, or waits for a task that is not there.
     """
-    given = {name: value for name, value in values.items() if name in source()["variables"]}
+    given = {name: value for name, value in values.items() if name in source(cloud)["variables"]}
     parameters = JOB_PARAMETERS | {name: value for name, value in values.items() if name not in given}
     return [
         (key, task["task_key"], _with_job_parameters(task["python_wheel_task"]["parameters"], job, parameters))
-        for key, job in render(target, **given).jobs().items()
+        for key, job in render(target, cloud, **given).jobs().items()
         for task in _in_order(job["tasks"])
     ]
 
@@ -132,6 +143,10 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
     for key, value in more.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
+        elif key == "job_clusters" and key in into:
+            clusters = {cluster["job_cluster_key"]: cluster for cluster in into[key]}
+            _merge(clusters, {cluster["job_cluster_key"]: cluster for cluster in value})
+            into[key] = list(clusters.values())
         else:
             into[key] = value
 

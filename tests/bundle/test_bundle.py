@@ -23,7 +23,7 @@ from fraudlake.cli import cli
 from fraudlake.errors import UsageError
 from fraudlake.workspace import check
 
-from .rendering import APPLICATION_ID, GIVEN, ROOT, UnresolvedError, render, source, tasks
+from .rendering import APPLICATION_ID, GIVEN, ROOT, UnresolvedError, includes_of, render, source, tasks
 
 TYPES = {
     "alerts": Alert,
@@ -36,15 +36,17 @@ TYPES = {
     "volumes": Volume,
 }
 TARGETS = ("dev", "staging", "prod")
+CLUSTERS = {"ingest_and_detect_continuous", "realtime"}
+"""The jobs that need a cluster."""
 
 targets = pytest.mark.parametrize("target", TARGETS)
 
 
 def declared_tasks(target: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Name, job and task as they are declared."""
+    """Name, job and task as they are declared, those on clusters, too."""
     return [
         (f"{key}.{task['task_key']}", job, task)
-        for key, job in render(target, **GIVEN).jobs().items()
+        for key, job in render(target, "aws", **GIVEN).jobs().items()
         for task in job["tasks"]
     ]
 
@@ -60,18 +62,17 @@ def test_every_resource_is_of_its_type(target: str) -> None:
 
 
 def test_a_resource_file_is_named_for_what_it_holds() -> None:
-    for file in (ROOT / "resources").glob("*.*.yml"):
+    whole = source("aws")
+    for file in (ROOT / "resources").rglob("*.*.yml"):
         key, kind, _ = file.name.split(".")
         assert f"  {kind}s:\n" in file.read_text()
-        assert key in source()["resources"].get(f"{kind}s", {}) | source()["targets"]["prod"]["resources"].get(
-            f"{kind}s", {}
-        )
+        assert key in whole["resources"].get(f"{kind}s", {}) | whole["targets"]["prod"]["resources"].get(f"{kind}s", {})
 
 
 def test_every_variable_says_what_it_is_for_and_is_used() -> None:
-    text = "".join(file.read_text() for file in [ROOT / "databricks.yml", *(ROOT / "resources").glob("*.yml")])
+    text = "".join(file.read_text() for file in [ROOT / "databricks.yml", *(ROOT / "resources").rglob("*.yml")])
 
-    for name, variable in source()["variables"].items():
+    for name, variable in source("aws")["variables"].items():
         assert variable["description"]
         assert f"${{var.{name}}}" in text
 
@@ -117,7 +118,7 @@ def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: p
 
     # The probe asks the workspace, and the fast lane a broker, not the lake.
     rules = str(ROOT / "rules.toml")
-    steps = [task for task in tasks(target, **GIVEN, file=rules) if task[0] not in ("probe", "realtime")]
+    steps = [task for task in tasks(target, "aws", **GIVEN, file=rules) if task[0] not in ("probe", "realtime")]
     for job, key, parameters in steps:
         result = CliRunner().invoke(cli, parameters)
         assert isinstance(result.exception, OpenedError), f"{job}.{key}: {result.output}{result.exception}"
@@ -147,7 +148,7 @@ def test_the_fast_lanes_parameters_are_understood_where_its_topic_is_given(monke
 
     monkeypatch.setattr("fraudlake.realtime.session.require_spark", require_spark)
     for topic, answer in (("fast-alerts", OpenedError), ("", UsageError)):
-        given = tasks("prod", **GIVEN, fast_alerts_topic=topic)
+        given = tasks("prod", "aws", **GIVEN, fast_alerts_topic=topic)
         [parameters] = [parameters for job, _, parameters in given if job == "realtime"]
         assert isinstance(CliRunner().invoke(cli, parameters).exception, answer)
 
@@ -162,7 +163,7 @@ def test_what_a_task_refers_to_is_there(target: str) -> None:
             assert environments[task["environment_key"]]["dependencies"] == ["../dist/*.whl"], name
         else:
             assert task["job_cluster_key"] in {cluster["job_cluster_key"] for cluster in job["job_clusters"]}, name
-            assert task["libraries"] == [{"whl": "../dist/*.whl"}], name
+            assert task["libraries"] == [{"whl": "../../dist/*.whl"}], name
 
 
 @targets
@@ -174,7 +175,7 @@ def test_only_a_cluster_runs_streams_without_end(target: str) -> None:
 
 @targets
 def test_every_job_runs_alone_and_tells_when_it_fails(target: str) -> None:
-    for key, job in render(target, **GIVEN).jobs().items():
+    for key, job in render(target, "aws", **GIVEN).jobs().items():
         assert job["max_concurrent_runs"] == 1, key
         assert job["email_notifications"]["on_failure"], key
         assert job["health"]["rules"], key
@@ -204,8 +205,7 @@ def test_development_copies_stay_out_of_each_others_way() -> None:
     assert rendered.resources["volumes"]["landing"]["schema_name"] == "dev_someone_fraudlake"
     assert rendered.jobs()["gold"]["schedule"]["pause_status"] == "PAUSED"
     assert rendered.jobs()["ingest_and_detect"]["trigger"]["pause_status"] == "PAUSED"
-    # They need a cluster, which not every workspace has.
-    assert not {"ingest_and_detect_continuous", "realtime"} & set(rendered.jobs())
+    assert not CLUSTERS & set(render("dev", "aws").jobs())
     assert "grants" not in rendered.resources["schemas"]["fraudlake"]
     assert "run_as" not in rendered.target
 
@@ -219,19 +219,35 @@ def test_staging_is_started_by_hand_and_prod_by_itself() -> None:
     assert "pause_status" not in prod.jobs()["ingest_and_detect"]["trigger"]
     assert staging.resources["schemas"]["fraudlake"]["name"] == "staging_fraudlake"
     assert prod.resources["schemas"]["fraudlake"]["name"] == "fraudlake"
-    for variable, job in (("continuous", "ingest_and_detect_continuous"), ("realtime", "realtime")):
-        assert prod.jobs()[job]["continuous"]["pause_status"] == "PAUSED"
-        unpaused = render("prod", **GIVEN, **{variable: "UNPAUSED"})
-        assert unpaused.jobs()[job]["continuous"]["pause_status"] == "UNPAUSED"
 
 
-def test_the_fast_lane_has_the_compute_that_real_time_mode_needs() -> None:
-    [cluster] = render("prod", **GIVEN).jobs()["realtime"]["job_clusters"]
-    needed = cluster["new_cluster"]
-    # Databricks documentation, "Set up real-time mode".
-    assert needed["data_security_mode"] == "SINGLE_USER" and needed["runtime_engine"] == "STANDARD"
-    assert needed["num_workers"] == 1 and "autoscale" not in needed
-    assert needed["spark_conf"]["spark.databricks.streaming.realTimeMode.enabled"] == "true"
+@targets
+def test_jobs_on_clusters_exist_only_where_they_are_asked_for(target: str) -> None:
+    assert not CLUSTERS & set(render(target, **GIVEN).jobs())
+    assert not any("job_clusters" in job for job in render(target, **GIVEN).jobs().values())
+
+
+@pytest.mark.parametrize("target", ["staging", "prod"])
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_jobs_on_clusters_are_asked_for_by_cloud(target: str, cloud: str) -> None:
+    jobs = render(target, cloud, **GIVEN).jobs()
+
+    assert set(jobs) >= CLUSTERS
+    for key in CLUSTERS:
+        [cluster] = jobs[key]["job_clusters"]
+        assert cluster["new_cluster"]["policy_id"] == "id-of-Job Compute"
+        assert jobs[key]["continuous"]["pause_status"] == "PAUSED"
+    for variable, key in (("continuous", "ingest_and_detect_continuous"), ("realtime", "realtime")):
+        unpaused = render(target, cloud, **GIVEN, **{variable: "UNPAUSED"})
+        assert unpaused.jobs()[key]["continuous"]["pause_status"] == "UNPAUSED"
+
+
+def test_databricks_yml_shows_the_lines_that_ask_for_jobs_on_clusters() -> None:
+    lines = (ROOT / "databricks.yml").read_text().splitlines()
+
+    assert [f"  # - {pattern}" for pattern in includes_of("aws")] == [
+        line.partition(" # or")[0] for line in lines if "resources/clusters/" in line
+    ]
 
 
 @pytest.mark.parametrize("target", ["staging", "prod"])

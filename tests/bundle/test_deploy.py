@@ -40,6 +40,18 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def cloud(copy: Path, request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The cloud whose jobs on clusters are asked for, as ``databricks.yml`` says; None: no such jobs."""
+    file = copy / "databricks.yml"
+    original, cloud = file.read_text(), request.param
+    if cloud:
+        asked = original.replace("# - resources/clusters/", "- resources/clusters/")
+        file.write_text(asked.replace("clusters/aws.yml", f"clusters/{cloud}.yml"))
+    yield cloud
+    file.write_text(original)
+
+
+@pytest.fixture
 def workspace(target: str) -> Workspace:
     """In which a person deploys dev and staging, and the service principal prod, as CI does."""
     return Workspace(APPLICATION_ID if target == "prod" else None)
@@ -83,10 +95,16 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
     return said
 
 
-@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
-def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: Workspace, target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "cloud"),
+    [("dev", None), ("staging", None), ("staging", "gcp"), ("prod", None), ("prod", "azure")],
+    indirect=["cloud"],
+)
+def test_a_target_is_deployed_once_and_destroyed_whole(
+    bundle: Run, workspace: Workspace, target: str, cloud: str | None
+) -> None:
     variables = {} if target == "dev" else GIVEN
-    rendered = render(target, **variables)
+    rendered = render(target, cloud, **variables)
 
     ok(bundle("validate", "--strict", **variables))
     ok(bundle("deploy", **variables))
@@ -94,6 +112,7 @@ def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: W
     assert parameters(job["settings"] for job in workspace.objects["jobs"].values()) == parameters(
         rendered.jobs().values()
     )
+    assert clusters(job["settings"] for job in workspace.objects["jobs"].values()) == clusters(rendered.jobs().values())
     assert {name: len(some) for name, some in workspace.objects.items()} == {
         {"registered_models": "models"}.get(kind, kind): len(some) for kind, some in rendered.resources.items()
     }
@@ -114,9 +133,9 @@ def test_a_target_is_deployed_once_and_destroyed_whole(bundle: Run, workspace: W
     assert not workspace.strange
 
 
-@pytest.mark.parametrize("target", ["staging"])
+@pytest.mark.parametrize(("target", "cloud"), [("staging", "aws")], indirect=["cloud"])
 def test_changed_code_is_deployed_beside_the_wheel_that_runs_still_need(
-    bundle: Run, workspace: Workspace, copy: Path
+    bundle: Run, workspace: Workspace, copy: Path, cloud: str
 ) -> None:
     ok(bundle("deploy", **GIVEN))
     before = wheels(workspace)
@@ -160,6 +179,11 @@ def parameters(jobs: Any) -> dict[str, dict[str, list[str]]]:
         job["name"]: {task["task_key"]: task["python_wheel_task"]["parameters"] for task in job["tasks"]}
         for job in jobs
     }
+
+
+def clusters(jobs: Any) -> dict[str, Any]:
+    """The clusters of jobs that have any."""
+    return {job["name"]: job["job_clusters"] for job in jobs if "job_clusters" in job}
 
 
 @pytest.mark.parametrize("target", ["prod"])

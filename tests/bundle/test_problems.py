@@ -10,34 +10,24 @@ from typing import Any
 import pytest
 import yaml
 
-from .problems import known, problems
-from .rendering import GIVEN, ROOT, Rendered, render, source
+from .problems import problems
+from .rendering import GIVEN, ROOT, Rendered, render
 
 Break = Callable[[Rendered], Any]
 CONTINUOUS = "ingest_and_detect_continuous"
 
 
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
 @pytest.mark.parametrize("target", ["dev", "staging", "prod"])
-def test_the_bundle_has_no_problem(target: str) -> None:
-    assert problems(render(target, **GIVEN)) == []
+def test_the_bundle_has_no_problem(target: str, cloud: str) -> None:
+    assert problems(render(target, cloud, **GIVEN), cloud) == []
 
 
-def node_types() -> list[tuple[str, str]]:
-    """Cloud and machine, as the variable's description names them."""
-    description = " ".join(source()["variables"]["node_type"]["description"].split())
-    clouds = {"AWS": "aws", "Azure": "azure", "Google Cloud": "gcp"}
-    return [(clouds[cloud], node) for cloud, node in re.findall(r"(AWS|Azure|Google Cloud) ([\w.-]+\w)", description)]
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_the_machines_of_a_cloud_are_none_of_another(cloud: str) -> None:
+    rendered = render("prod", cloud, **GIVEN)
 
-
-def test_each_cloud_has_a_machine_in_the_description() -> None:
-    assert {cloud for cloud, _ in node_types()} == set(known("node_types"))
-
-
-@pytest.mark.parametrize(("cloud", "node_type"), node_types())
-def test_the_machine_named_for_a_cloud_is_one_of_its(cloud: str, node_type: str) -> None:
-    assert problems(render("prod", node_type=node_type, **GIVEN), cloud) == []
-    others = {"aws", "azure", "gcp"} - {cloud}
-    assert all(problems(render("prod", node_type=node_type, **GIVEN), other) for other in others)
+    assert all(problems(rendered, other) for other in {"aws", "azure", "gcp"} - {cloud})
 
 
 def test_the_periodic_trigger_of_the_documentation_is_a_good_one() -> None:
@@ -74,8 +64,12 @@ def test_a_wrong_trigger_is_noticed(trigger: dict[str, Any], line: str) -> None:
     assert problem.startswith("ingest_and_detect: ") and line in problem
 
 
-def new_cluster(rendered: Rendered) -> dict[str, Any]:
-    return rendered.jobs()[CONTINUOUS]["job_clusters"][0]["new_cluster"]
+def new_cluster(rendered: Rendered, job: str = CONTINUOUS) -> dict[str, Any]:
+    return rendered.jobs()[job]["job_clusters"][0]["new_cluster"]
+
+
+def fast(rendered: Rendered) -> dict[str, Any]:
+    return new_cluster(rendered, "realtime")
 
 
 def environment(rendered: Rendered) -> dict[str, Any]:
@@ -98,6 +92,17 @@ def environment(rendered: Rendered) -> dict[str, Any]:
         (lambda r: new_cluster(r).update(driver_node_type_id="i3.tiny"), "driver_node_type_id i3.tiny"),
         (lambda r: new_cluster(r)["spark_conf"].pop("spark.sql.shuffle.partitions"), "partitions is None"),
         (lambda r: new_cluster(r)["spark_conf"].update({"spark.sql.shuffle.partitions": "200"}), "partitions is 200"),
+        (lambda r: fast(r).pop("aws_attributes"), "realtime: its machines are spot machines"),
+        (lambda r: fast(r).update(aws_attributes={}), "realtime: its machines are spot machines"),
+        (lambda r: fast(r).update(aws_attributes={"availability": "SPOT"}), "realtime: its machines are SPOT"),
+        (
+            lambda r: new_cluster(r).update(aws_attributes={"availability": "SPOT_WITH_FALLBACK"}),
+            f"{CONTINUOUS}: its machines are SPOT_WITH_FALLBACK, not ON_DEMAND",
+        ),
+        (lambda r: fast(r).update(gcp_attributes={"availability": "ON_DEMAND_GCP"}), "gcp_attributes are not of aws"),
+        (lambda r: fast(r).update(runtime_engine="PHOTON"), "without Photon"),
+        (lambda r: fast(r).pop("runtime_engine"), "without Photon"),
+        (lambda r: fast(r).update(autoscale={"min_workers": 1, "max_workers": 4}), "a fixed number of workers"),
         (lambda r: r.target["run_as"].update(service_principal_name="jane@example.com"), "jane@example.com is no"),
         (
             lambda r: r.target["permissions"][0].update(service_principal_name="fraudlake"),
@@ -107,7 +112,7 @@ def environment(rendered: Rendered) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_value_is_noticed(spoil: Break, line: str) -> None:
-    rendered = copy.deepcopy(render("prod", **GIVEN))
+    rendered = copy.deepcopy(render("prod", "aws", **GIVEN))
 
     spoil(rendered)
 

@@ -47,9 +47,14 @@ def of_jobs(schema: dict[str, Any], name: str) -> dict[str, Any]:
     return types[f"jobs.{name}"]["oneOf"][0]
 
 
-@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
-def test_every_resource_is_as_the_schema_wants_it(target: str, schema: dict[str, Any]) -> None:
-    error = best_match(Draft202012Validator(schema).iter_errors({"resources": render(target, **GIVEN).resources}))
+@pytest.mark.parametrize(
+    ("target", "cloud"),
+    [("dev", None), ("staging", None), ("prod", None), ("prod", "aws"), ("prod", "azure"), ("prod", "gcp")],
+)
+def test_every_resource_is_as_the_schema_wants_it(target: str, cloud: str | None, schema: dict[str, Any]) -> None:
+    rendered = render(target, cloud, **GIVEN)
+
+    error = best_match(Draft202012Validator(schema).iter_errors({"resources": rendered.resources}))
 
     assert error is None, f"{list(error.absolute_path)}: {error.message}"
 

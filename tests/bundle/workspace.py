@@ -18,6 +18,7 @@ from tests.workspace_http import UNAUTHENTICATED, Reply, Request
 from .rendering import USER
 
 WAREHOUSE = {"id": "id-of-Serverless Starter Warehouse", "name": "Serverless Starter Warehouse"}
+POLICY = {"policy_id": "id-of-Job Compute", "name": "Job Compute"}
 _NAMED = ("schemas", "volumes", "models")
 Answer = tuple[int, Any]
 
@@ -56,6 +57,9 @@ class Workspace:
 
     def warehouses(self, asked: dict[str, Any]) -> Answer:
         return 200, {"warehouses": [WAREHOUSE]}
+
+    def policies(self, asked: dict[str, Any]) -> Answer:
+        return 200, {"policies": [POLICY]}
 
     def metadata(self, asked: dict[str, Any]) -> Answer:
         return 200, {"oidc_endpoint": "http://127.0.0.1/oidc", "workspace_id": "1"}
@@ -209,6 +213,7 @@ def _of_kind(method: Callable[..., Answer], kind: str, key: str | None = None) -
 _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", "/api/2.0/preview/scim/v2/Me", Workspace.me),
     ("GET", "/api/2.0/sql/warehouses", Workspace.warehouses),
+    ("GET", "/api/2.0/policies/clusters/list", Workspace.policies),
     ("POST", "/telemetry-ext", Workspace.nothing),
     ("GET", "/.well-known/databricks-config", Workspace.metadata),
     ("GET", "/api/2.0/workspace/get-status", Workspace.status),

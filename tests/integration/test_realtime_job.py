@@ -94,5 +94,5 @@ def task(broker: Broker) -> list[str]:
     """What the bundle calls the job's task with."""
     topics = {"kafka_topic": "job-transactions", "fast_alerts_topic": "job-alerts"}
     given = {"catalog": CATALOG, "schema": SCHEMA, "kafka_bootstrap_servers": broker.bootstrap_servers, **topics}
-    tasks = rendering.tasks("prod", **{**rendering.GIVEN, **given})
+    tasks = rendering.tasks("prod", "aws", **{**rendering.GIVEN, **given})
     return next(parameters for job, _, parameters in tasks if job == "realtime")
