@@ -83,8 +83,8 @@ def test_the_cache_is_in_the_first_folder_that_can_be_used(
         monkeypatch.setenv(name, value.format(tmp=tmp_path))
     (tmp_path / "t").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
-    assert host.cache() == tmp_path / folder
-    assert host.cache().is_dir()
+    assert host.cache_folder() == tmp_path / folder
+    assert host.cache_folder().is_dir()
 
 
 def test_a_folder_that_another_user_made_in_the_temporary_one_is_no_cache(
@@ -100,7 +100,7 @@ def test_a_folder_that_another_user_made_in_the_temporary_one_is_no_cache(
         FraudlakeError,
         match=r"^no folder for programs .*: /proc/home/.cache/fraudlake, /proc/fraudlake-54321; name one with XDG",
     ):
-        host.cache()
+        host.cache_folder()
 
 
 def test_native_libraries_are_unpacked_where_they_may_be_loaded_from(
@@ -174,7 +174,7 @@ def test_a_container_without_user_home_locale_and_temporary_programs_raises_the_
     (conf / "spark-env.sh").write_text("export JAVA_HOME=/nowhere\n")
     of_conf = dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"), str(conf))
     environment = {**os.environ, **SHORT_LIVED, **FOREIGN, **of_conf, "LC_ALL": "C", "PYTHONUTF8": "0"}
-    environment |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(host.cache().parent)}
+    environment |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(host.cache_folder().parent)}
     for name in ("HOME", "USER", "LOGNAME"):
         environment.pop(name, None)
     mounted = f'mount -t tmpfs -o noexec tmpfs "$0" && exec {" ".join(NO_NAME)} "$@"'

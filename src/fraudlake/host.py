@@ -97,7 +97,7 @@ def user_name() -> str:
         return str(os.getuid())
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Return the folder for what is made once: in XDG_CACHE_HOME, in ``~/.cache`` or else among the temporary ones.
 
     Raises:

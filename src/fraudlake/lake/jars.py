@@ -25,7 +25,7 @@ def folder(configuration: str = "spark") -> Path:
         FraudlakeError: Java is missing, or the jars cannot be downloaded.
     """
     pinned = resources.files("fraudlake").joinpath("ivy.xml").read_bytes()
-    cache = host.cache()
+    cache = host.cache_folder()
     target = cache / f"{configuration}-{hashlib.sha256(pinned).hexdigest()[:12]}"
     if target.is_dir():
         return target

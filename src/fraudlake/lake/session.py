@@ -167,7 +167,7 @@ def java_options(settings: Settings, *options: str) -> str:
         f"-Djava.io.tmpdir={host.temporary_programs()}",
         # Of a user without a name, Java knows neither the name nor the home.
         f"-Duser.name={host.user_name()}",
-        f"-Duser.home={host.cache()}",
+        f"-Duser.home={host.cache_folder()}",
     )
     words = (f'"{option}"' if " " in option else option for option in (*options, *of_host))
     return " ".join((*words, settings.java_options)).strip()
