@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.sources import kafka_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,11 +33,13 @@ _MESSAGES_PER_TASK = 50_000
 def client_options(settings: Settings) -> dict[str, str]:
     """Return the options of Spark's Kafka client, with secrets in clear; they suit a source and a sink.
 
-    Only messages of committed transactions are read: Flink's exactly-once sink writes in transactions.
+    Only messages of committed transactions are read: Flink's exactly-once sink writes in transactions. Kafka's classes
+    have the names that they have in a workspace, or else Kafka's own.
     """
     defaults = {"bootstrap.servers": settings.bootstrap_servers or "", "isolation.level": "read_committed"}
     given = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
-    return {f"kafka.{name}": value for name, value in {**defaults, **given}.items()}
+    options = kafka_classes.renamed({**defaults, **given}, is_workspace=settings.catalog is not None)
+    return {f"kafka.{name}": value for name, value in options.items()}
 
 
 _PROBLEMS = (
