@@ -272,12 +272,13 @@ def test_the_options_of_every_command_may_stand_after_it(tmp_path: Path, fraudla
     ("arguments", "hint"),
     [
         (("explain", "4"), "4: silver_alerts has no such alert_id, and no alert yet: run 'fraudlake detect'"),
+        (("--landing", "/in", "ingest"), "--landing stands after its command: 'fraudlake simulate --landing …'"),
         (("restore", "nosuch"), "there is no table nosuch; the nearest one is"),
         (("restore", "silver_alerts"), "restore silver_alerts to which version? give either --version N or"),
         (("rules", "diff", "small_then_large"), "small_then_large has no version before 1, its first"),
         (("replay", "--from", "2026-13-01", "--to", "2026-01-01"), "'2026-13-01' is no day: give one such as"),
     ],
-    ids=["explain", "restore", "restore-version", "diff", "replay"],
+    ids=["explain", "option of a command", "restore", "restore-version", "diff", "replay"],
 )
 def test_a_mistake_gets_a_line_that_says_what_to_do(
     tmp_path: Path, fraudlake_here: FraudlakeHere, arguments: tuple[str, ...], hint: str

@@ -1,4 +1,4 @@
-"""The application: the options that stand before a command, and how commands share flags and print results."""
+"""The application: the options that every command takes, and how commands share flags and print results."""
 
 from __future__ import annotations
 

@@ -123,6 +123,19 @@ class Commands(click.Group):
         """Return the options of all commands and the group's own."""
         return [*EVERYWHERE, *super().get_params(ctx)]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the group's own options; for one of a command's, say where it belongs."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            takers = [
+                name for name, one in self.commands.items() if any(error.option_name in o.opts for o in one.params)
+            ]
+            if not takers:
+                raise
+            example = f"{ctx.command_path} {takers[0]} {error.option_name} …"
+            raise click.UsageError(f"{error.option_name} stands after its command: '{example}'", ctx) from None
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those of all commands where the program is described, and the list of commands."""
         _write(formatter, "Options", self.get_params(ctx) if ctx.parent is None else super().get_params(ctx), ctx)

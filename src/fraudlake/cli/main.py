@@ -35,7 +35,7 @@ def main() -> None:
         if not _ends_with_its_machine():
             host.settle()
             host.require_own_modules()
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="fraudlake", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = error.exit_code

@@ -40,11 +40,12 @@ def train(app: App, /, **flags: str | None) -> None:
 
 def train_with_progress(lake: Lake) -> dict[str, Any]:
     """Train with a progress bar; return what the command prints."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from fraudlake import steps
+    from fraudlake.cli.parts import Parts
 
-    columns = TextColumn("train: {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    columns = TextColumn("train: {task.description}"), BarColumn(), Parts(), TimeElapsedColumn()
     begun = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("features", total=None)

@@ -80,10 +80,7 @@ def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
         raise UsageError(f"there is no deployed job '{wanted}'; there are {names}")
     if len(matches) > 1:
         which = ", ".join(f"{job.job_id} ({_title(job)})" for job in matches)
-        raise UsageError(
-            f"several deployed jobs are called '{wanted}': give --catalog and --schema before 'workspace', "
-            f"or an id: {which}"
-        )
+        raise UsageError(f"several deployed jobs are called '{wanted}': give --catalog and --schema, or an id: {which}")
     return int(matches[0].job_id or 0)
 
 
