@@ -15,6 +15,7 @@ from fraudlake import host, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import open_lake, session
 from fraudlake.settings import Settings
+from fraudlake.sources.landing_folder import require_folder
 from tests.conftest import FLINK, SHORT_LIVED
 
 FOREIGN = {
@@ -143,6 +144,18 @@ def test_the_modules_of_another_spark_are_refused_in_one_line(tmp_path: Path) ->
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"fraudlake: PYTHONPATH: {module} is of another Spark: take it out\n"
+
+
+def test_a_terminal_without_arrows_shows_help() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    printed = subprocess.run([program(), "--help"], env=environment, capture_output=True, check=True).stdout
+    assert b"silver_transactions \\u2192 silver_alerts." in printed
+
+
+def test_a_landing_folder_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, rights: False)  # root may read everything
+    with pytest.raises(UsageError, match="may not be read: run as a user who may"):
+        require_folder(str(tmp_path))
 
 
 STEPS = """

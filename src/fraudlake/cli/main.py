@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -22,6 +23,8 @@ def main() -> None:
     """Run the command line; a mistake ends with one line on standard error and exit code 1 or 2."""
     if sys.getfilesystemencoding() != "utf-8":  # names of files would be other names to Java and Arrow
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
+    if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack a letter, which is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.ERROR)
     logging.getLogger("fraudlake").setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
 from functools import partial
@@ -114,12 +115,14 @@ def require_folder(path: str) -> None:
     """Check that a folder that files land in is there.
 
     Raises:
-        UsageError: it is not, or its name is not UTF-8.
+        UsageError: it is not, it may not be read, or its name is not UTF-8.
     """
     if not is_utf8(path):
         raise UsageError(f"landing folder {path}: its name is not UTF-8: rename it")
     if not Path(path).is_dir():
         raise UsageError(f"landing folder {path} does not exist: make it, or name Flink's output with --landing")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise UsageError(f"landing folder {path} may not be read: run as a user who may, or change its permissions")
 
 
 def landing_folder(lake: Lake) -> LandingFolder:
