@@ -50,10 +50,12 @@ OWN = {"MLFLOW_TRACKING_URI", "DATABRICKS_HOST", "http_proxy"}
 def test_a_user_without_home_gets_one_for_libraries_that_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "~")
     monkeypatch.setenv("MLFLOW_RUN_ID", "of another run")
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     host.settle()
     assert Path.home() == tmp_path / f"fraudlake-{os.getuid()}"
     assert "MLFLOW_RUN_ID" not in os.environ
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
 def test_the_environment_of_another_spark_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,8 @@ def require_utf8() -> None:
 def settle() -> None:
     """Complete this process's environment for libraries: MLflow fails without a home, and goes on with another run."""
     os.environ.pop("MLFLOW_RUN_ID", None)
+    # It reports each call to its makers otherwise, and a machine may have no way out.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     if not Path(_home()).is_absolute():
         os.environ["HOME"] = str(_first(_own_temporary(), "HOME", os.W_OK, refused=0))
     os.environ.setdefault("USER", user_name())
