@@ -13,7 +13,7 @@ FIRST = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 """The first instant, in microseconds since 1970 UTC."""
 LAST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - EPOCH) // MICROSECOND
 """The last instant, likewise."""
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
+TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def outside(times: pa.Array) -> pa.Array | None:
@@ -21,7 +21,7 @@ def outside(times: pa.Array) -> pa.Array | None:
     if times.type.unit == "ns":  # nanoseconds in 64 bits span some 600 years
         return None
     ticks = times.cast(pa.int64())
-    first, last = (end * _TICKS_PER_SECOND[times.type.unit] // 10**6 for end in (FIRST, LAST))
+    first, last = (end * TICKS_PER_SECOND[times.type.unit] // 10**6 for end in (FIRST, LAST))
     ends = pc.min_max(ticks).as_py()
     if ends["min"] is None or first <= ends["min"] <= ends["max"] <= last:
         return None

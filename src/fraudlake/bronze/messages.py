@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,8 @@ _TEXT_OF = {
 _SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCOUNT}, ?{_REST}'
 _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
+_TS = Field("dt of ts", "ts", "TIMESTAMP")
+"""The time of a message from a Java class of Flink, which counts if there is no ``dt``."""
 _DIGITS = 20
 """A text of as many digits is no 64-bit integer."""
 _HEADERS = {
@@ -106,11 +108,10 @@ def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
 
 
 def _row(message: dict[Any, Any], contract: Contract) -> Row:
-    keys = dict.fromkeys(message, 1)
-    names = {field.column: name_of(field.name, keys) for field in contract.fields}
+    names = {**_names(tuple(message), contract.fields)}
     if message.get(names["dt"]) is None:
         message.pop(names["dt"], None)
-        names["dt"] = name_of("ts", keys)
+        names["dt"] = names[_TS.column]
     given = message.get(names["dt"])
     rest: dict[str, Any] = {}
     time, *others = (
@@ -119,7 +120,14 @@ def _row(message: dict[Any, Any], contract: Contract) -> Row:
     mark = _mark(given, time)
     misfits = [field.column for field in contract.declared if names[field.column] in rest] + ([mark] if mark else [])
     rest |= message
-    return time, *others, json.dumps(rest, default=_encoded) if rest else None, misfits or None, None, None
+    return time, *others, _ENCODER.encode(rest) if rest else None, misfits or None, None, None
+
+
+@lru_cache
+def _names(keys: tuple[str, ...], fields: tuple[Field, ...]) -> dict[str, str | None]:
+    """Return the key of each field, by its column, in messages with these keys; None where they have none."""
+    occurrences = dict.fromkeys(keys, 1)
+    return {field.column: name_of(field.name, occurrences) for field in (*fields, _TS)}
 
 
 def _mark(given: object, time: int | None) -> str | None:
@@ -250,6 +258,9 @@ def _encoded(number: _Written) -> float | str:
     """Encode a rescued number as the double that is the same number; if there is none, as its text."""
     nearest = float(number)
     return nearest if Decimal(repr(nearest)) == number else number.text
+
+
+_ENCODER = json.JSONEncoder(default=_encoded)
 
 
 def _fitting(message: dict[Any, Any], name: str | None, fit: Callable[[Any], Any], rest: dict[str, Any]) -> Any:

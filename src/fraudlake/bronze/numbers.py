@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 _EXACT_POWERS = 22
 """The largest power of ten that is a double itself."""
-_EXACT_INTEGERS = 2**53
-"""Every integer up to this is a double itself."""
+_DIGITS = 15
+"""Every integer of so many digits is a double itself."""
+_USUAL_SCALES = (2, 4, 8)
+"""Amounts of DECIMAL(38, 18) seldom have more digits behind the point."""
 
 _DECIMALS = {4: pa.decimal32, 8: pa.decimal64, 16: pa.decimal128, 32: pa.decimal256}
 """The constructors of decimal types, by width in bytes."""
@@ -84,29 +86,35 @@ def _nearest(column: pa.Array) -> pa.Array:
     """Return the doubles nearest to decimals.
 
     Arrow's own cast is off by one unit in the last place in one of seven. A division of two doubles is rounded to
-    the nearest one: that is exact for as many digits as a double has. For more, Arrow reads the number's text, which is
-    exact, and slow.
+    the nearest one, which is exact for as many digits as a double has. Of more, Arrow reads the text: exact, and slow.
     """
-    unscaled, is_small = _unscaled(column)
+    column = _shortened(column)
     scale = column.type.scale
-    if abs(scale) <= _EXACT_POWERS:
-        power = 10.0 ** abs(scale)
-        nearest = pa.array(unscaled / power if scale >= 0 else unscaled * power)
+    unscaled = _unscaled(column)
+    if unscaled is None or abs(scale) > _EXACT_POWERS:
+        nearest = decimal_texts(column).cast(pa.float64())
     else:
-        is_small, nearest = np.zeros_like(is_small), pa.array(unscaled)
-    if not is_small.all():
-        by_text = decimal_texts(column.filter(pa.array(~is_small))).cast(pa.float64())
-        nearest = pc.replace_with_mask(nearest, pa.array(~is_small), by_text)
-    return pc.if_else(pc.and_(column.is_valid(), pc.is_finite(nearest)), nearest, pa.scalar(None, pa.float64()))
+        power = pa.scalar(10.0 ** abs(scale))
+        nearest = pc.divide(unscaled, power) if scale >= 0 else pc.multiply(unscaled, power)
+    return pc.if_else(pc.is_finite(nearest), nearest, pa.scalar(None, pa.float64()))
 
 
-def _unscaled(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the integers that decimals are stored as, as doubles, and a mask of those that are a double itself."""
-    width = column.type.byte_width
-    stored = np.frombuffer(column.buffers()[1], f"i{min(width, 8)}")
-    words = stored.reshape(-1, max(width // 8, 1))[column.offset : column.offset + len(column)]
-    lowest = words[:, 0]
-    is_small = (lowest >= -_EXACT_INTEGERS) & (lowest <= _EXACT_INTEGERS)
-    if width > 8:  # higher words repeat the sign
-        is_small &= (words[:, 1:] == -(lowest < 0)[:, None].astype(np.int64)).all(axis=1)
-    return lowest.astype(np.float64), is_small
+def _shortened(column: pa.Array) -> pa.Array:
+    """Return decimals of many digits with few of them behind the point, if all others are zeros."""
+    kind = column.type
+    for scale in _USUAL_SCALES:
+        if scale < kind.scale <= kind.precision and kind.precision > _DIGITS:
+            try:
+                return column.cast(_DECIMALS[kind.byte_width](kind.precision, scale))
+            except pa.ArrowInvalid:  # some have more
+                continue
+    return column
+
+
+def _unscaled(column: pa.Array) -> pa.Array | None:
+    """Return the integers that decimals are stored as, as doubles; None if one of them is no double."""
+    whole = column.view(_DECIMALS[column.type.byte_width](column.type.precision, 0))
+    try:
+        return whole.cast(pa.int64()).cast(pa.float64())  # both check the range
+    except pa.ArrowInvalid:
+        return None

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fraudlake.bronze import julian, wide_integers
 from fraudlake.bronze.contract import FLINKS, Contract, fit
 from fraudlake.errors import first_line
 
@@ -72,7 +73,9 @@ def batches(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
         for batch in _whole(file):
             rows = pa.array(np.arange(row, row + batch.num_rows))
             row += batch.num_rows
-            yield pa.RecordBatch.from_pydict({**fit(batch, timezone, contract), "_source_row": rows})
+            yield pa.RecordBatch.from_pydict(
+                {**fit(_repaired(batch, file.metadata), timezone, contract), "_source_row": rows}
+            )
 
 
 def write_own(rows: pa.Table, path: Path) -> None:
@@ -91,6 +94,11 @@ def is_own(path: str) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return all(metadata.get(name.encode()) == value.encode() for name, value in _OWN.items())
+
+
+def _repaired(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
+    """Return a batch with what Arrow reads otherwise than the file's writer meant."""
+    return julian.corrected(wide_integers.narrowed(batch, footer), footer)
 
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -112,9 +120,16 @@ def _open(content: Content) -> pq.ParquetFile:
         kind = other_kind(os.stat(content).st_mode)  # noqa: PTH116 - 20 times as fast as Path
         if kind is not None:  # to open a named pipe waits for its other end, and no signal ends that
             raise _NoFileError(f"it is {kind}, not a file")
+    try:
+        return _opened(content, None)
+    except pa.ArrowNotImplementedError:  # the footer carries an Arrow schema with a type that Arrow cannot read
+        return _opened(content, wide_integers.footer_without_arrow_schema(content))
+
+
+def _opened(content: Content, footer: pq.FileMetaData | None) -> pq.ParquetFile:
     file = content if isinstance(content, str) else pa.BufferReader(content)
     # Where the writer left page checksums, they reveal a flipped bit that decodes to another value.
-    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+    return pq.ParquetFile(file, metadata=footer, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
 
 
 class _NoFileError(OSError):

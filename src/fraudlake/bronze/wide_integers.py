@@ -1,0 +1,101 @@
+"""Wide integers: columns of 128 bits, which Polars writes and Arrow cannot read, become integers of 64 bits or digits.
+
+In parquet they are 16 bytes, the lowest first; only the Arrow schema that the footer carries along says what they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_KEY, _IGNORED = b"ARROW:schema", b"arrow-schema"
+_INT = 2  # in Arrow's union of types
+
+
+def footer_without_arrow_schema(content: str | pa.Buffer) -> pq.FileMetaData:
+    """Read a footer, with the Arrow schema in it under a name that Arrow ignores."""
+    with pa.OSFile(content) if isinstance(content, str) else pa.BufferReader(content) as file:
+        file.seek(file.size() - 8)
+        end = file.read(8)
+        file.seek(file.size() - 8 - int.from_bytes(end[:4], "little"))
+        footer = file.read().replace(_KEY, _IGNORED)
+    return pq.read_metadata(pa.BufferReader(b"PAR1" + footer))
+
+
+def narrowed(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
+    """Turn 128-bit integers into integers of 64 bits, if all of a column fit there, or else into their digits.
+
+    Args:
+        batch: rows of a file.
+        footer: the file's, perhaps of :func:`footer_without_arrow_schema`; with any other one there is nothing to do.
+    """
+    wide = _wide(base64.b64decode((footer.metadata or {}).get(_IGNORED, b"")))
+    for at, name in enumerate(batch.schema.names):
+        if name in wide:
+            batch = batch.set_column(at, name, _narrowed(batch.column(at), is_signed=wide[name]))
+    return batch
+
+
+def _narrowed(column: pa.Array, *, is_signed: bool) -> pa.Array:
+    validity, data = column.buffers()
+    halves = np.frombuffer(data, np.int64).reshape(-1, 2)
+    upper = halves[:, 1] >> 63 if is_signed else np.zeros_like(halves[:, 1])
+    words = pa.py_buffer(np.column_stack([halves, upper, upper]))
+    numbers = pa.Array.from_buffers(pa.decimal256(39, 0), len(column), [validity, words], offset=column.offset)
+    for kind in (pa.int64(), pa.uint64()):
+        try:
+            return numbers.cast(kind)
+        except pa.ArrowInvalid:  # out of range
+            continue
+    return numbers.cast(pa.string())
+
+
+def _wide(message: bytes) -> dict[str, bool]:
+    """Return the columns of 128-bit integers in a message with a schema, and which of them are signed.
+
+    The message is a flatbuffer, by Arrow's ``Message.fbs`` and ``Schema.fbs``.
+    """
+    if not message:
+        return {}
+    buffer = message[8:]  # behind the mark of a message and its length
+    schema = _behind(buffer, _field(buffer, _behind(buffer, 0), 2))
+    fields = _behind(buffer, _field(buffer, schema, 1))
+    (count,) = struct.unpack_from("<I", buffer, fields)
+    wide = {}
+    for number in range(count):
+        field = _behind(buffer, fields + 4 + 4 * number)
+        if buffer[_field(buffer, field, 2)] == _INT:
+            integer = _behind(buffer, _field(buffer, field, 3))
+            if struct.unpack_from("<i", buffer, _field(buffer, integer, 0)) == (128,):
+                wide[_text(buffer, _behind(buffer, _field(buffer, field, 0)))] = _flag(buffer, integer, 1)
+    return wide
+
+
+def _flag(buffer: bytes, table: int, number: int) -> bool:
+    """Return a boolean field; one that is false may be left out, also from the end of the list of fields."""
+    at = _field(buffer, table, number)
+    return at != table and buffer[at] != 0
+
+
+def _field(buffer: bytes, table: int, number: int) -> int:
+    """Return where a table has a field, by the list of its fields' offsets; the table itself if it has none."""
+    (offset,) = struct.unpack_from("<i", buffer, table)
+    fields = table - offset
+    (size,) = struct.unpack_from("<H", buffer, fields)
+    entry = 4 + 2 * number
+    return table + int(struct.unpack_from("<H", buffer, fields + entry)[0]) if entry < size else table
+
+
+def _behind(buffer: bytes, at: int) -> int:
+    """Return where the offset at a position points to."""
+    (offset,) = struct.unpack_from("<I", buffer, at)
+    return at + int(offset)
+
+
+def _text(buffer: bytes, at: int) -> str:
+    (length,) = struct.unpack_from("<I", buffer, at)
+    return buffer[at + 4 : at + 4 + length].decode()
