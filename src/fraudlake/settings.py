@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,7 +20,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
+    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
@@ -45,6 +48,8 @@ _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 _SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
 _MOST_INT, _MOST_LONG = 2**31 - 1, 2**63 - 1
 DEFAULT_FILE = Path("fraudlake.toml")
+DEFINITION = ("columns", "ordering", "max_out_of_orderness", "buckets", "clustering")
+"""The settings that say what a lake is: it records them (:mod:`fraudlake.lake.definition`)."""
 
 
 def size_in_bytes(text: str) -> int:
@@ -498,6 +503,8 @@ class Settings(BaseSettings):
         description="Partitions of an exchange, and of new state (default: one a core, in a workspace one a bucket).",
     )
 
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -521,6 +528,23 @@ class Settings(BaseSettings):
         if self.checkpoints:
             return Path(self.checkpoints)
         return Path(self._volume("checkpoints")) if self.catalog else self.lake.absolute() / "checkpoints"
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What was given of :data:`DEFINITION`, by name: the flag, the variable of the environment or the file."""
+        return {name: self._origins.get(name, name) for name in DEFINITION if name in self.model_fields_set}
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The settings of :data:`DEFINITION`, as JSON has them."""
+        return {
+            name: DEFINITION_TYPES[name].dump_python(getattr(self, name), mode="json", by_alias=True)
+            for name in DEFINITION
+        }
+
+    def defined(self, values: Mapping[str, object]) -> Settings:
+        """Return these settings with a lake's values of :data:`DEFINITION`, of which none then counts as given."""
+        return Settings.model_construct(self.model_fields_set.difference(DEFINITION), **{**dict(self), **values})
 
     def _volume(self, name: str) -> str:
         return f"/Volumes/{self.catalog}/{self.schema_name}/{name}"
@@ -608,6 +632,15 @@ class Settings(BaseSettings):
         return self
 
 
+def _type_of(name: str) -> TypeAdapter[Any]:
+    kind: Any = Annotated[Settings.model_fields[name].annotation, Settings.model_fields[name]]
+    return TypeAdapter(kind)
+
+
+DEFINITION_TYPES = {name: _type_of(name) for name in DEFINITION}
+"""What reads and writes each of :data:`DEFINITION` as JSON."""
+
+
 def load(file: Path | None = None, **flags: Any) -> Settings:
     """Make the settings from flags (those that are not None), environment, file and defaults, in this order.
 
@@ -627,7 +660,10 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
-    given = {name: value for name, value in flags.items() if value is not None}
+    # A variable of a bundle that has no value is an empty flag.
+    given = {
+        name: value for name, value in flags.items() if value is not None and not (name in DEFINITION and value == "")
+    }
     try:
         values = FromFile(**given)
     except ValidationError as error:
@@ -640,7 +676,9 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
         raise UsageError(f"{path or 'the environment'}: brackets are nested too deeply") from None
     except (ValueError, OSError) as error:  # tomllib, unreadable file
         raise UsageError(f"{path}: {error}") from None
-    return Settings.model_construct(**dict(values))
+    made = Settings.model_construct(values.model_fields_set, **dict(values))
+    made._origins = {name: _origin(name, set(given), path) for name in DEFINITION}
+    return made
 
 
 def _public_name(name: str) -> str:
@@ -666,6 +704,14 @@ def _reject_unknown_environment() -> None:
             raise UsageError(f"{name}: must be UTF-8")
 
 
+def _origin(name: str, flags: set[str], file: Path | None) -> str:
+    """Return where a setting was given, by its name as users write it: a flag, the environment or a file."""
+    if name in flags or (name == "schema" and "schema_name" in flags):
+        return f"--{name.replace('_', '-')}"
+    variable = f"{ENV_PREFIX}{name}".upper()
+    return variable if os.environ.get(variable) else str(file)
+
+
 def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str:
     """Describe the first invalid setting: its name, its value, where it was set, and what is allowed."""
     first = error.errors()[0]
@@ -675,15 +721,9 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     reason = first["msg"].removeprefix("Value error, ")
     if not location:
         return reason
-    set_by_flag = location[0] in flags or (_public_name(location[0]) == "schema" and "schema_name" in flags)
     location[0] = _public_name(location[0])
-    name, within = ".".join(location), ".".join(location[1:])
-    if set_by_flag:
-        origin, where = f"--{location[0].replace('_', '-')}", within
-    elif f"{ENV_PREFIX}{location[0]}".upper() in os.environ:
-        origin, where = f"{ENV_PREFIX}{location[0]}".upper(), within
-    else:
-        origin, where = str(file), name
+    name, origin = ".".join(location), _origin(location[0], flags, file)
+    where = name if origin == str(file) else ".".join(location[1:])
     if first["type"] == "extra_forbidden":
         return f"{origin}: there is no setting '{name}'"
     where = f"{origin}: {where}" if where else origin

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from fraudlake.errors import UsageError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -106,6 +108,23 @@ def schema(columns: list[Column]) -> pa.Schema:
 def ddl(columns: list[Column]) -> str:
     """Return columns as DDL, a line each."""
     return ",\n".join(f"{column.name} {column.type}" for column in columns)
+
+
+def require_types(table: Table, present: Mapping[str, str]) -> list[Column]:
+    """Check the columns that a table has, types by name, against those that it should have; return what is missing.
+
+    Raises:
+        UsageError: a column is there with another type, or in other case.
+    """
+    known = {name.lower(): (name, type_) for name, type_ in present.items()}
+    for column in table.fields:
+        there = known.get(column.name.lower(), (column.name, column.type.upper()))
+        if there != (column.name, column.type.upper()):
+            raise UsageError(
+                f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
+                "declare it so, or a column of another name"
+            )
+    return [column for column in table.fields if column.name.lower() not in known]
 
 
 def missing(lake: str, table: str) -> str:
@@ -281,6 +300,18 @@ SILVER_RULES = Table(
     kind STRING small_then_large, threshold or pattern
     definition STRING the version of the rule as JSON
     status STRING draft, shadow (evaluated, its alerts are in silver_shadow_alerts), live or retired
+    author STRING who made the change
+    reason STRING why
+    changed_at TIMESTAMP when (UTC)
+    """,
+)
+SILVER_DEFINITION = Table(
+    "silver_definition",
+    "What a lake is, setting by setting; of several rows the one of the latest change counts.",
+    """
+    change BIGINT number of the change, from 1; rows with one number were made together
+    setting STRING columns, ordering, max_out_of_orderness, buckets or clustering
+    value STRING its value as JSON
     author STRING who made the change
     reason STRING why
     changed_at TIMESTAMP when (UTC)
@@ -469,6 +500,7 @@ TABLES = (
     SILVER_ALERTS,
     SILVER_SHADOW_ALERTS,
     SILVER_RULES,
+    SILVER_DEFINITION,
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
     GOLD_ALERT_WINDOWS,

@@ -12,12 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 from fraudlake import tables
 from fraudlake.detection.live_rules import LiveRules
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import conflict
+from fraudlake.lake import change_log
 from fraudlake.lake.lake import literal
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
@@ -205,12 +203,7 @@ def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> Non
         }
         for version in versions
     ]
-    table = pa.Table.from_pylist(rows, tables.SILVER_RULES.schema)
-    conflict.retried(lambda: lake.write(table, tables.SILVER_RULES, "append", (_APPLICATION, change)))
-    written = lake.query(tables.SILVER_RULES, "*", f"WHERE change = {change}").to_pylist()
-    if [(row["name"], row["changed_at"]) for row in sorted(written, key=str)] != [
-        (row["name"], row["changed_at"]) for row in sorted(rows, key=str)
-    ]:
+    if not change_log.write(lake, tables.SILVER_RULES, _APPLICATION, rows):
         raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")
 
 

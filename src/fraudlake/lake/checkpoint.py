@@ -174,13 +174,7 @@ class Checkpoint:
         notes: dict[str, Any] = {"id": self.id, **self._notes()}
         for name, given in (("fixed", fixed), ("reads", reads)):
             notes[name] = {**given, **notes.get(name, {})}
-        for name, value in fixed.items():
-            before = notes["fixed"][name]
-            if before != value:
-                raise FraudlakeError(
-                    f"{self.step}: its state was begun with {name} = {before} and cannot change to {value}: "
-                    f"set {name} = {before}, or start over ({self._start_over})"
-                )
+        self.require_fixed(fixed)
         for table, identity in reads.items():
             if notes["reads"][table] != identity:
                 raise FraudlakeError(
@@ -190,6 +184,20 @@ class Checkpoint:
         self._require_whole(stateful=bool(fixed))
         if notes != self._notes():
             json_file.write(self._notes_file, notes)
+
+    def require_fixed(self, fixed: Mapping[str, object]) -> None:
+        """Check settings against those that the stream began with.
+
+        Raises:
+            FraudlakeError: one is not what it was.
+        """
+        for name, value in fixed.items():
+            before = self.fixed.get(name, value)
+            if before != value:
+                raise FraudlakeError(
+                    f"{self.step}: its state was begun with {name} = {before} and cannot change to {value}: "
+                    f"set {name} = {before}, or start over ({self._start_over})"
+                )
 
     def remove_remains(self) -> None:
         """Remove what a process left that was killed before its first micro-batch: Spark begins in empty folders only.

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake import merge
+from fraudlake.lake import definition, merge
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import PASSED_OVER, Commit, Detail
 from fraudlake.lake.rows import persisted
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from fraudlake.lake.definition import Change
 
 Transaction = tuple[str, int]
 """Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
@@ -87,25 +89,59 @@ class Lake(ABC):
         """Return a table with the columns that the settings declare, if it is one that takes them."""
         return tables.with_declared(table, self.settings.columns)
 
-    def _add_columns(self, table: tables.Table, present: StructType) -> None:
+    def _define(self, is_read: bool, change: Change | None) -> None:
+        """Complete the settings by the lake's definition; record what is new of it, unless the lake is only read.
+
+        Raises:
+            UsageError: the settings contradict the lake, or a change is none that it can make. Nothing was written.
+        """
+        given = self.settings
+        while True:
+            self.settings = given
+            recorded = definition.read(self)
+            self.settings, new = definition.settle(self, recorded, is_read, change)
+            if is_read or not new:
+                return
+            if not self.has(tables.SILVER_DEFINITION):
+                self._make(tables.SILVER_DEFINITION)
+            # Otherwise another process was first, and what it has recorded counts.
+            if definition.write(self, new, recorded, change):
+                return
+
+    def record_definition(self) -> None:
+        """Record the rest of the definition: see :func:`fraudlake.lake.definition.record_all`."""
+        definition.record_all(self)
+
+    @abstractmethod
+    def _make(self, table: tables.Table) -> None:
+        """Make a table that is not there."""
+
+    @abstractmethod
+    def has(self, table: tables.Table) -> bool:
+        """Tell whether a table is there."""
+
+    @abstractmethod
+    def schema_of(self, table: tables.Table) -> StructType:
+        """Return the columns that a table has now."""
+
+    def present(self, table: tables.Table) -> dict[str, str]:
+        """Return the columns that a table has now: their types in SQL, by name."""
+        return {field.name: field.dataType.simpleString().upper() for field in self.schema_of(table)}
+
+    def partition_columns(self, table: tables.Table) -> tuple[str, ...]:
+        """Return the columns that a table is partitioned by; a liquid table has none."""
+        return self.detail(table).partition_columns
+
+    def _add_columns(self, table: tables.Table) -> None:
         """Add the columns that a table lacks, being older than them; they are null in the rows that it has.
 
         Args:
             table: the table as it should be.
-            present: the columns that it has.
 
         Raises:
             UsageError: a column is there with another type, or in other case.
         """
-        known = {field.name.lower(): (field.name, field.dataType.simpleString().upper()) for field in present}
-        missing = [column for column in table.fields if column.name.lower() not in known]
-        for column in table.fields:
-            there = known.get(column.name.lower(), (column.name, column.type.upper()))
-            if there != (column.name, column.type.upper()):
-                raise UsageError(
-                    f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
-                    "declare it so, or a column of another name"
-                )
+        missing = tables.require_types(table, self.present(table))
         if missing:
             columns = ", ".join(f"{column.name} {column.type}" for column in missing)
             self.session.sql(f"ALTER TABLE {self.name_of(table)} ADD COLUMNS ({columns})")
@@ -336,30 +372,34 @@ class Lake(ABC):
         return nullcontext()
 
 
-def open_lake(settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> Lake:
+def open_lake(
+    settings: Settings, spark: SparkSession | None = None, must_exist: bool = False, change: Change | None = None
+) -> Lake:
     """Open the lake that the settings name: in a workspace where they name a catalog, otherwise on this machine.
 
-    Opening makes the tables that are missing, so that every table can be queried by its name from the start.
+    Opening makes the tables that are missing, so that every table can be queried by its name from the start. The lake's
+    settings are those given, with its own definition.
 
     Args:
         settings: the settings.
         spark: the session of a lake in a workspace; by default the compute's own.
         must_exist: make nothing. That is for who only reads; on this machine Spark starts on first use.
+        change: change the lake's definition to what the settings give, instead of refusing what contradicts it.
 
     Raises:
-        UsageError: what only local lakes need is not installed, or a setting does not suit the place.
+        UsageError: what only local lakes need is not installed, or a setting does not suit the place or the lake.
         FraudlakeError: the lake cannot be opened.
         MissingLakeError: with ``must_exist``: there is no such lake, or it lacks a table.
     """
     if settings.catalog:
         from fraudlake.lake.workspace import WorkspaceLake
 
-        return WorkspaceLake(settings, spark, must_exist)
+        return WorkspaceLake(settings, spark, must_exist, change)
     try:
         from fraudlake.lake.local import LocalLake
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[local]'") from None
-    return LocalLake(settings, must_exist)
+    return LocalLake(settings, must_exist, change)
 
 
 def select(columns: str, table: str, clauses: str) -> str:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from fraudlake.lake.definition import Change
+
 FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
 _UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f\ud800-\udfff]")
@@ -68,8 +70,8 @@ class LocalLake(Lake):
         MissingLakeError: with ``must_exist``: there is no lake, or it has no bronze yet.
     """
 
-    def __init__(self, settings: Settings, must_exist: bool = False) -> None:
-        """Open the lake that the settings name; it has a session of its own."""
+    def __init__(self, settings: Settings, must_exist: bool = False, change: Change | None = None) -> None:
+        """Open the lake that the settings name, perhaps with a changed definition; it has a session of its own."""
         self.settings = settings
         self.root = self.folder = settings.lake.absolute()
         self._database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
@@ -84,7 +86,7 @@ class LocalLake(Lake):
             self._require()
         else:
             self._claim()
-            self._make_tables()
+            self._make_tables(change)
 
     def _start(self) -> SparkSession:
         # Lakes of one process share neither the current database nor SQL settings.
@@ -101,9 +103,10 @@ class LocalLake(Lake):
     def _require(self) -> None:
         """Refuse a root that is no lake of this format, or has no bronze; make empty tables beside for others."""
         self._check_format()
-        missing = [table for table in contents.TABLES if not DeltaTable.is_deltatable(str(self._folder(table)))]
+        missing = [table for table in contents.TABLES if not self.has(table)]
         if tables.BRONZE_TRANSACTIONS in missing:
             raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
+        self._define(is_read=True, change=None)
         if missing:
             beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
             atexit.register(shutil.rmtree, beside, ignore_errors=True)
@@ -155,27 +158,40 @@ class LocalLake(Lake):
                 f"{self._format_file} is not readable as JSON: restore it, or use another lake"
             ) from None
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, change: Change | None) -> None:
         """Make the tables that are missing, and complete those that are there."""
         with FileLock(self.root / ".lock"):
+            self._define(is_read=False, change=change)
             for table in map(self.table, contents.TABLES):
-                folder = self._folder(table)
-                if DeltaTable.is_deltatable(str(folder)):
-                    self._complete(table)
-                    continue
-                if any(folder.rglob("*.parquet")):
-                    raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: put that back")
-                # A process that is killed in what follows leaves a folder without a commit, which Spark refuses.
-                shutil.rmtree(folder, ignore_errors=True)
-                if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
-                    self._name(table, layout(table, "liquid"))
+                if self.has(table):
+                    self._add_columns(table)
                 else:
-                    arranged, properties = list(table.partitioned_by), dict(table.properties)
-                    DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
+                    self._make(table)
 
-    def _complete(self, table: tables.Table) -> None:
+    def _make(self, table: tables.Table) -> None:
+        folder = self._folder(table)
+        if any(folder.rglob("*.parquet")):
+            raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: put that back")
+        # A process that is killed in what follows leaves a folder without a commit, which Spark refuses.
+        shutil.rmtree(folder, ignore_errors=True)
+        if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
+            self._name(table, layout(table, "liquid"))
+        else:
+            arranged, properties = list(table.partitioned_by), dict(table.properties)
+            DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
+
+    def has(self, table: tables.Table) -> bool:
+        """Tell whether a table is there."""
+        return DeltaTable.is_deltatable(str(self._folder(table)))
+
+    def schema_of(self, table: tables.Table) -> StructType:
+        """Return the columns that a table has now."""
         # Delta writes a schema as Spark does; asking Spark for it takes longer.
-        self._add_columns(table, StructType.fromJson(json.loads(self._open(table).schema().to_json())))
+        return StructType.fromJson(json.loads(self._open(table).schema().to_json()))
+
+    def partition_columns(self, table: tables.Table) -> tuple[str, ...]:
+        """Return the columns that a table is partitioned by; a liquid table has none."""
+        return tuple(self._open(table).metadata().partition_columns)
 
     def name_of(self, table: tables.Table) -> str:
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""
@@ -183,7 +199,7 @@ class LocalLake(Lake):
             if table.name not in self._named:
                 self._name(table, "USING DELTA")
                 if self._is_read:  # or it was completed as the lake was opened
-                    self._complete(self.table(table))
+                    self._add_columns(self.table(table))
         return self._full_name(table)
 
     def _name(self, table: tables.Table, how: str) -> None:

@@ -18,6 +18,9 @@ from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from fraudlake.lake.definition import Change
 
 _FILE_SIZE = "delta.targetFileSize"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
@@ -36,7 +39,13 @@ class WorkspaceLake(Lake):
         MissingLakeError: with ``must_exist``: a table is missing.
     """
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None, must_exist: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        spark: SparkSession | None = None,
+        must_exist: bool = False,
+        change: Change | None = None,
+    ) -> None:
         """Open the lake that the settings name, in ``spark`` or in the compute's own session."""
         for setting, path in (("landing", settings.landing_path), ("checkpoints", str(settings.checkpoints_path))):
             if not path.startswith("/"):
@@ -48,15 +57,18 @@ class WorkspaceLake(Lake):
         self.session = spark or self._start()
         self._use()
         # Each question to the workspace takes a tenth of a second or more.
-        there = {row["tableName"] for row in self.session.sql(f"SHOW TABLES IN {self._schema}").collect()}
-        for table in map(self.table, contents.TABLES):
+        rows = self.session.sql(f"SHOW TABLES IN {self._schema}").collect()
+        self._there = there = {row["tableName"] for row in rows}
+        lacking = [table for table in contents.TABLES if table.name not in there]
+        if must_exist and lacking:
+            raise MissingLakeError(tables.missing(self.name, lacking[0].name))
+        self._completed = {table.name for table in contents.TABLES}
+        self._define(must_exist, change)
+        self._configure()
+        for table in map(self.table, lacking):
             # A user who may only read may not run CREATE TABLE, even where the table exists.
-            if table.name not in there:
-                if must_exist:
-                    raise MissingLakeError(tables.missing(self.name, table.name))
-                name, how = self._full_name(table), layout(table, self.settings.clustering)
-                self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {how}")
-        self._completed = {table.name for table in contents.TABLES if must_exist or table.name not in there}
+            self._make(table)
+        self._completed = {table.name for table in contents.TABLES if must_exist or table in lacking}
         for table in contents.TABLES:
             if self.table(table) != table:  # a declared column may be there with another type
                 self.name_of(table)
@@ -67,13 +79,6 @@ class WorkspaceLake(Lake):
     def _use(self) -> None:
         from pyspark.errors import PySparkException
 
-        # State partitions beyond the number of buckets stay empty; the default in a workspace is 200.
-        partitions = str(self.settings.shuffle_partitions or self.settings.buckets)
-        for name, value in {**_SESSION, "spark.sql.shuffle.partitions": partitions}.items():
-            # Serverless compute refuses to show or change most settings; its defaults have the needed values.
-            with contextlib.suppress(PySparkException):
-                if name != _STATE_STORE or "RocksDB" not in str(self.session.conf.get(name)):
-                    self.session.conf.set(name, value)
         try:
             self.session.catalog.setCurrentCatalog(str(self.settings.catalog))
             self.session.catalog.setCurrentDatabase(str(self.settings.schema_name))
@@ -82,6 +87,17 @@ class WorkspaceLake(Lake):
                 f"cannot use {self.name} ({first_line(error)}): 'fraudlake workspace check' shows what is missing"
             ) from None
 
+    def _configure(self) -> None:
+        from pyspark.errors import PySparkException
+
+        # State partitions beyond the number of buckets stay empty; the default in a workspace is 200.
+        partitions = str(self.settings.shuffle_partitions or self.settings.buckets)
+        for name, value in {**_SESSION, "spark.sql.shuffle.partitions": partitions}.items():
+            # Serverless compute refuses to show or change most settings; its defaults have the needed values.
+            with contextlib.suppress(PySparkException):
+                if name != _STATE_STORE or "RocksDB" not in str(self.session.conf.get(name)):
+                    self.session.conf.set(name, value)
+
     def name_of(self, table: tables.Table) -> str:
         """Return a table's full name, which is valid in every session, whatever its current catalog and schema.
 
@@ -89,8 +105,21 @@ class WorkspaceLake(Lake):
         """
         if table.name not in self._completed:
             self._completed.add(table.name)
-            self._add_columns(self.table(table), self.session.table(self._full_name(table)).schema)
+            self._add_columns(self.table(table))
         return self._full_name(table)
+
+    def _make(self, table: tables.Table) -> None:
+        name, how = self._full_name(table), layout(table, self.settings.clustering)
+        self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {how}")
+        self._there.add(table.name)
+
+    def has(self, table: tables.Table) -> bool:
+        """Tell whether a table is there."""
+        return table.name in self._there
+
+    def schema_of(self, table: tables.Table) -> StructType:
+        """Return the columns that a table has now."""
+        return self.session.table(self._full_name(table)).schema
 
     @property
     def _schema(self) -> str:

@@ -173,6 +173,8 @@ def _renewed(streams: list[Stream], step: str) -> Stream:
 
 def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
+    if stream.fixed:
+        lake.record_definition()
     has_output = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
     checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()

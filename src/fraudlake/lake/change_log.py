@@ -1,0 +1,34 @@
+"""Change log: numbered changes become rows of a table that only grows; of two processes one writes each number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake.lake import conflict
+
+if TYPE_CHECKING:
+    from fraudlake.lake.lake import Lake
+    from fraudlake.tables import Table
+
+
+def write(lake: Lake, table: Table, application: str, rows: Sequence[dict[str, Any]]) -> bool:
+    """Write the rows of one change, in one commit, and tell whether it was this process that wrote the change.
+
+    Args:
+        lake: the lake.
+        table: a table with the columns ``change`` and ``changed_at``.
+        application: Delta's ``txnAppId`` of the table's changes, whose numbers are ``txnVersion``.
+        rows: the rows, with one number in ``change``.
+    """
+    change = int(rows[0]["change"])
+    written = pa.Table.from_pylist(list(rows), table.schema)
+    conflict.retried(lambda: lake.write(written, table, "append", (application, change)))
+    there = lake.query(table, "*", f"WHERE change = {change}").to_pylist()
+    return sorted(map(_sign, there)) == sorted(map(_sign, rows))
+
+
+def _sign(row: dict[str, Any]) -> str:
+    return " ".join(str(row[name]) for name in sorted(row))

@@ -1,0 +1,228 @@
+"""Definition: what a lake is, recorded in ``silver_definition``, becomes settings of every command that opens it.
+
+The table has the settings of :data:`fraudlake.settings.DEFINITION`. Columns and clustering are recorded as the tables
+are made, the others with the first command that gives them, and no later than a stream with state begins. What is not
+recorded, as in a lake of an earlier version, is what its tables and checkpoints say; otherwise it is what the settings
+say. A command may leave these settings out. One that gives others is refused, unless it makes a :class:`Change`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from fraudlake import tables
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import change_log
+from fraudlake.settings import DEFINITION, DEFINITION_TYPES, DeclaredColumn, Settings
+
+if TYPE_CHECKING:
+    from fraudlake.lake.lake import Lake
+
+_APPLICATION = "fraudlake definition"
+"""Delta's ``txnAppId`` of changes: of two that begin at once, it takes one."""
+_OF_TABLES = ("columns", "clustering")
+"""What is recorded as the tables are made."""
+_DECLARING = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A declared change: the settings that are given become the lake's."""
+
+    author: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a lake has recorded: values by setting, and the number of the latest change (0: there was none)."""
+
+    values: dict[str, Any]
+    change: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Recorded:
+        """Read the rows of ``silver_definition``; settings of a later version are passed over."""
+        ordered = sorted(rows, key=lambda row: int(row["change"]))
+        latest = {row["setting"]: row["value"] for row in ordered}
+        values = {name: DEFINITION_TYPES[name].validate_json(latest[name]) for name in DEFINITION if name in latest}
+        return cls(values, max((row["change"] for row in ordered), default=0))
+
+
+def read(lake: Lake) -> Recorded:
+    """Return what a lake has recorded."""
+    is_there = lake.has(tables.SILVER_DEFINITION)
+    return Recorded.of(lake.query(tables.SILVER_DEFINITION, "*").to_pylist() if is_there else ())
+
+
+def settle(
+    lake: Lake, recorded: Recorded, is_read: bool, change: Change | None = None
+) -> tuple[Settings, dict[str, Any]]:
+    """Return the settings of a lake that is being opened, with its definition, and what of that is to be recorded.
+
+    Args:
+        lake: the lake, which has the settings that were given.
+        recorded: what it has recorded.
+        is_read: nothing will be written by these settings.
+        change: makes the settings that are given the lake's, where they are not.
+
+    Raises:
+        UsageError: the settings contradict the lake, or a change is none that a lake can make. Nothing was written.
+    """
+    settings = lake.settings
+    missing = [name for name in DEFINITION if name not in recorded.values]
+    known = {**_found(lake, missing, is_read or change is not None), **recorded.values}
+    different = [name for name in settings.given if name in known and known[name] != getattr(settings, name)]
+    if change is None:
+        for name in different:
+            raise UsageError(_contradiction(lake, name, known[name]))
+    else:
+        for name in different:
+            _require_changeable(lake, name)
+        known |= {name: getattr(settings, name) for name in different}
+    settled = settings.defined(known)
+    if "columns" in missing or "columns" in different:
+        for table in filter(lake.has, _DECLARING):
+            tables.require_types(tables.with_declared(table, settled.columns), lake.present(table))
+    names = {*_OF_TABLES, *settings.given, *known}
+    values = {name: getattr(settled, name) for name in DEFINITION if name in names}
+    return settled, {name: value for name, value in values.items() if name in missing or name in different}
+
+
+def write(lake: Lake, values: Mapping[str, Any], recorded: Recorded, change: Change | None = None) -> bool:
+    """Record values, in one commit; return False if another process made a change at the same time."""
+    author = change or Change("settings")
+    row = {"author": author.author, "reason": author.reason, "changed_at": datetime.now(UTC)}
+    texts = {name: DEFINITION_TYPES[name].dump_json(value, by_alias=True).decode() for name, value in values.items()}
+    rows = [{"change": recorded.change + 1, "setting": name, "value": text, **row} for name, text in texts.items()]
+    return change_log.write(lake, tables.SILVER_DEFINITION, _APPLICATION, rows)
+
+
+def record_all(lake: Lake) -> None:
+    """Record what is not recorded yet, since a state is about to depend on it.
+
+    Raises:
+        FraudlakeError: another command has recorded something else since this one opened the lake.
+    """
+    recorded = read(lake)
+    values = {name: getattr(lake.settings, name) for name in DEFINITION}
+    is_same = all(values[name] == value for name, value in recorded.values.items())
+    missing = {name: value for name, value in values.items() if name not in recorded.values}
+    if not is_same or (missing and not write(lake, missing, recorded)):
+        raise FraudlakeError(f"another command has changed the definition of {lake.name} meanwhile: run this one again")
+
+
+def differences(before: Settings, after: Settings) -> dict[str, str]:
+    """Say by setting how a definition differs from another one."""
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in DEFINITION}
+    return {name: _difference(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _found(lake: Lake, missing: list[str], is_read: bool) -> dict[str, Any]:
+    """Return what a lake's tables and checkpoints say of settings that it has not recorded."""
+    found: dict[str, Any] = {}
+    if not missing:
+        return found
+    for folder in lake.checkpoints.glob("*"):
+        with suppress(FraudlakeError):  # the stream itself refuses a checkpoint that is damaged
+            fixed = lake.checkpoint(folder.name).fixed
+            found |= {name: fixed[name] for name in missing if name in fixed}
+    if "clustering" in missing and lake.has(tables.SILVER_TRANSACTIONS):
+        is_partitioned = bool(lake.partition_columns(tables.SILVER_TRANSACTIONS))
+        found["clustering"] = "zorder" if is_partitioned else "liquid"
+    if "columns" in missing and all(map(lake.has, _DECLARING)):
+        columns = _found_columns(lake, is_read)
+        if columns is not None:
+            found["columns"] = columns
+    return found
+
+
+def _found_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | None:
+    """Return the columns that a lake of an earlier version was last refined with; None if the settings declare them.
+
+    Raises:
+        UsageError: the tables have further columns, and it is not known which fields they come from. A command that
+            only reads gets them all the same.
+    """
+    last, origin = _last_columns(lake), lake.settings.given.get("columns")
+    declared = last if origin is None else lake.settings.columns
+    further = _further_columns(lake, declared)
+    names = ", ".join(further)
+    if further and not is_read and origin is None:
+        raise UsageError(
+            f"the tables of {lake.name} have the columns {names}, and nothing says which fields they come from: declare "
+            "them this once, with [columns] or --columns, or give them up with 'fraudlake define --columns {} --yes'"
+        )
+    if further and not is_read and declared != last:
+        raise UsageError(
+            f"{origin}: columns lack {names}, which the tables of {lake.name} have: declare them, too, or give them up "
+            "with 'fraudlake define'"
+        )
+    return declared | further if origin is None else None
+
+
+def _further_columns(lake: Lake, declared: Iterable[str]) -> dict[str, DeclaredColumn]:
+    """Return the columns that the tables have in addition to their own and to declared ones."""
+    known = {name.lower() for name in declared}
+    tables_have = []
+    for table in _DECLARING:
+        own = known | {name.lower() for name in table.column_names}
+        tables_have.append({name: type_ for name, type_ in lake.present(table).items() if name.lower() not in own})
+    further = {}
+    for name, type_ in tables_have[0].items():
+        with suppress(ValidationError):  # somebody else's column: none is declared with its type
+            if all(name in others for others in tables_have):
+                further[name] = DeclaredColumn.model_validate({"from": name, "type": type_.lower()})
+    return further
+
+
+def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
+    """Return the columns under which silver was last written: see :mod:`fraudlake.streaming.batch_inputs`."""
+    records = (commit.record for commit in lake.history(tables.SILVER_TRANSACTIONS))
+    last: dict[str, Any] = next((record["columns"] for record in records if "columns" in record), {})
+    return {name: DeclaredColumn(**column) for name, column in last.items()}
+
+
+def _require_changeable(lake: Lake, name: str) -> None:
+    """Refuse a change that neither tables nor state can follow."""
+    value = getattr(lake.settings, name)
+    if name == "clustering" and lake.has(tables.SILVER_TRANSACTIONS):
+        raise UsageError(
+            f"clustering: the tables of {lake.name} were made with another, and keep it: begin another lake"
+        )
+    for folder in sorted(lake.checkpoints.glob("*")):
+        fixed = lake.checkpoint(folder.name).fixed
+        lake.checkpoint(folder.name).require_fixed({name: value} if name in fixed else {})
+
+
+def _contradiction(lake: Lake, name: str, known: Any) -> str:
+    difference = _difference(name, known, getattr(lake.settings, name))
+    return (
+        f"{lake.settings.given[name]}: {name} is not what {lake.name} was made with ({difference}): leave it out, or "
+        "change the lake with 'fraudlake define'"
+    )
+
+
+def _difference(name: str, before: Any, after: Any) -> str:
+    if name != "columns":
+        old, new = (json.loads(DEFINITION_TYPES[name].dump_json(value)) for value in (before, after))
+        return f"{new} instead of {old}"
+    parts = [f"without {column}" for column in before if column not in after]
+    parts += [f"{column} is new" for column in after if column not in before]
+    parts += [
+        f"{column} is {_words(after[column])} instead of {_words(before[column])}"
+        for column in before
+        if column in after and before[column] != after[column]
+    ]
+    return "; ".join(parts)
+
+
+def _words(column: DeclaredColumn) -> str:
+    return f"{column.type} from '{column.field}'{'' if column.nullable else ', never null'}"
