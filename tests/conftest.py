@@ -124,11 +124,13 @@ def spark(spark_log: Path) -> Any:
 
 @pytest.fixture
 def lake(spark: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Open a lake in this test's folder; every call opens it anew, with other settings where given."""
+    """Open a lake in this test's folder; every call opens it anew, with other settings where given, which
+    ``change`` makes the lake's own."""
     from fraudlake.lake import Lake, open_lake
+    from fraudlake.lake.definition import Change
 
-    def open_(folder: str = "lake", **values: Any) -> Lake:
-        return open_lake(Settings(lake=tmp_path / folder, **values))
+    def open_(folder: str = "lake", change: Change | None = None, **values: Any) -> Lake:
+        return open_lake(Settings(lake=tmp_path / folder, **values), change=change)
 
     return open_
 

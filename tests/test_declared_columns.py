@@ -16,17 +16,20 @@ from fraudlake import steps, tables
 from fraudlake.cli import cli
 from fraudlake.errors import UsageError
 from fraudlake.lake import Lake
+from fraudlake.lake.definition import Change
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streaming import stream
 from fraudlake.streaming.stream import Appender
 from fraudlake.tables import Table
+from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream
 
 Open = Callable[..., Lake]
 Step = Callable[[Lake], list[stream.Stream]]
 ALL = (steps.ingest, steps.refine, steps.detect, steps.aggregate)
+ME = Change("me")
 MARCH_7 = datetime(2026, 3, 7)
 COLUMNS = {
     "kind": "string",
@@ -68,7 +71,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     land(landing, "new", 1, 900.0, kind="chip", merchantId="m2", terminalId=2.0, shop="x")
     land(landing, "wrong", 2, 7.0, kind=5, merchantId="m3", terminalId="T3")
     land(landing, "without", 3, 8.0, kind="chip")
-    declared = lake(columns=COLUMNS)
+    declared = lake(columns=COLUMNS, change=ME)
     run(declared, *ALL)
 
     # The state of the detector is older than the columns, and still holds the small transaction.
@@ -86,10 +89,8 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     ]
     assert status(declared).gaps == []
 
-    settings = ("--columns", json.dumps(COLUMNS))
     cli.main(
-        ["--lake", str(declared.root), "--json", "quarantine", "--rule", "terminal_id_fits", *settings],
-        standalone_mode=False,
+        ["--lake", str(declared.root), "--json", "quarantine", "--rule", "terminal_id_fits"], standalone_mode=False
     )
     (sample,) = json.loads(capfd.readouterr().out)["samples"]["terminal_id_fits"]
     assert (sample["merchant_id"], sample["_rescued_data"]) == ("m3", '{"terminalId": "T3"}')
@@ -99,7 +100,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     assert silver(declared, "merchant_id", "terminal_id")[-1] == ("m3", 3)
 
     land(landing, "later", 4, 9.0, kind="chip", merchantId="m4", terminalId=4)
-    removed = lake()
+    removed = lake(columns={}, change=ME)
     run(removed, steps.ingest, steps.refine)
     assert silver(removed, "amount", *COLUMNS)[-1] == (9.0, None, None, None)
     later = removed.read(tables.BRONZE_TRANSACTIONS).where("_source_file = 'later'").first()
@@ -111,13 +112,14 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     assert status(removed).gaps == []
 
     with pytest.raises(UsageError) as refused:
-        lake(columns={"terminal_id": "string"})
+        lake(columns={"terminal_id": "string"}, change=ME)
     assert str(refused.value) == (
         "columns: 'terminal_id' is STRING, but bronze_transactions has 'terminal_id', BIGINT: "
         "declare it so, or a column of another name"
     )
     with pytest.raises(UsageError, match="'Kind' is STRING, but bronze_transactions has 'kind', STRING: declare it so"):
-        lake(columns={"Kind": "string"})
+        lake(columns={"Kind": "string"}, change=ME)
+    assert lake().settings.columns == {}
 
 
 def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_first_commit(
@@ -138,8 +140,49 @@ def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_firs
         patched.setattr(Appender, "append", cut)
         with pytest.raises(Exception, match="killed"):
             run(declared, steps.refine)
-    changed = lake(columns={"shop": {"type": "string", "nullable": False}})
+    changed = lake(columns={"shop": {"type": "string", "nullable": False}}, change=ME)
     run(changed, steps.refine)
 
     assert silver(changed, "amount", "kind") == [(5.0, "chip")]
     assert quarantine(changed) == [("wrong", ["kind_fits"])]
+
+
+def test_steps_from_another_folder_without_a_settings_file_do_the_same(
+    lake: Open, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraudlake_here: FraudlakeHere
+) -> None:
+    columns = '[columns]\nmerchant_id = { from = "merchantId", type = "string", nullable = false }\n'
+    rule = (
+        'kind = "threshold"\nname = "shops"\naggregate = "distinct"\ncolumn = "merchant_id"\nlast = "1 hour"\nabove = 2'
+    )
+    Path("fraudlake.toml").write_text(f"{columns}[[rules]]\n{rule}\n")
+    land(landing, "first", 0, 5.0, merchantId="m1")
+    for step in ("ingest", "refine", "detect"):
+        assert fraudlake_here("--lake", str(landing.parent), step).returncode == 0
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for second, shop in enumerate(("m2", "m3", "m3"), start=1):
+        land(landing, f"of {shop} {second}", second, 6.0, merchantId=shop)
+    land(landing, "of none", 9, 7.0)
+    for step in ("ingest", "refine", "detect"):
+        assert fraudlake_here("--lake", str(landing.parent), step).returncode == 0
+
+    opened = lake()
+    assert silver(opened, "amount", "merchant_id") == [(5.0, "m1"), (6.0, "m2"), (6.0, "m3"), (6.0, "m3")]
+    assert quarantine(opened) == [("of none", ["merchant_id_is_given"])]
+    raised = opened.query(tables.SILVER_ALERTS, "rule, transaction_id").to_pylist()
+    assert [alert["rule"] for alert in raised] == ["shops", "shops"]  # the third shop is there twice
+
+    # A column is taken on by a declared change, and by nothing else.
+    flags = (
+        "--columns",
+        '{"merchant_id": {"from": "merchantId", "type": "string", "nullable": false}, "kind": "string"}',
+    )
+    refused = fraudlake_here("--lake", str(landing.parent), "ingest", *flags)
+    assert refused.returncode == 2
+    assert f"--columns contradicts {landing.parent} in columns (kind is new): leave it out" in refused.stderr
+    assert fraudlake_here("--lake", str(landing.parent), "define", *flags, "--yes").returncode == 0
+    land(landing, "with kind", 10, 8.0, merchantId="m1", kind="chip")
+    for step in ("ingest", "refine", "detect"):
+        assert fraudlake_here("--lake", str(landing.parent), step).returncode == 0
+    assert silver(lake(), "amount", "merchant_id", "kind")[-1] == (8.0, "m1", "chip")

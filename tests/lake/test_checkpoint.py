@@ -11,8 +11,9 @@ import pytest
 
 from fraudlake import steps, tables
 from fraudlake.detection.state import state
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.checkpoint import Checkpoint
+from fraudlake.lake.definition import Change
 from fraudlake.streaming import stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect, land
@@ -58,13 +59,24 @@ def test_thresholds_may_change_freely(copy: Any) -> None:
     assert sorted(row["amount"] for row in opened.read(tables.SILVER_ALERTS).collect()) == [600.0, 700.0]
 
 
-def test_another_number_of_buckets_is_refused(copy: Any) -> None:
-    line = refused(copy(buckets=5))
-    assert "detect: its state was begun with buckets = 16 and cannot change to 5: set buckets = 16, or" in line
+@pytest.mark.parametrize(("name", "before", "after"), [("buckets", 16, 5), ("ordering", "arrival", "event_time")])
+def test_a_state_keeps_its_buckets_and_its_order(copy: Any, tmp_path: Path, name: str, before: Any, after: Any) -> None:
+    with pytest.raises(UsageError) as refused:
+        copy(**{name: after})
+    assert f"{name} contradicts {tmp_path}/lake in {name} ({after} instead of {before}): leave it out" in str(
+        refused.value
+    )
+    with pytest.raises(
+        FraudlakeError, match=f"detect: its state was begun with {name} = {before} and cannot change to"
+    ):
+        copy(**{name: after}, change=Change("me"))
+    assert copy().settings.definition[name] == before
 
 
-def test_another_order_is_refused(copy: Any) -> None:
-    assert "was begun with ordering = arrival and cannot change to event_time" in refused(copy(ordering="event_time"))
+def test_a_stream_refuses_other_buckets_than_its_own(copy: Any) -> None:
+    with pytest.raises(FraudlakeError) as refused:
+        copy().checkpoint("detect").require({"buckets": 5}, {}, {})
+    assert "begun with buckets = 16 and cannot change to 5: set buckets = 16, or start over" in str(refused.value)
 
 
 @pytest.mark.parametrize("file", ["offsets/0", "commits/0", "metadata", "fraudlake.json"])

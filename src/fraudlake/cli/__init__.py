@@ -1,6 +1,7 @@
 """The command line: ``fraudlake COMMAND`` runs one step of the lake, or all of them in order."""
 
 from fraudlake.cli import (
+    definition,
     delivery,
     detection,
     example,
@@ -19,6 +20,7 @@ from fraudlake.cli.main import main
 
 __all__ = [
     "cli",
+    "definition",
     "delivery",
     "detection",
     "example",

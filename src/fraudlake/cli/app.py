@@ -47,6 +47,15 @@ class App:
         """Load the settings, with a command's own flags first."""
         return settings.load(self.config, lake=self.lake, catalog=self.catalog, schema_name=self.schema, **flags)
 
+    def settings_of_lake(self, **flags: object) -> Settings:
+        """Load the settings, with the lake's definition if there is a lake."""
+        from fraudlake.errors import MissingLakeError
+
+        try:
+            return self.open_existing(**flags).settings
+        except MissingLakeError:
+            return self.settings(**flags)
+
     def open(self, **flags: object) -> Lake:
         """Open the lake, making what is missing."""
         from fraudlake.lake import open_lake

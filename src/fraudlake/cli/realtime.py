@@ -55,6 +55,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
     if missing is not None:
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
+    settings = app.settings_of_lake(**flags)
     time = None if duration is None else _duration(duration)
     given = [*(of_lake(app, flags) if file is None else of_file(file))]
     chosen = rules.choose(given, without_end)

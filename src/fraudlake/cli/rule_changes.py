@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _VERSION = click.option("--version", "number", type=int, help="Version of the rule.  [default: the newest]")
 
 
-def _signed(command: Any) -> Any:
+def signed(command: Any) -> Any:
+    """Give a command the flags of a change: who makes it, and why."""
     author = click.option("--author", help="Who makes the change.  [default: the user of this machine]")
     return author(click.option("--reason", help="Why.")(command))
 
@@ -46,7 +47,7 @@ def list_(app: App, /, is_all: bool) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--sql", type=click.Path(path_type=Path), help="A Flink query over MATCH_RECOGNIZE instead of FILE.")
 @click.option("--name", help="The name of the query's rule.")
-@_signed
+@signed
 @click.pass_obj
 def add(
     app: App, /, file: Path | None, sql: Path | None, name: str | None, author: str | None, reason: str | None
@@ -61,15 +62,15 @@ def add(
     if (file is None) == (sql is None) or (sql is None) != (name is None):
         raise UsageError("give either a FILE of rules, or --sql FILE with --name NAME")
     rules: list[Rule] = [rule for rule, _ in rule_file.read(file)] if file else [_named(sql, name)]
-    rule_table.require_valid(rules, app.settings())
+    rule_table.require_valid(rules, app.settings_of_lake())
     lake = _open(app)
-    _say(app, [rule_table.add(lake, rule, _author(author), reason) for rule in rules])
+    _say(app, [rule_table.add(lake, rule, author_of(author), reason) for rule in rules])
 
 
 @rules_.command(example="fraudlake rules shadow tiny_then_huge")
 @click.argument("name")
 @_VERSION
-@_signed
+@signed
 @click.pass_obj
 def shadow(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
     """Evaluate a rule beside the live ones: its alerts go to silver_shadow_alerts, and nobody gets them."""
@@ -79,7 +80,7 @@ def shadow(app: App, /, name: str, number: int | None, author: str | None, reaso
 @rules_.command(example="fraudlake rules promote tiny_then_huge --version 2")
 @click.argument("name")
 @_VERSION
-@_signed
+@signed
 @click.pass_obj
 def promote(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
     """Make a rule live from the next micro-batch on; the version that was live before retires."""
@@ -89,13 +90,13 @@ def promote(app: App, /, name: str, number: int | None, author: str | None, reas
 @rules_.command(example="fraudlake rules retire tiny_then_huge")
 @click.argument("name")
 @click.option("--version", "number", type=int, help="Version of the rule.  [default: all]")
-@_signed
+@signed
 @click.pass_obj
 def retire(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
     """Evaluate a rule no more, from the next micro-batch on; its alerts stay."""
     from fraudlake.detection import rule_table
 
-    _say(app, rule_table.retire(_open(app), name, _author(author), reason, number))
+    _say(app, rule_table.retire(_open(app), name, author_of(author), reason, number))
 
 
 @rules_.command(example="fraudlake rules diff tiny_then_huge --from 1 --to 3")
@@ -122,7 +123,7 @@ def diff(app: App, /, name: str, first: int | None, second: int | None) -> None:
 @rules_.command(example="fraudlake rules apply rules.toml --yes")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Change the rules; without it only what would change is shown.")
-@_signed
+@signed
 @click.pass_obj
 def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason: str | None) -> None:
     """Make the rules of FILE those that are evaluated, and no others; drafts stay.
@@ -133,13 +134,13 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
     from fraudlake.detection import rule_table
     from fraudlake.rules import rule_file
 
-    settings = app.settings()
+    settings = app.settings_of_lake()
     wanted: Sequence[tuple[Rule, Status]] = (
         rule_file.read(file) if file else [(rule, "live") for rule in settings.known_rules]
     )
     rule_table.require_valid([rule for rule, _ in wanted], settings)
     if yes:
-        _say(app, rule_table.apply(_open(app), wanted, _author(author), reason))
+        _say(app, rule_table.apply(_open(app), wanted, author_of(author), reason))
     else:
         changes = rule_table.plan(rule_table.read(app.open_existing()), wanted)
         _say(app, changes, "add --yes to change the rules so" if changes else None)
@@ -178,7 +179,7 @@ def _named(sql: Path | None, name: str | None) -> Rule:
 def _set_status(app: App, name: str, status: Any, number: int | None, author: str | None, reason: str | None) -> None:
     from fraudlake.detection import rule_table
 
-    _say(app, rule_table.set_status(_open(app), name, status, _author(author), reason, number))
+    _say(app, rule_table.set_status(_open(app), name, status, author_of(author), reason, number))
 
 
 def _open(app: App) -> Lake:
@@ -189,7 +190,8 @@ def _open(app: App) -> Lake:
         return app.open()
 
 
-def _author(given: str | None) -> str:
+def author_of(given: str | None) -> str:
+    """Return who makes a change: by default the user of this machine."""
     return given or host.user_name()
 
 

@@ -38,13 +38,14 @@ def _source(command: Any) -> Any:
 @options("columns", *RULES)
 @click.pass_obj
 def check(app: App, /, name: str | None, file: Path | None, **flags: str | None) -> None:
-    """Say what is wrong with a rule, or with all, without a lake.
+    """Say what is wrong with a rule, or with all, and evaluate none.
 
-    NAME is a rule of the settings; without it and without --sql all of them are checked.
+    NAME is a rule of the settings; without it and without --sql all of them are checked. The columns are those of the
+    lake, if there is one.
     """
     from fraudlake.rules.columns import query_columns
 
-    settings = app.settings(**flags)
+    settings = app.settings_of_lake(**flags)
     rules = [_rule(settings, name, file)] if name or file else list(settings.known_rules)
     columns = query_columns(settings.columns)
     for rule in rules:
@@ -80,13 +81,10 @@ def backtest(
     from fraudlake.rules.columns import query_columns
 
     _require_one(name, file)
-    rule = query_of(file) if file else None
-    if rule is not None:
-        rule.check(query_columns(app.settings(**flags).columns))
+    query = query_of(file) if file else None
     lake = app.open_existing(**flags)
-    if rule is None:
-        rule = rule_table.read(lake).version_of(str(name)).rule
-        rule.check(query_columns(lake.settings.columns))
+    rule = query or rule_table.read(lake).version_of(str(name)).rule
+    rule.check(query_columns(lake.settings.columns))
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
         report, alerts = steps.backtest(lake, rule, *days)

@@ -64,6 +64,7 @@ def print_counts(console: Console, status: Status) -> None:
     layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
     layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
     console.print(layers)
+    console.print(f"[dim]definition: {_definition(status.definition)}[/]", soft_wrap=True)
     if status.last_batches:
         ages = (f"{step} {_age(time)}" for step, time in status.last_batches.items())
         console.print(f"[dim]last micro-batch: {', '.join(ages)}[/]", soft_wrap=True)
@@ -79,6 +80,13 @@ def print_counts(console: Console, status: Status) -> None:
     else:
         late, removed = " - late" * bool(status.late), ", with the removed rows" * bool(status.removed)
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")
+
+
+def _definition(definition: dict[str, Any]) -> str:
+    ordering, bound = definition["ordering"], definition["max_out_of_orderness"]
+    columns = ", ".join(definition["columns"]) or "none of its own"
+    order = f"event_time within {bound}" if ordering == "event_time" else ordering
+    return f"columns {columns}; ordering {order}; {definition['buckets']} buckets; {definition['clustering']}"
 
 
 def print_quarantine(console: Console, quarantine: Quarantine) -> None:

@@ -85,7 +85,7 @@ def settle(
             raise UsageError(_contradiction(lake, name, known[name]))
     else:
         for name in different:
-            _require_changeable(lake, name)
+            _require_changeable(lake, name, known[name])
         known |= {name: getattr(settings, name) for name in different}
     settled = settings.defined(known)
     if "columns" in missing or "columns" in different:
@@ -157,8 +157,8 @@ def _found_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | Non
     names = ", ".join(further)
     if further and not is_read and origin is None:
         raise UsageError(
-            f"the tables of {lake.name} have the columns {names}, and nothing says which fields they come from: declare "
-            "them this once, with [columns] or --columns, or give them up with 'fraudlake define --columns {} --yes'"
+            f"the tables of {lake.name} have the columns {names}, and nothing says which fields they come from: "
+            "declare them this once, in [columns] or by --columns, or give them up with 'fraudlake define --columns {}'"
         )
     if further and not is_read and declared != last:
         raise UsageError(
@@ -190,12 +190,12 @@ def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
     return {name: DeclaredColumn(**column) for name, column in last.items()}
 
 
-def _require_changeable(lake: Lake, name: str) -> None:
+def _require_changeable(lake: Lake, name: str, known: Any) -> None:
     """Refuse a change that neither tables nor state can follow."""
     value = getattr(lake.settings, name)
     if name == "clustering" and lake.has(tables.SILVER_TRANSACTIONS):
         raise UsageError(
-            f"clustering: the tables of {lake.name} were made with another, and keep it: begin another lake"
+            f"clustering: the tables of {lake.name} were made with {known}, and keep it: begin another lake"
         )
     for folder in sorted(lake.checkpoints.glob("*")):
         fixed = lake.checkpoint(folder.name).fixed
@@ -205,8 +205,8 @@ def _require_changeable(lake: Lake, name: str) -> None:
 def _contradiction(lake: Lake, name: str, known: Any) -> str:
     difference = _difference(name, known, getattr(lake.settings, name))
     return (
-        f"{lake.settings.given[name]}: {name} is not what {lake.name} was made with ({difference}): leave it out, or "
-        "change the lake with 'fraudlake define'"
+        f"{lake.settings.given[name]} contradicts {lake.name} in {name} ({difference}): leave it out, or change the "
+        "lake with 'fraudlake define'"
     )
 
 

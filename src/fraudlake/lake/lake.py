@@ -384,7 +384,8 @@ def open_lake(
         settings: the settings.
         spark: the session of a lake in a workspace; by default the compute's own.
         must_exist: make nothing. That is for who only reads; on this machine Spark starts on first use.
-        change: change the lake's definition to what the settings give, instead of refusing what contradicts it.
+        change: change the lake's definition to what the settings give, instead of refusing what contradicts it; with
+            ``must_exist`` only say whether it can be.
 
     Raises:
         UsageError: what only local lakes need is not installed, or a setting does not suit the place or the lake.

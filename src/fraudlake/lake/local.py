@@ -83,7 +83,7 @@ class LocalLake(Lake):
         self._named: set[str] = set()
         self._is_read = must_exist
         if must_exist:
-            self._require()
+            self._require(change)
         else:
             self._claim()
             self._make_tables(change)
@@ -100,13 +100,13 @@ class LocalLake(Lake):
         self.session.sql(f"USE {self._database}")
         return self.session
 
-    def _require(self) -> None:
+    def _require(self, change: Change | None) -> None:
         """Refuse a root that is no lake of this format, or has no bronze; make empty tables beside for others."""
         self._check_format()
         missing = [table for table in contents.TABLES if not self.has(table)]
         if tables.BRONZE_TRANSACTIONS in missing:
             raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
-        self._define(is_read=True, change=None)
+        self._define(is_read=True, change=change)
         if missing:
             beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
             atexit.register(shutil.rmtree, beside, ignore_errors=True)

@@ -80,11 +80,13 @@ def require_table(name: str) -> Table:
     """Return the table of a name.
 
     Raises:
-        UsageError: there is none, or it is the ledger, whose entries say what bronze holds.
+        UsageError: there is none, or it is the ledger, whose entries say what bronze holds, or the lake's definition.
     """
     by_name = {table.name: table for table in contents.TABLES}
     if name == tables.BRONZE_FILES.name:
         raise UsageError(f"{name} says which files bronze_transactions holds: it cannot be restored without them")
+    if name == tables.SILVER_DEFINITION.name:
+        raise UsageError(f"{name} says what the lake is: 'fraudlake define' changes that")
     if name not in by_name:
         nearest = get_close_matches(name, by_name, n=1, cutoff=0)
         raise UsageError(f"there is no table {name}; the nearest one is {nearest[0]}")

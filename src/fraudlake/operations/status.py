@@ -39,6 +39,8 @@ class Status:
 
     lake: str
     landing: str
+    definition: dict[str, Any]
+    """What the lake is: its columns, order, buckets and clustering."""
     landed_files: int
     rejected_files: int
     landed: int
@@ -141,6 +143,7 @@ def status(lake: Lake) -> Status:
     return Status(
         lake=lake.name,
         landing=landing_folder(lake).path,
+        definition=lake.settings.definition,
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
         landed=landed.rows + messages + (kafka_lag or 0),

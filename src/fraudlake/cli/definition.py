@@ -1,0 +1,65 @@
+"""The command that shows and changes what a lake is: define."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.progress import console
+from fraudlake.cli.rule_changes import author_of, signed
+from fraudlake.errors import MissingLakeError
+from fraudlake.settings import DEFINITION, Settings
+
+
+@cli.command()
+@options(*DEFINITION)
+@click.option("--yes", is_flag=True, help="Change the lake; without it only what would change is shown.")
+@signed
+@click.pass_obj
+def define(app: App, /, yes: bool, author: str | None, reason: str | None, **flags: str | None) -> None:
+    """Show what the lake is, in lines for fraudlake.toml, or change it to what flags and settings say.
+
+    A lake records its columns, its order, its buckets and its clustering; every other command takes them from there.
+    --columns are all columns: tables keep one that is left out, without new values. Buckets and order can change until
+    the first 'detect', clustering cannot. With --yes no step may run.
+    """
+    from fraudlake.detection import rule_table
+    from fraudlake.lake import open_lake
+    from fraudlake.lake.definition import Change, differences
+    from fraudlake.operations.standstill import standstill
+
+    wanted, change = app.settings(**flags), Change(author_of(author), reason)
+    defaults = Settings.model_construct()
+    undefined = wanted.defined({name: getattr(defaults, name) for name in DEFINITION})
+    try:
+        with console.status("opening the lake"):
+            lake = open_lake(undefined, must_exist=True)
+            after = open_lake(wanted, must_exist=True, change=change).settings
+    except MissingLakeError:
+        if not yes:
+            raise
+        lake, after = open_lake(undefined), wanted
+    present = lake.settings
+    rule_table.require_valid([version.rule for version in rule_table.read(lake).evaluated], after)
+    if yes:
+        with standstill(lake):
+            after = open_lake(wanted, change=change).settings
+    changes = differences(present, after)
+    hint = ["add --yes to change the lake so"] if changes and not yes else []
+    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
+    shown = (after if yes else present).definition
+    app.say({"definition": shown, "changes": changes}, "\n".join([_toml(shown), "", *lines, *hint]))
+
+
+def _toml(definition: dict[str, Any]) -> str:
+    """Return a definition as lines of a settings file."""
+    columns = definition["columns"]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in definition.items() if name != "columns"]
+    lines += ["[columns]"] if columns else []
+    for name, column in columns.items():
+        parts = ", ".join(f"{part} = {json.dumps(value)}" for part, value in column.items())
+        lines.append(f"{name} = {{ {parts} }}")
+    return "\n".join(lines)

@@ -1,0 +1,268 @@
+"""What a lake is, is recorded in it; most of these lakes are made and opened without Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from fraudlake import notebook, settings, tables
+from fraudlake.errors import UsageError
+from fraudlake.lake import definition, open_lake
+from fraudlake.lake.definition import Change
+from tests.conftest import FraudlakeHere
+
+COLUMNS = {
+    "kind": {"from": "kind", "type": "string", "nullable": True},
+    "merchant_id": {"from": "merchantId", "type": "string", "nullable": False},
+}
+MADE = {"columns": json.dumps(COLUMNS), "ordering": "event_time", "max_out_of_orderness": "5 s", "buckets": "8"}
+RECORDED = {
+    "columns": COLUMNS,
+    "ordering": "event_time",
+    "max_out_of_orderness": "5 s",
+    "buckets": 8,
+    "clustering": "zorder",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A lake that was made with settings of its own."""
+    open_lake(settings.load(lake=tmp_path / "made", **MADE))
+    return tmp_path / "made"
+
+
+def recorded(root: Path) -> list[tuple[int, str, Any, str]]:
+    rows = DeltaTable(root / "tables" / "silver_definition").to_pyarrow_table().to_pylist()
+    return [
+        (row["change"], row["setting"], json.loads(row["value"]), row["author"])
+        for row in sorted(rows, key=lambda row: (row["change"], row["setting"]))
+    ]
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("must_exist", [True, False])
+def test_a_lake_is_what_it_was_made_with(root: Path, must_exist: bool) -> None:
+    before = files(root)
+    opened = open_lake(settings.load(lake=root), must_exist=must_exist)
+    assert opened.settings.definition == RECORDED
+    assert opened.settings.max_out_of_orderness == timedelta(seconds=5)
+    assert opened.table(tables.SILVER_TRANSACTIONS).column_names[-2:] == ["kind", "merchant_id"]
+    assert recorded(root) == [(1, name, RECORDED[name], "settings") for name in sorted(RECORDED)]
+    assert files(root) == before
+
+
+def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Path) -> None:
+    opened = open_lake(settings.load(lake=tmp_path / "lake"))
+    assert [row[:3] for row in recorded(tmp_path / "lake")] == [(1, "clustering", "zorder"), (1, "columns", {})]
+    later = open_lake(settings.load(lake=tmp_path / "lake", ordering="event_time"))
+    later.record_definition()
+    assert [row[:3] for row in recorded(tmp_path / "lake")][2:] == [
+        (2, "ordering", "event_time"),
+        (3, "buckets", 16),
+        (3, "max_out_of_orderness", "10 s"),
+    ]
+    # A command that was open meanwhile would begin a state in another order.
+    with pytest.raises(Exception, match=r"another command has changed the definition of .*: run this one again"):
+        opened.record_definition()
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (
+            {"columns": '{"kind": "string"}'},
+            "--columns contradicts LAKE in columns (without merchant_id): leave it out, or change the lake with "
+            "'fraudlake define'",
+        ),
+        ({"columns": "{}"}, "--columns contradicts LAKE in columns (without kind; without merchant_id): leave it out"),
+        (
+            {"columns": json.dumps({**COLUMNS, "kind": "bigint", "shop": "string"})},
+            "in columns (shop is new; kind is bigint from 'kind' instead of string from 'kind'): leave it out",
+        ),
+        (
+            {"columns": json.dumps({**COLUMNS, "merchant_id": {"type": "string", "from": "merchantId"}})},
+            "(merchant_id is string from 'merchantId' instead of string from 'merchantId', never null)",
+        ),
+        ({"ordering": "arrival"}, "--ordering contradicts LAKE in ordering (arrival instead of event_time): leave"),
+        (
+            {"max_out_of_orderness": "6 s"},
+            "--max-out-of-orderness contradicts LAKE in max_out_of_orderness (6 s instead",
+        ),
+        ({"buckets": "16"}, "--buckets contradicts LAKE in buckets (16 instead of 8): leave it out"),
+        ({"clustering": "liquid"}, "--clustering contradicts LAKE in clustering (liquid instead of zorder): leave it"),
+    ],
+)
+@pytest.mark.parametrize("must_exist", [True, False])
+def test_a_contradiction_is_one_line_and_writes_nothing(
+    root: Path, given: dict[str, str], line: str, must_exist: bool
+) -> None:
+    before = files(root)
+    with pytest.raises(UsageError) as refused:
+        open_lake(settings.load(lake=root, **given), must_exist=must_exist)
+    assert line.replace("LAKE", str(root)) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert files(root) == before
+
+
+def test_a_contradiction_names_the_file_or_the_variable(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("fraudlake.toml").write_text("buckets = 9\n")
+    with pytest.raises(UsageError, match=r"^fraudlake\.toml contradicts .* \(9 instead of 8\)"):
+        open_lake(settings.load(lake=root))
+    monkeypatch.setenv("FRAUDLAKE_BUCKETS", "10")
+    with pytest.raises(UsageError, match=r"^FRAUDLAKE_BUCKETS contradicts .* \(10 instead of 8\)"):
+        open_lake(settings.load(lake=root))
+
+
+def test_the_same_values_are_no_contradiction_in_whatever_form(root: Path) -> None:
+    turned = json.dumps(dict(reversed(COLUMNS.items())))
+    given = {**MADE, "max_out_of_orderness": "5000 ms", "columns": turned}
+    assert open_lake(settings.load(lake=root, **given)).settings.definition["buckets"] == 8
+    # A bundle's variable that has no value gives an empty flag.
+    assert open_lake(settings.load(lake=root, columns="")).settings.definition == RECORDED
+
+
+def test_the_command_shows_a_change_and_makes_it(
+    root: Path, fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(root)
+    wanted = ("--max-out-of-orderness", "1 minute", "--buckets", "4")
+    shown = fraudlake_here("--lake", str(root), "define", *wanted)
+    assert shown.returncode == 0
+    assert shown.stdout.splitlines()[-3:] == [
+        "max_out_of_orderness: 60 s instead of 5 s",
+        "buckets: 4 instead of 8",
+        "add --yes to change the lake so",
+    ]
+    assert files(root) == before
+    reason = ("--author", "ann", "--reason", "later files")
+    done = json.loads(fraudlake_here("--lake", str(root), "--json", "define", *wanted, *reason, "--yes").stdout)
+    assert done["definition"] == {**RECORDED, "max_out_of_orderness": "60 s", "buckets": 4}
+    assert recorded(root)[5:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
+    assert open_lake(settings.load(lake=root)).settings.buckets == 4
+    # What it shows is a settings file.
+    Path("fraudlake.toml").write_text(fraudlake_here("--lake", str(root), "define").stdout.partition("\n\n")[0])
+    assert json.loads(fraudlake_here("--lake", str(root), "--json", "define").stdout)["changes"] == {}
+    assert json.loads(fraudlake_here("--lake", str(root), "--json", "status").stdout)["definition"]["buckets"] == 4
+
+
+def test_a_change_that_tables_cannot_follow_is_refused(root: Path, fraudlake_here: FraudlakeHere) -> None:
+    before = files(root)
+    for flags, line in (
+        (("--clustering", "liquid"), f"clustering: the tables of {root} were made with zorder, and keep it: begin"),
+        (("--columns", '{"kind": "bigint"}'), "columns: 'kind' is BIGINT, but bronze_transactions has 'kind', STRING"),
+    ):
+        refused = fraudlake_here("--lake", str(root), "define", *flags, "--yes")
+        assert refused.returncode == 2
+        assert line in refused.stderr
+    assert "silver_definition says what the lake is: 'fraudlake define' changes that" in (
+        fraudlake_here("--lake", str(root), "restore", "silver_definition", "--version", "0").stderr
+    )
+    assert files(root) == before
+
+
+def test_a_column_that_a_rule_reads_is_not_given_up(root: Path, fraudlake_here: FraudlakeHere) -> None:
+    rule = (
+        'kind = "threshold"\nname = "shops"\naggregate = "distinct"\ncolumn = "merchant_id"\nlast = "1 hour"\nabove = 2'
+    )
+    Path("rules.toml").write_text(f"[[rules]]\n{rule}\n")
+    assert fraudlake_here("--lake", str(root), "rules", "apply", "rules.toml", "--yes").returncode == 0
+    before = files(root)
+    refused = fraudlake_here("--lake", str(root), "define", "--columns", '{"kind": "string"}', "--yes")
+    assert (refused.returncode, files(root)) == (2, before)
+    assert "merchant_id" in refused.stderr
+
+
+def test_rules_are_checked_against_the_columns_of_the_lake(root: Path, fraudlake_here: FraudlakeHere) -> None:
+    query = Path("q.sql")
+    query.write_text(
+        "SELECT * FROM transactions MATCH_RECOGNIZE (PARTITION BY accountId ORDER BY dt "
+        "MEASURES A.amount AS amount ONE ROW PER MATCH PATTERN (A) DEFINE A AS A.kind = 'chip')"
+    )
+    assert fraudlake_here("--lake", str(root), "rules", "check", "--sql", "q.sql").returncode == 0
+    assert fraudlake_here("--lake", str(root / "none"), "rules", "check", "--sql", "q.sql").returncode == 2
+
+
+def test_a_notebook_needs_no_settings_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAUDLAKE_LAKE", str(root))
+    assert notebook.open_lake().settings.definition == RECORDED
+
+
+def without_record(root: Path) -> None:
+    """Make a lake one of the version before."""
+    shutil.rmtree(root / "tables" / "silver_definition")
+
+
+def test_a_lake_of_before_gets_its_record_from_the_settings(root: Path) -> None:
+    without_record(root)
+    opened = open_lake(settings.load(lake=root, **MADE))
+    assert opened.settings.definition == RECORDED
+    assert recorded(root) == [(1, name, RECORDED[name], "settings") for name in sorted(RECORDED)]
+
+
+def test_a_lake_of_before_says_by_its_checkpoints_what_it_is(root: Path) -> None:
+    without_record(root)
+    opened = open_lake(settings.load(lake=root, columns=MADE["columns"]), must_exist=True)
+    opened.checkpoint("detect").require({"buckets": 8, "ordering": "event_time"}, {}, {})
+    before = files(root)
+    with pytest.raises(UsageError, match=r"--buckets contradicts .* in buckets \(4 instead of 8\)"):
+        open_lake(settings.load(lake=root, columns=MADE["columns"], buckets="4"))
+    assert files(root) == before
+    taken = open_lake(settings.load(lake=root, columns=MADE["columns"])).settings
+    assert (taken.buckets, taken.ordering) == (8, "event_time")
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (
+            {},
+            "have the columns kind, merchant_id, and nothing says which fields they come from: declare them this once",
+        ),
+        ({"columns": '{"kind": "string"}'}, "--columns: columns lack merchant_id, which the tables of "),
+        (
+            {"columns": json.dumps({**COLUMNS, "kind": "bigint"})},
+            "'kind' is BIGINT, but bronze_transactions has 'kind'",
+        ),
+        ({"columns": MADE["columns"], "clustering": "liquid"}, "in clustering (liquid instead of zorder)"),
+    ],
+)
+def test_a_lake_of_before_refuses_what_its_tables_contradict(root: Path, given: dict[str, str], line: str) -> None:
+    without_record(root)
+    before = files(root)
+    with pytest.raises(UsageError) as refused:
+        open_lake(settings.load(lake=root, **given))
+    assert line in str(refused.value)
+    assert files(root) == before
+
+
+def test_a_lake_of_before_is_read_with_the_columns_of_its_tables(root: Path) -> None:
+    without_record(root)
+    opened = open_lake(settings.load(lake=root), must_exist=True)
+    assert {name: column.type for name, column in opened.settings.columns.items()} == {
+        "kind": "string",
+        "merchant_id": "string",
+    }
+    assert not (root / "tables" / "silver_definition").exists()
+
+
+def test_a_lake_of_before_gives_columns_up_by_a_declared_change(root: Path) -> None:
+    without_record(root)
+    changed = open_lake(settings.load(lake=root, columns="{}"), change=Change("ann", "not needed"))
+    assert changed.settings.columns == {}
+    assert open_lake(settings.load(lake=root)).settings.columns == {}
+    assert [row[1:] for row in recorded(root) if row[1] == "columns"] == [("columns", {}, "ann")]
+
+
+def test_a_setting_of_a_later_version_is_passed_over() -> None:
+    rows = [{"change": 1, "setting": "entities", "value": "[]"}, {"change": 2, "setting": "buckets", "value": "4"}]
+    assert definition.Recorded.of(rows) == definition.Recorded({"buckets": 4}, 2)
