@@ -1,8 +1,8 @@
 """The lake behind bronze as a declarative pipeline: the jobs' tables, through the jobs' functions, in another schema.
 
 Lakeflow runs it in a workspace (``resources/declarative.pipeline.yml``), ``spark-pipelines`` anywhere else. It reads
-the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills. Unlike the jobs it takes a producer's own
-``transaction_id`` as often as it lands.
+the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills, and the lake's definition in the same
+schema. Unlike the jobs it takes a producer's own ``transaction_id`` as often as it lands.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from fraudlake import settings
+from fraudlake import settings, tables
 from fraudlake.detection import alerts
 from fraudlake.gold import AGGREGATES
 from fraudlake.gold.aggregate import Aggregate
+from fraudlake.lake.definition import Recorded
 from fraudlake.silver import transactions
 
 spark = SparkSession.active()
 BRONZE = spark.conf.get("fraudlake.bronze")
-SETTINGS = settings.load(
-    **{name: spark.conf.get(f"fraudlake.{name}", None) for name in ("columns", "small_below", "large_above", "within")}
-)
+DEFINITION = spark.read.table(BRONZE.removesuffix(tables.BRONZE_TRANSACTIONS.name) + tables.SILVER_DEFINITION.name)
+RULES = {name: spark.conf.get(f"fraudlake.{name}", None) for name in ("small_below", "large_above", "within")}
+SETTINGS = settings.load(**RULES).defined(Recorded.of(row.asDict() for row in DEFINITION.collect()).values)
 
 
 # Not inside the functions below: Spark allows nothing there that asks for a frame's columns, as mapInArrow does.

@@ -45,11 +45,15 @@ types = dict(line.strip().rstrip(",").split(" ", 1) for line in bronze.columns.s
 columns = [f"{place.get(n, n if n in landed else 'NULL')}::{kind} AS {n}" for n, kind in types.items()]
 spark.createDataFrame(landed).selectExpr(*columns).write.saveAsTable(bronze.name)
 
+definition = f"(1L, 'columns', '{COLUMNS}'), (1L, 'buckets', '2')"
+recorded = spark.sql(f"SELECT * FROM VALUES {definition} AS recorded(change, setting, value)")
+recorded.write.saveAsTable(tables.SILVER_DEFINITION.name)
+
 shutil.copy(Path(__file__).parents[2] / "pipeline" / "fraudlake_pipeline.py", folder)
 spec = {
     "name": "fraudlake",
     "storage": (folder / "storage").as_uri(),
-    "configuration": {"fraudlake.bronze": bronze.name, "fraudlake.columns": COLUMNS, "fraudlake.within": "60 seconds"},
+    "configuration": {"fraudlake.bronze": bronze.name, "fraudlake.within": "60 seconds"},
     "libraries": [{"glob": {"include": "fraudlake_pipeline.py"}}],
 }
 (folder / "spark-pipeline.yml").write_text(yaml.safe_dump(spec))

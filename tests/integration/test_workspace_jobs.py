@@ -56,6 +56,8 @@ above = 1
 status = "shadow"
 """
 """One rule changes, and another one begins in the shadow, between two runs of the stream."""
+DECLARED = '{"merchant_id": {"from": "merchantId", "type": "string"}}'
+"""The column that the lakes get between the rounds."""
 BY_HAND = "by hand"
 """Commands that no job runs."""
 OWN = {
@@ -109,6 +111,7 @@ class Both:
         folders = {str(folder): str(self.lake / folder.name) for folder in (self.workspace.landing, self.delivered)}
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("FRAUDLAKE_WEBHOOK_URL", self.receiver.url)
+            environment.setenv("FRAUDLAKE_BUCKETS", "2")  # as the workspace
             fraudlake(self.lake, *_here(parameters, folders))
         counts = {table.name: self.workspace.rows(table.name).num_rows for table in contents.TABLES}
         self.rows.append((f"{job}.{task}", counts))
@@ -138,7 +141,7 @@ def both(
     folder = tmp_path_factory.mktemp("both")
     first, second = folder / "first", folder / "second"
     simulator.simulate(first / "traffic", simulator.Traffic(fraud=0.08, rate=1.0, bad=0.01), rows=4000, file_rows=900)
-    simulator.simulate(second / "more", simulator.Traffic(seed=2, bad=0.02), rows=900)
+    simulator.simulate(second / "more", simulator.Traffic(seed=2, bad=0.02, columns=True), rows=900)
     shutil.copytree(FLINK / "tutorial" / "int96", first / "tutorial")
     # Both ends of the calendar, and amounts whose sums no double can hold.
     edges: dict[str, list[Any]] = {
@@ -173,6 +176,9 @@ def both(
     taken.take(BY_HAND, "replay", [*schema, "quarantine", "--replay", "--set", "amount=abs(amount)"])
     (folder / "rules.toml").write_text(RULES)
     for job, task, parameters in _jobs(taken, ("rules",), file=str(folder / "rules.toml")):
+        taken.take(job, task, parameters)
+    # From here on nobody gives the columns: the lake has recorded them.
+    for job, task, parameters in _jobs(taken, ("define",), columns=DECLARED):
         taken.take(job, task, parameters)
     taken.land(second)
     taken.take(*next(_jobs(taken, ("ingest_and_detect",))), ended_behind=2)
@@ -237,6 +243,13 @@ def test_alerts_reach_a_webhook_and_a_volume_as_they_do_from_a_laptop(both: Both
     written = data(files("alerts-*/part-*", both.delivered), f"{CATALOG}.{SCHEMA}")
     assert written and written == data(files("alerts-*.jsonl", both.lake / "delivered"), "laptop")
     assert set(written) == set(both.workspace.rows("silver_alerts")["alert_id"].to_pylist())
+
+
+def test_columns_that_a_job_has_declared_hold_for_every_later_one(both: Both) -> None:
+    rows = both.workspace.rows("silver_transactions").to_pylist()
+    with_column = {"/more/" in row["source"] for row in rows if row["merchant_id"] is not None}
+    assert with_column == {True}
+    assert all(row["merchant_id"] for row in rows if "/more/" in row["source"])
 
 
 def test_each_task_took_rows(both: Both) -> None:

@@ -64,7 +64,8 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
             pass  # the usual end of an endless source
     text = f"{written:,} rows landed in {wanted.landing_path}"
     if options["columns"]:
-        text += f"; in fraudlake.toml this makes columns of the further fields:\n\n{simulator.DECLARATION}"
+        text += "; in fraudlake.toml this makes columns of the further fields ('fraudlake define' if there is a lake):"
+        text += f"\n\n{simulator.DECLARATION}"
     app.say({"landing": wanted.landing_path, "rows": written}, text)
 
 
