@@ -24,7 +24,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
 from fraudlake import steps
-from fraudlake.lake import open_lake
+from fraudlake.lake import change_log, open_lake
 from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
@@ -78,6 +78,8 @@ def started(
         # The store of models is not Spark's. There is a champion in it.
         patch.setattr(Registry, "required_champion", lambda registry: Version("1"))
         patch.setattr(Registry, "load", lambda registry, number: Version(number))
+        # Nor does an empty workspace keep what it is.
+        patch.setattr(change_log, "write", lambda *change: True)
         lake = open_lake(Settings(catalog="main", schema_name="fraud", **folders, **settings), workspace.session)
         # What is done around the micro-batches asks more of a workspace, and is not sent anywhere.
         streams = [replace(stream, before=_nothing, after=_nothing) for stream in step(lake, **arguments)]

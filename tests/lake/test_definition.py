@@ -76,6 +76,19 @@ def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Pat
         opened.record_definition()
 
 
+def test_of_two_processes_that_define_a_lake_at_once_the_first_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_lake(settings.load(lake=tmp_path / "lake", buckets="8"))
+    read, before = definition.read, [definition.Recorded({}, 0)] * 2  # read before the other one has committed
+    monkeypatch.setattr(definition, "read", lambda lake: before.pop() if before else read(lake))
+    with pytest.raises(UsageError, match=r"--buckets contradicts .* in buckets \(4 instead of 8\)"):
+        open_lake(settings.load(lake=tmp_path / "lake", buckets="4"))
+    before.append(definition.Recorded({}, 0))
+    assert open_lake(settings.load(lake=tmp_path / "lake")).settings.buckets == 8
+    assert [row[:3] for row in recorded(tmp_path / "lake") if row[1] == "buckets"] == [(1, "buckets", 8)]
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [

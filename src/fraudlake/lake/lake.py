@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.errors import UsageError
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import definition, merge
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import PASSED_OVER, Commit, Detail
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Transaction = tuple[str, int]
 """Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
 Compute = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+_ATTEMPTS = 3
 
 
 class Lake(ABC):
@@ -94,9 +95,10 @@ class Lake(ABC):
 
         Raises:
             UsageError: the settings contradict the lake, or a change is none that it can make. Nothing was written.
+            FraudlakeError: other processes define the lake at the same time.
         """
         given = self.settings
-        while True:
+        for _ in range(_ATTEMPTS):
             self.settings = given
             recorded = definition.read(self)
             self.settings, new = definition.settle(self, recorded, is_read, change)
@@ -104,9 +106,10 @@ class Lake(ABC):
                 return
             if not self.has(tables.SILVER_DEFINITION):
                 self._make(tables.SILVER_DEFINITION)
-            # Otherwise another process was first, and what it has recorded counts.
             if definition.write(self, new, recorded, change):
                 return
+            # Another process was first, and what it has recorded counts.
+        raise FraudlakeError(f"other commands define {self.name} at the same time: run this one again")
 
     def record_definition(self) -> None:
         """Record the rest of the definition: see :func:`fraudlake.lake.definition.record_all`."""
