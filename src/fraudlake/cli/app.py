@@ -112,7 +112,7 @@ class _Program(Commands):
 
 
 _TASKS = {
-    "To begin": ("setup", "simulate", "run", "status"),
+    "To begin": ("setup", "simulate", "run", "status", "define"),
     "The steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
     "Rules and models": ("rules", "model", "verdicts"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
+from fraudlake import json_text
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console
 from fraudlake.cli.rule_changes import author_of, signed
@@ -14,7 +14,7 @@ from fraudlake.errors import MissingLakeError
 from fraudlake.settings import DEFINITION, Settings
 
 
-@cli.command()
+@cli.command(example='fraudlake define --max-out-of-orderness "1 minute" --yes')
 @options(*DEFINITION)
 @click.option("--yes", is_flag=True, help="Change the lake; without it only what would change is shown.")
 @signed
@@ -57,9 +57,9 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
 def _toml(definition: dict[str, Any]) -> str:
     """Return a definition as lines of a settings file."""
     columns = definition["columns"]
-    lines = [f"{name} = {json.dumps(value)}" for name, value in definition.items() if name != "columns"]
+    lines = [f"{name} = {json_text.dumps(value)}" for name, value in definition.items() if name != "columns"]
     lines += ["[columns]"] if columns else []
     for name, column in columns.items():
-        parts = ", ".join(f"{part} = {json.dumps(value)}" for part, value in column.items())
+        parts = ", ".join(f"{part} = {json_text.dumps(value)}" for part, value in column.items())
         lines.append(f"{name} = {{ {parts} }}")
     return "\n".join(lines)
