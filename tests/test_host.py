@@ -136,6 +136,15 @@ def test_what_fraudlake_decides_is_no_option() -> None:
         session.with_options({"spark.ui.enabled": "false"}, wanted)
 
 
+def test_a_wrong_option_of_java_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "landing").mkdir(parents=True)
+    (tmp_path / "lake" / "landing" / "part-0").write_bytes(b"")
+    environment = {**os.environ, "FRAUDLAKE_JAVA_OPTIONS": "-Xss1"}
+    ended = subprocess.run([program(), "ingest"], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("fraudlake: Spark did not start (The Java thread stack size specified is too small")
+
+
 def test_the_modules_of_another_spark_are_refused_in_one_line(tmp_path: Path) -> None:
     module = tmp_path / "python" / "pyspark" / "__init__.py"
     module.parent.mkdir(parents=True)

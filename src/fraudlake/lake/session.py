@@ -82,6 +82,7 @@ def launch(
     # Once the JVM has ended, the server of PySpark's accumulators prints a stack trace (seen in PySpark 4.2).
     accumulators.AccumulatorTCPServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
     accumulators.AccumulatorUnixServer.handle_error = _ignore  # type: ignore[assignment, method-assign]
+    printed_before = log.stat().st_size if log.exists() else 0
     conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
         with _output_to(log):
@@ -90,7 +91,7 @@ def launch(
             _name_the_user(jvm)
             spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
-        raise FraudlakeError(f"Spark did not start ({first_line(error)}): see {log}") from error
+        raise FraudlakeError(f"Spark did not start ({_cause(log, printed_before, error)}): see {log}") from error
     encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
     if encoding != "UTF-8":
         raise FraudlakeError(f"Java takes the names of files for {encoding}: install the locale C.UTF-8")
@@ -100,6 +101,15 @@ def launch(
 def environment() -> dict[str, str]:
     """Return the environment variables that a local Spark is started with."""
     return {"SPARK_HOME": str(spark_home.folder()), **host.environment()}
+
+
+def _cause(log: Path, begin: int, error: Exception) -> str:
+    """Return what Java printed first before it ended, such as what is wrong with an option, or the error's line."""
+    if isinstance(error, OSError) or "JAVA_GATEWAY_EXITED" not in str(error):
+        return first_line(error)
+    printed = log.read_bytes()[begin:].decode(errors="replace").splitlines()
+    telling = (line for line in printed if "WARN" not in line and "during initialization of VM" not in line)
+    return first_line("\n".join(telling)) or first_line(error)
 
 
 def _name_the_user(jvm: Any) -> None:
