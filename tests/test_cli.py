@@ -301,10 +301,26 @@ def test_an_empty_landing_folder_says_that_nothing_has_landed(lake: Callable[...
     assert "nothing has landed in" in refused_here(lake().root, "ingest")
 
 
+NO_MODEL = "there is no model 'fraudlake' to score with: run 'fraudlake train' first"
+
+
 @pytest.mark.stream
-def test_scoring_without_a_model_says_to_train_first(lake: Callable[..., Any]) -> None:
-    line = refused_here(lake().root, "score")
-    assert "there is no model 'fraudlake' to score with: run 'fraudlake train' first" in line
+def test_scoring_before_the_first_model_is_skipped_and_says_so(
+    lake: Callable[..., Any], fraudlake_here: FraudlakeHere
+) -> None:
+    root = lake().root
+
+    told = fraudlake_here("--lake", str(root), "score")
+    data = fraudlake_here("--lake", str(root), "--json", "score")
+
+    assert (told.returncode, told.stdout) == (0, f"nothing is scored: {NO_MODEL}\n")
+    assert (data.returncode, json.loads(data.stdout)) == (0, {"streams": [], "skipped": NO_MODEL})
+
+
+@pytest.mark.stream
+@pytest.mark.parametrize("wanted", [("--trigger", "continuous"), ("--from", "2026-03-07")])
+def test_scoring_that_somebody_waits_for_needs_a_model(lake: Callable[..., Any], wanted: tuple[str, str]) -> None:
+    assert NO_MODEL in refused_here(lake().root, "score", *wanted)
 
 
 @pytest.mark.stream

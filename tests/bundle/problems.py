@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 import zoneinfo
 from collections.abc import Iterator
@@ -9,15 +10,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import sqlglot
 import yaml
 from croniter import croniter
 from databricks.bundles.jobs import PeriodicTriggerConfigurationTimeUnit
+from sqlglot.expressions import Column
 
 from fraudlake.settings import Settings
 
 from .rendering import Rendered
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+_MAIL = re.compile(r"[^@\s,;<>]+@[\w-]+(\.[\w-]+)+\Z")
+_BROKER = re.compile(r"([\w-]+(\.[\w-]+)*|\[[0-9a-fA-F:]+\]):\d{1,5}\Z")
 
 
 @cache
@@ -34,7 +39,62 @@ def problems(rendered: Rendered, cloud: str = "aws") -> list[str]:
             lines += [f"{key}: {line}" for line in _of_schedule(resource.get("schedule", {}))]
     for key, job in rendered.resources["jobs"].items():
         lines += [f"{key}: {line}" for line in [*_of_trigger(job.get("trigger", {})), *_of_compute(job, cloud)]]
+        lines += [f"{key}: {line}" for task in job["tasks"] for line in _of_brokers(task)]
+    for key, alert in rendered.resources["alerts"].items():
+        lines += [f"{key}: {line}" for line in _of_alert(alert)]
+    for kind in ("jobs", "alerts", "pipelines"):
+        for key, resource in rendered.resources[kind].items():
+            lines += [f"{key}: {address} is no address" for address in _addresses(resource) if not _MAIL.match(address)]
     return lines
+
+
+def problems_of_dashboard(dashboard: dict[str, Any]) -> list[str]:
+    """What is wrong with the widgets of a dashboard's file: expressions on columns that their datasets do not have."""
+    columns = {dataset["name"]: _columns("".join(dataset["queryLines"])) for dataset in dashboard["datasets"]}
+    widgets = [item["widget"] for page in dashboard["pages"] for item in page["layout"]]
+    return [
+        f"{widget['name']}: {query['query']['datasetName']} has no column '{column.name}'"
+        for widget in widgets
+        for query in widget["queries"]
+        for field in query["query"]["fields"]
+        for column in sqlglot.parse_one(field["expression"], dialect="databricks").find_all(Column)
+        if column.name not in columns.get(query["query"]["datasetName"], ())
+    ]
+
+
+def _columns(query: str) -> list[str]:
+    return sqlglot.parse_one(query, dialect="databricks").named_selects
+
+
+def _of_alert(alert: dict[str, Any]) -> Iterator[str]:
+    name = alert["evaluation"]["source"]["name"]
+    if name not in _columns(alert["query_text"]):
+        yield f"the query has no column '{name}'"
+    for subscription in alert["evaluation"]["notification"]["subscriptions"]:
+        destination = subscription.get("destination_id")
+        if destination is not None and not _is_uuid(destination):
+            yield f"{destination} is no id of a notification destination"
+
+
+def _addresses(node: Any, wanted: bool = False) -> Iterator[str]:
+    """The addresses of e-mail in a resource: notifications of jobs and pipelines, and subscriptions of alerts."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _addresses(value, wanted or key in ("email_notifications", "email_recipients", "user_email"))
+    elif isinstance(node, list):
+        for one in node:
+            yield from _addresses(one, wanted)
+    elif wanted and isinstance(node, str):
+        yield node
+
+
+def _of_brokers(task: dict[str, Any]) -> Iterator[str]:
+    parameters = task["python_wheel_task"]["parameters"]
+    if "--bootstrap-servers" in parameters:
+        brokers = parameters[parameters.index("--bootstrap-servers") + 1]
+        for broker in brokers.split(","):
+            if not _BROKER.match(broker):
+                yield f"{task['task_key']}: the broker '{broker}' is not HOST:PORT"
 
 
 def _of_target(target: dict[str, Any]) -> Iterator[str]:

@@ -63,7 +63,7 @@ def source(cloud: str | None = None) -> dict[str, Any]:
     return whole
 
 
-def render(target: str, cloud: str | None = None, **values: str) -> Rendered:
+def render(target: str, cloud: str | None = None, **values: Any) -> Rendered:
     """Resolve a target, variables as ``--var`` would give them, with the jobs on clusters if a cloud is named.
 
     Raises:

@@ -198,6 +198,28 @@ def test_jobs_and_alerts_that_go_by_the_clock(target: str) -> None:
     assert scheduled == {"deliver", "gold", "train", "maintain", "lag", "quality", "model_quality"}
 
 
+@pytest.mark.parametrize("target", ["staging", "prod"])
+def test_alerts_begin_when_they_are_asked_for_and_wake_a_warehouse_once_an_hour(target: str) -> None:
+    """Before, their tables may not be there; and a warehouse that four minutes of an hour wake never sleeps."""
+    alerts = render(target, **GIVEN).resources["alerts"].values()
+    asked = render(target, **GIVEN, alerts="UNPAUSED").resources["alerts"].values()
+
+    assert {alert["schedule"]["pause_status"] for alert in alerts} == {"PAUSED"}
+    assert {alert["schedule"]["pause_status"] for alert in asked} == {"UNPAUSED"}
+    fields = [alert["schedule"]["quartz_cron_schedule"].split() for alert in alerts]
+    assert {tuple(field[:2]) for field in fields} == {("0", "50")}
+    # After `gold`, from which the alert on the model has its figures.
+    assert render(target, **GIVEN).jobs()["gold"]["schedule"]["quartz_cron_expression"] == "0 10 * * * ?"
+
+
+@targets
+def test_all_serverless_compute_is_paid_by_one_policy(target: str) -> None:
+    resources = render(target, **GIVEN, budget_policy_id="policy").resources
+
+    for resource in [*resources["jobs"].values(), *resources["pipelines"].values()]:
+        assert resource["budget_policy_id"] == "policy"
+
+
 def test_development_copies_stay_out_of_each_others_way() -> None:
     rendered = render("dev")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .problems import problems
+from .problems import problems, problems_of_dashboard
 from .rendering import GIVEN, ROOT, Rendered, render
 
 Break = Callable[[Rendered], Any]
@@ -64,12 +65,89 @@ def test_a_wrong_trigger_is_noticed(trigger: dict[str, Any], line: str) -> None:
     assert problem.startswith("ingest_and_detect: ") and line in problem
 
 
+def dashboard() -> dict[str, Any]:
+    file = render("prod", **GIVEN).resources["dashboards"]["fraud"]["file_path"]
+    return json.loads((ROOT / "resources" / file).read_text())
+
+
+def test_the_dashboards_widgets_show_columns_of_their_datasets() -> None:
+    assert problems_of_dashboard(dashboard()) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "unknown"),
+    [
+        ("`date_`", ["date_"]),
+        ("sum(`alert`)", ["alert"]),
+        ("DATE_TRUNC('DAY', `day`)", ["day"]),
+        ("max(date) - min(`days`)", ["days"]),
+        ("count(*)", []),
+        ("sum(`alerts`) / count(DISTINCT `date`)", []),
+    ],
+)
+def test_an_expression_on_an_unknown_column_is_noticed(expression: str, unknown: list[str]) -> None:
+    spoilt = dashboard()
+    [widget] = [
+        item["widget"]
+        for page in spoilt["pages"]
+        for item in page["layout"]
+        if item["widget"]["name"] == "alerts_over_time"
+    ]
+
+    widget["queries"][0]["query"]["fields"][0]["expression"] = expression
+
+    assert problems_of_dashboard(spoilt) == [f"alerts_over_time: days has no column '{name}'" for name in unknown]
+
+
+def test_a_widget_of_another_dataset_is_noticed() -> None:
+    spoilt = dashboard()
+    widget = next(item["widget"] for item in spoilt["pages"][0]["layout"] if item["widget"]["name"] == "transactions")
+
+    widget["queries"][0]["query"]["datasetName"] = "days_"
+
+    assert problems_of_dashboard(spoilt) == ["transactions: days_ has no column 'transactions'"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["fraud@example", "fraud.example.com", "fraud@@example.com", "a@example.com, b@example.com", "Fraud <f@e.com>", ""],
+)
+def test_a_malformed_address_is_noticed_wherever_it_is_used(address: str) -> None:
+    lines = problems(render("prod", "aws", **{**GIVEN, "notification_email": address}), "aws")
+
+    resources = render("prod", "aws", **GIVEN).resources
+    told = {key for kind in ("jobs", "alerts", "pipelines") for key in resources[kind]}
+    assert set(lines) == {f"{key}: {address} is no address" for key in told}
+
+
+@pytest.mark.parametrize(
+    "brokers", ["broker", "broker:", "broker:9092;other:9092", "kafka://broker:9092", "a:9092,", ""]
+)
+def test_a_malformed_broker_is_noticed(brokers: str) -> None:
+    lines = problems(render("prod", kafka_bootstrap_servers=brokers, **GIVEN))
+
+    assert lines and all("is not HOST:PORT" in line for line in lines)
+
+
+def test_alerts_go_to_a_destination_that_is_no_user() -> None:
+    destination = "22222222-3333-4444-5555-666666666666"
+    rendered = render("prod", **GIVEN, alert_subscriptions=[{"destination_id": destination}])
+
+    assert problems(rendered) == []
+    for alert in rendered.resources["alerts"].values():
+        assert alert["evaluation"]["notification"]["subscriptions"] == [{"destination_id": destination}]
+
+
 def new_cluster(rendered: Rendered, job: str = CONTINUOUS) -> dict[str, Any]:
     return rendered.jobs()[job]["job_clusters"][0]["new_cluster"]
 
 
 def fast(rendered: Rendered) -> dict[str, Any]:
     return new_cluster(rendered, "realtime")
+
+
+def subscriptions(rendered: Rendered) -> list[dict[str, str]]:
+    return rendered.resources["alerts"]["lag"]["evaluation"]["notification"]["subscriptions"]
 
 
 def environment(rendered: Rendered) -> dict[str, Any]:
@@ -103,6 +181,9 @@ def environment(rendered: Rendered) -> dict[str, Any]:
         (lambda r: fast(r).update(runtime_engine="PHOTON"), "without Photon"),
         (lambda r: fast(r).pop("runtime_engine"), "without Photon"),
         (lambda r: fast(r).update(autoscale={"min_workers": 1, "max_workers": 4}), "a fixed number of workers"),
+        (lambda r: r.resources["alerts"]["lag"]["evaluation"]["source"].update(name="rows"), "lag: the query has no"),
+        (lambda r: subscriptions(r).append({"destination_id": "slack"}), "lag: slack is no id"),
+        (lambda r: subscriptions(r).append({"user_email": "fraud team"}), "lag: fraud team is no address"),
         (lambda r: r.target["run_as"].update(service_principal_name="jane@example.com"), "jane@example.com is no"),
         (
             lambda r: r.target["permissions"][0].update(service_principal_name="fraudlake"),

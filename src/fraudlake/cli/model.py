@@ -120,13 +120,12 @@ def score(
 
     Reads new rows of silver_transactions, or with --source kafka a topic; writes a prediction for each under the
     champion, and the figures of the days that changed. With --from scores a range of dates again instead, under one
-    version; a repetition changes nothing. Needs: train.
+    version; a repetition changes nothing. Before the first train it says that nothing is scored. Needs: train.
     """
     if first is None:
         if last is not None or model_version is not None:
             raise UsageError("--to and --model-version go with --from")
-        # Only the flag counts: in a settings file `source` is that of ingest.
-        run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
+        _score_new_rows(app, flags)
         return
     from fraudlake.model import scoring
 
@@ -135,6 +134,19 @@ def score(
         version, rows = scoring.backfill(lake, first.date(), (last or first).date(), model_version)
         report.append(f"{rows:,} rows under version {version}")
     app.say({"model_version": version, "rows": rows}, f"{rows:,} transactions scored under version {version}")
+
+
+def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
+    """Score what is new. A scheduled run before the first model skips that: nothing is wrong then."""
+    from fraudlake.model.registry import NoModelError
+
+    try:
+        # Only the flag counts: in a settings file `source` is that of ingest.
+        run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
+    except NoModelError as error:
+        if app.settings(**flags).trigger == "continuous":
+            raise
+        app.say({"streams": [], "skipped": str(error)}, f"nothing is scored: {error}")
 
 
 @cli.group(example="fraudlake model list")

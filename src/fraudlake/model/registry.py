@@ -41,6 +41,10 @@ class OutdatedModelError(FraudlakeError):
     """A version that this fraudlake cannot score with, even where all of its files are intact."""
 
 
+class NoModelError(FraudlakeError):
+    """No version of a model scores yet."""
+
+
 @dataclass(frozen=True)
 class Version:
     """A registered model: what it was trained on, the begin of its test rows (UTC), its figures and its aliases."""
@@ -115,11 +119,11 @@ class Registry:
         """Return the version that scores.
 
         Raises:
-            FraudlakeError: there is none yet.
+            NoModelError: there is none yet.
         """
         champion = self.champion()
         if champion is None:
-            raise FraudlakeError(f"there is no model '{self._name}' to score with: run 'fraudlake train' first")
+            raise NoModelError(f"there is no model '{self._name}' to score with: run 'fraudlake train' first")
         return champion
 
     def version(self, number: str) -> Version:

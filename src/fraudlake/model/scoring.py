@@ -40,7 +40,8 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
     Accounts whose hashes are in ``forget`` leave the state of the stream that scores from silver.
 
     Raises:
-        FraudlakeError: there is no champion yet, or it cannot be used.
+        NoModelError: there is no champion yet.
+        FraudlakeError: it cannot be used.
     """
     champion = _champion(lake)
     scoring = _from_kafka(lake) if from_topic else _from_silver(lake, forget)
