@@ -180,7 +180,7 @@ BRONZE_FILES = Table(
     "bronze_files",
     "An outcome of a landed file; of a file's rows the one with the largest number counts.",
     """
-    path STRING full path of the file
+    path STRING full path that the file had
     _source_file STRING file, relative to the landing folder
     size BIGINT bytes
     modified_at TIMESTAMP when the file was last modified (UTC)
@@ -190,6 +190,7 @@ BRONZE_FILES = Table(
     noted_at TIMESTAMP when this was noted (UTC)
     number BIGINT order of the rows, whatever the clock says; null in rows of earlier versions, which come first
     inode BIGINT number that the disk gives the file; null in a workspace and in rows of earlier versions
+    digest STRING SHA-256 of its bytes; null where it has no rows in bronze, and in rows of earlier versions
     """,
     properties=_STREAMED,
 )

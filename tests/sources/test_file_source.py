@@ -6,6 +6,7 @@ The tests run twice: over a folder's lake, and over a schema's, where Auto Loade
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import shutil
 import stat
@@ -311,6 +312,69 @@ def test_a_renamed_file_doubles_no_row(lake: Open, landing: Path) -> None:
         renamed = "it was renamed: its rows are in bronze as those of "
         assert reasons == {"part-1": f"{renamed}part-0", "done/part-0": f"{renamed}10/part-0"}
         assert reconciles(opened)
+
+
+def test_a_moved_file_doubles_no_row(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    write(landing / "part-1", 2.0, 3.0)
+    ingest(lake())
+    (landing / "done").mkdir()
+    shutil.copyfile(landing / "part-0", landing / "done" / "first")  # as a move to another disk: another time and inode
+    (landing / "part-0").unlink()
+    shutil.copyfile(landing / "part-1", landing / "twin")  # whose first name is still there: a file of its own
+    assert file_source.landed(lake()).rows == 5  # that of the moved file count once
+    for again in (False, True):
+        opened = lake()
+        ingest(opened, retry_rejected=again)
+        assert amounts(opened) == [1.0, 2.0, 2.0, 3.0, 3.0]
+        assert rejected(opened) == {"done/first": "it was renamed: its rows are in bronze as those of part-0"}
+        assert reconciles(opened)
+
+
+def test_a_file_is_the_same_whatever_its_time_and_inode(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    write(landing / "part-1", 2.0)
+    ingest(lake())
+    for at in (1_700_000_000, 1_800_000_000):  # a restored copy, and another one
+        content = (landing / "part-0").read_bytes()
+        (landing / "part-0").unlink()
+        (landing / "part-0").write_bytes(content)
+        os.utime(landing / "part-0", (at, at))
+        ingest(lake())
+    opened = lake()
+    assert (amounts(opened), rejected(opened)) == ([1.0, 2.0], {})
+    entries = opened.count(tables.BRONZE_FILES)
+    assert entries == 4
+    ingest(opened)
+    assert opened.count(tables.BRONZE_FILES) == entries
+    content = bytearray(content)
+    content[20] ^= 1  # as many bytes, and the same footer
+    (landing / "part-0").write_bytes(content)
+    ingest(opened)
+    assert "rewritten after it was ingested" in rejected(opened)["part-0"]
+
+
+def test_a_rewritten_file_is_read_under_another_name(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    ingest(lake())
+    write(landing / "part-0", 2.0, 3.0)
+    ingest(lake())
+    (landing / "part-0").rename(landing / "part-1")
+    opened = lake()
+    ingest(opened)
+    assert amounts(opened) == [1.0, 2.0, 3.0]
+
+
+def test_files_of_a_lake_made_by_the_version_before_stay_what_they_were(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    opened = lake()
+    ingest(opened)
+    opened.session.sql(f"UPDATE {opened.name_of(tables.BRONZE_FILES)} SET digest = NULL")
+    os.utime(landing / "part-0", (1_700_000_000, 1_700_000_000))
+    ingest(lake())
+    assert rejected(lake()) == {}
+    (entry,) = (entry for entry in ledger.latest(lake()).values())
+    assert entry.digest == hashlib.sha256((landing / "part-0").read_bytes()).hexdigest()
 
 
 def test_a_file_is_read_whatever_its_date(lake: Open, landing: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -73,7 +73,9 @@ def landed(lake: Lake) -> Landed:
     waiting = {
         file.source: file for file in folder.list_files() if file.size is not None and not _is_known(file, entries)
     }
-    waiting_rows = sum(rows for rows, _ in folder.count_rows(list(waiting.values())))
+    moved = _moved(folder, list(waiting.values()), entries, _digests_of_same_size(folder, waiting.values(), entries))
+    unread = [file for source, file in waiting.items() if source not in moved]
+    waiting_rows = sum(rows for rows, _ in folder.count_rows(unread))
     ingested_rows = sum(entry.rows for entry in entries.values())
     rejected = sum(entry.status != ACCEPTED for source, entry in entries.items() if source not in waiting)
     return Landed(len(entries | waiting), ingested_rows + waiting_rows, rejected, len(waiting), waiting_rows)
@@ -112,10 +114,10 @@ class FileSource:
 
     def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Ingest a micro-batch of files."""
-        files = landing_folder(lake).files_of(batch)
-        self._ingest(
-            lake, [file for file in files if landing.is_finished(file.source) and not _is_known(file, self.entries)]
-        )
+        folder = landing_folder(lake)
+        # A micro-batch that was cut before the lake was moved names files of the place that the lake came from.
+        files = [file for file in folder.files_of(batch) if folder.holds(file) and landing.is_finished(file.source)]
+        self._ingest(lake, [file for file in files if not _is_known(file, self.entries)])
         self._sweep_if_due(lake)
 
     def finish(self, lake: Lake) -> None:
@@ -134,10 +136,10 @@ class FileSource:
         Spark reports a path only once, so a rewritten file is noticed only in a full listing. One that was rejected,
         perhaps since it was only half written, is read again.
         """
-        entries: list[Entry] = []
         completed: list[File] = []
         new: list[File] = []
         others: list[File] = []
+        changed: list[File] = []
         folder = landing_folder(lake)
         for file in folder.list_files():
             known = self.entries.get(file.source)
@@ -149,10 +151,11 @@ class FileSource:
             elif file.size is not None and not _is_known(file, self.entries):
                 completed.append(file)
             elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
-                entries.append(Entry(file, REWRITTEN, known.rows, _rewritten(known.file, file)))
+                changed.append(file)
         # Now: once a file of another content has its name before, the ledger does not say any more what it was.
-        renamed = _renamed(folder, new, self.entries)
-        self._add_entries(lake, entries + _rejected(new, renamed) + _outcomes(folder, others, self.entries))
+        moved = _rejected(new, _moved(folder, new, self.entries, {}))
+        rewritten = _rewritten(folder, changed, self.entries)
+        self._add_entries(lake, rewritten + moved + _outcomes(folder, others, self.entries))
         self._ingest_in_parts(lake, completed)
         self._ingest_skipped_files(lake)
         self.last_sweep = time.time()
@@ -254,7 +257,7 @@ class FileSource:
             entry.file
             for entry in self.entries.values()
             # The file of a link may be gone since: its rows would come twice.
-            if entry.status == REJECTED and not (entry.error or "").startswith((_ANOTHER_NAME, _RENAMED))
+            if entry.status == REJECTED and not _is_another_name(entry) and folder.holds(entry.file)
         ]
         existing = [file for file in folder.current(rejected) if file.size is not None]
         readable = [
@@ -278,17 +281,20 @@ def _sweep_file(lake: Lake) -> Path:
 def _outcomes(
     folder: LandingFolder, files: list[File], entries: Mapping[str, Entry], whole: bool = False
 ) -> list[Entry]:
-    """Count each file's rows. A file that cannot be read is rejected, and so are links and renamed files."""
+    """Count each file's rows. A file that cannot be read is rejected, and so are links and files that were moved."""
     links = folder.other_names(files, {source for source, entry in entries.items() if entry.status != REJECTED})
     reasons = {
         file.source: "its name is not UTF-8: land it under another name" for file in files if not is_utf8(file.path)
     }
     reasons |= {link: f"{_ANOTHER_NAME} {name}, and is read under that" for link, name in links.items()}
-    reasons |= _renamed(folder, files, entries)
     named = [file for file in files if file.source not in reasons]
+    counts = {file.source: count for file, count in zip(named, folder.count_rows(named, whole), strict=True)}
+    digests = folder.digests([file for file in named if counts[file.source][0]])
+    reasons |= _moved(folder, files, entries, digests)
+    read = [(file, *counts[file.source]) for file in named if file.source not in reasons]
     return [
-        Entry(file, REJECTED if error else ACCEPTED, rows, error)
-        for file, (rows, error) in zip(named, folder.count_rows(named, whole), strict=True)
+        Entry(file, REJECTED if error else ACCEPTED, rows, error, digest=digests.get(file.source))
+        for file, rows, error in read
     ] + _rejected(files, reasons)
 
 
@@ -296,16 +302,67 @@ def _rejected(files: list[File], reasons: Mapping[str, str]) -> list[Entry]:
     return [Entry(file, REJECTED, error=reasons[file.source]) for file in files if file.source in reasons]
 
 
-def _renamed(folder: LandingFolder, files: list[File], entries: Mapping[str, Entry]) -> dict[str, str]:
-    """Return which files were read under a name that is not theirs any more, with the reason not to read them."""
-    read = [entry.file for entry in entries.values() if entry.status != REJECTED and entry.file.inode is not None]
-    read_as = {_version(file): file for file in read}
-    alike = {file.source: read_as[_version(file)] for file in files if _version(file) in read_as}
+def _moved(
+    folder: LandingFolder, files: list[File], entries: Mapping[str, Entry], digests: Mapping[str, str]
+) -> dict[str, str]:
+    """Return which files were read under a name that is not theirs any more, with the reason not to read them.
+
+    A disk gives a file a number, which it keeps within the disk. Elsewhere a file is the same if its content is, and
+    if none of that content is under the former name: two files may be alike.
+
+    Args:
+        folder: the landing folder.
+        files: the files.
+        entries: the ledger.
+        digests: of the files whose content is to be compared.
+    """
+    read = [entry for entry in entries.values() if entry.status == ACCEPTED and folder.holds(entry.file)]
+    by_inode = {_version(entry.file): entry.file for entry in read if entry.file.inode is not None}
+    by_digest = {entry.digest: entry.file for entry in read if entry.digest}
+    before = {}
+    for file in files:
+        former = by_inode.get(_version(file)) or by_digest.get(digests.get(file.source, ""))
+        if former is not None and former.source != file.source:
+            before[file] = former
     return {
-        name: f"{_RENAMED} {before.source}"
-        for (name, before), there in zip(alike.items(), folder.current(list(alike.values())), strict=True)
-        if there.inode != before.inode
+        file.source: f"{_RENAMED} {former.source}"
+        for (file, former), there in zip(before.items(), folder.current(list(before.values())), strict=True)
+        # What was a link is a file of its own in a copy of the lake.
+        if _version(there) != _version(former) or _is_another_name(entries.get(file.source))
     }
+
+
+def _is_another_name(entry: Entry | None) -> bool:
+    """Tell whether a file was rejected since its rows are in bronze as those of another name."""
+    return entry is not None and (entry.error or "").startswith((_ANOTHER_NAME, _RENAMED))
+
+
+def _digests_of_same_size(folder: LandingFolder, files: Iterable[File], entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Return the digests of the files that may be one of the ledger by their size: others cannot have its content."""
+    sizes = {entry.file.size for entry in entries.values() if entry.digest}
+    return folder.digests([file for file in files if file.size in sizes])
+
+
+def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, Entry]) -> list[Entry]:
+    """Return new entries for files whose size or time has changed since they were accepted.
+
+    A copy of a lake has its files' content, and not their times: such a file stays what it was. Of one that was
+    accepted by an earlier version, the ledger has the size and the number of rows only.
+    """
+    digests, counts = folder.digests(files), folder.count_rows(files)
+    outcomes = []
+    for file, (rows, _) in zip(files, counts, strict=True):
+        known, digest = entries[file.source], digests.get(file.source)
+        is_same = digest == known.digest if known.digest else (file.size, rows) == (known.file.size, known.rows)
+        if is_same:
+            outcomes.append(replace(known, file=file, digest=digest, noted_at=0))
+        else:
+            error = (
+                f"it was rewritten after it was ingested: {_description(known.file)} then, {_description(file)} now; "
+                "the ingested rows stay, the new ones are not read: land them under another name"
+            )
+            outcomes.append(Entry(file, REWRITTEN, known.rows, error, digest=digest))
+    return outcomes
 
 
 def _version(file: File) -> tuple[int | None, int | None, int | None]:
@@ -320,13 +377,6 @@ def _is_known(file: File, entries: Mapping[str, Entry]) -> bool:
 
 def _is_same_version(first: File, second: File) -> bool:
     return (first.size, first.modified) == (second.size, second.modified)
-
-
-def _rewritten(before: File, now: File) -> str:
-    return (
-        f"it was rewritten after it was ingested: {_description(before)} then, {_description(now)} now; "
-        "the ingested rows stay, the new ones are not read: land them under another name"
-    )
 
 
 def _description(file: File) -> str:

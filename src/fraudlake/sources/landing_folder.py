@@ -100,11 +100,29 @@ class LandingFolder(ABC):
         return partial(parquet.inspect, timezone=self._settings.landing_timezone, contract=self._contract)
 
     @abstractmethod
+    def digests(self, files: list[File]) -> dict[str, str]:
+        """Return the SHA-256 of the content of files that can be read, by their path relative to the folder."""
+
+    @abstractmethod
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
 
         It fails where a file has changed since it was listed. It adds nothing where the append's number is taken.
         """
+
+    def place_of(self, path: str, source: str) -> str:
+        """Return where a file of the ledger is now, if it is there: a lake's own landing folder moves with the lake.
+
+        Args:
+            path: the full path that the file had.
+            source: its path relative to the landing folder.
+        """
+        is_own = self._settings.landing is None and path.endswith(f"/landing/{source}")
+        return f"{self.path}/{source}" if is_own else path
+
+    def holds(self, file: File) -> bool:
+        """Return whether a file's path is one of this folder; otherwise it is of another place, or landing folder."""
+        return file.path == f"{self.path}/{file.source}"
 
     def missing(self, path: str) -> File:
         """Return a file of the folder that is gone."""

@@ -14,6 +14,7 @@ from fraudlake import tables
 from fraudlake.lake import conflict
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
+from fraudlake.sources.landing_folder import LandingFolder, landing_folder
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -40,19 +41,25 @@ class Entry:
     """Microseconds since 1970 UTC; 0 until the entry is written."""
     number: int = 0
     """The order of entries, whatever the clock says; 0 in entries of earlier versions, which come first."""
+    digest: str | None = None
+    """SHA-256 of the file's bytes; None where it has no rows in bronze, and in entries of earlier versions."""
 
 
 def latest(lake: Lake) -> dict[str, Entry]:
-    """Read the latest entry of each file, by its path relative to the landing folder."""
+    """Read the latest entry of each file, by its path relative to the landing folder.
+
+    A file of the lake's own landing folder has its path there, wherever the lake was when the entry was written.
+    """
     entries = lake.rows(tables.BRONZE_FILES)
-    for name in {"number", "inode"}.difference(entries.column_names):  # an older lake, opened to be read
-        entries = entries.append_column(name, pa.nulls(len(entries), pa.int64()))
+    for field in tables.BRONZE_FILES.schema:  # an older lake, opened to be read, lacks the newest
+        if field.name not in entries.column_names:
+            entries = entries.append_column(field, pa.nulls(len(entries), field.type))
     numbers = entries["number"].fill_null(0)
     entries = entries.set_column(entries.column_names.index("number"), "number", numbers)
     entries = entries.sort_by([("number", "ascending"), ("noted_at", "ascending")])
     for name in ("modified_at", "noted_at"):
         entries = entries.set_column(entries.schema.get_field_index(name), name, entries[name].cast(pa.int64()))
-    return {entry.file.source: entry for entry in _entries(entries)}
+    return {entry.file.source: entry for entry in _entries(entries, landing_folder(lake))}
 
 
 def last_accepted(lake: Lake) -> int:
@@ -99,6 +106,7 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
             entry.noted_at,
             entry.number,
             entry.file.inode,
+            entry.digest,
         )
         for entry in entries
     ]
@@ -107,8 +115,9 @@ def _as_arrow(entries: list[Entry]) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
-def _entries(rows: pa.Table) -> Iterator[Entry]:
+def _entries(rows: pa.Table, folder: LandingFolder) -> Iterator[Entry]:
     for batch in rows.to_batches():
         for row in batch.to_pylist():
-            file = File(row["path"], row["_source_file"], row["size"], row["modified_at"], row["inode"])
-            yield Entry(file, row["status"], row["rows"], row["error"], row["noted_at"], row["number"])
+            source = row["_source_file"]
+            file = File(folder.place_of(row["path"], source), source, row["size"], row["modified_at"], row["inode"])
+            yield Entry(file, row["status"], row["rows"], row["error"], row["noted_at"], row["number"], row["digest"])

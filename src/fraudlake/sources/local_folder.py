@@ -103,6 +103,12 @@ class LocalFolder(LandingFolder):
         with ThreadPoolExecutor() as pool:
             return list(pool.map(lambda file: count(file.path), files))
 
+    def digests(self, files: list[File]) -> dict[str, str]:
+        """Return the SHA-256 of the content of files that can be read, by their path relative to the folder."""
+        with ThreadPoolExecutor() as pool:
+            digests = zip(files, pool.map(lambda file: landing.digest(file.path), files), strict=True)
+            return {file.source: digest for file, digest in digests if digest is not None}
+
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
         batches = (rows for file in files for rows in self._rows(file))

@@ -112,6 +112,14 @@ class Volume(LandingFolder):
             for file in files
         ]
 
+    def digests(self, files: list[File]) -> dict[str, str]:
+        """Return the SHA-256 of the content of files that can be read, by their path relative to the folder."""
+        readable = self._present([file for file in files if _unreadable(file) is None])
+        if not readable:
+            return {}
+        contents = self._contents(readable, "true").select("source", F.sha2("content", 256).alias("digest"))
+        return {row["source"]: row["digest"] for row in contents.collect()}
+
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
         versions = {file.source: (file.size, file.modified) for file in files}
