@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -9,9 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from fraudlake.model.registry import Registry
+from fraudlake.model import features
+from fraudlake.model.classifier import Classifier, Logistic
+from fraudlake.model.registry import Registry, Trained
 from fraudlake.model.store import has_models, model_store
 
 PATIENCE = 120
@@ -24,6 +30,30 @@ from fraudlake.model.store import model_store
 
 Registry(model_store(SimpleNamespace(models=Path(sys.argv[1]))), "model", "model").champion()
 """
+
+
+def test_a_store_in_another_place_has_its_models_there(tmp_path: Path) -> None:
+    before: Any = SimpleNamespace(models=tmp_path / "models" / "artifacts" / "a lake" / "models")
+    before.models.parent.mkdir(parents=True)
+    assert register(before) == "1"
+    after: Any = SimpleNamespace(models=tmp_path / "ein See #2" / "models")
+    shutil.copytree(before.models.parent, after.models.parent)
+    shutil.rmtree(tmp_path / "models")
+    assert register(after) == "2"
+    registry = Registry(model_store(after), "model", "model")
+    assert [registry.load(version.number).number for version in registry.versions()] == ["2", "1"]
+    assert not (tmp_path / "models").exists()
+    with contextlib.closing(sqlite3.connect(after.models / "mlflow.db")) as store:
+        assert not [line for line in store.iterdump() if "a%20lake" in line]
+
+
+def register(lake: Any) -> str:
+    """Register a model without training one, and return its version."""
+    width = len(features.NAMES)
+    model = Classifier(features.NAMES, Logistic([0.0] * width, [1.0] * width, [1.0] * width, 0.0), 1.0, 0.0)
+    example = pd.DataFrame([[0.0] * width], columns=list(features.NAMES))
+    trained = Trained(model, {"shapes": {}, "until": "2026-03-07"}, example, {}, "", {})
+    return Registry(model_store(lake), "model", "model").register(trained).number
 
 
 @pytest.mark.slow

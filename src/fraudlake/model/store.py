@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,16 @@ from fraudlake.errors import FraudlakeError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+
+_ARTIFACTS = re.compile(r"file://.*/models/artifacts(?=/|$)")
+"""A lake's folder of artifacts, at the beginning of a URI."""
+_LOCATIONS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "storage_location"),
+)
+"""Tables of MLflow, and their columns with URIs of artifacts (seen in 3.17)."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +52,20 @@ def model_store(lake: Lake) -> ModelStore:
     """
     if lake.models is None:
         return WORKSPACE
-    file = _file(lake.models)
+    file, artifacts = _file(lake.models), (lake.models / "artifacts").as_uri()
     try:
         lake.models.mkdir(exist_ok=True)
         _make(file)
         # MLflow would try again for a minute, and fail with a stack trace.
         with contextlib.closing(sqlite3.connect(file)) as store:
             store.execute("PRAGMA schema_version")
+            _settle(store, artifacts)
     except (OSError, sqlite3.Error) as error:
         raise FraudlakeError(
             f"the model store {file} cannot be read ({error}): restore {lake.models} from a copy"
         ) from None
     uri = f"sqlite:///{file}"
-    return ModelStore(uri, uri, (lake.models / "artifacts").as_uri())
+    return ModelStore(uri, uri, artifacts)
 
 
 def silence() -> None:
@@ -78,6 +90,19 @@ def _make(file: Path) -> None:
         draft.unlink(missing_ok=True)
         MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
         draft.replace(file)
+
+
+def _settle(store: sqlite3.Connection, artifacts: str) -> None:
+    """Make a store name its files where they are: MLflow has full URIs, which a lake that was moved or copied keeps."""
+    for table, column in _LOCATIONS:
+        # The names are MLflow's; a store of an earlier MLflow lacks some.
+        if not store.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)).fetchone():
+            continue
+        for (uri,) in store.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall():  # noqa: S608
+            settled = _ARTIFACTS.sub(lambda _: artifacts, uri or "")
+            if settled != (uri or ""):
+                store.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (settled, uri))  # noqa: S608
+    store.commit()
 
 
 def has_models(lake: Lake) -> bool:
