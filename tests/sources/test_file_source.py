@@ -35,6 +35,7 @@ from fraudlake.settings import Settings
 from fraudlake.sources import file_source, ledger
 from fraudlake.sources.file_source import FileSource
 from fraudlake.sources.landing_folder import landing_folder
+from fraudlake.sources.local_folder import LocalFolder
 from fraudlake.sources.volume import Volume
 from fraudlake.streaming import stream
 from tests.conftest import FLINK
@@ -352,6 +353,36 @@ def test_a_file_is_the_same_whatever_its_time_and_inode(lake: Open, landing: Pat
     (landing / "part-0").write_bytes(content)
     ingest(opened)
     assert "rewritten after it was ingested" in rejected(opened)["part-0"]
+
+
+@only_on_a_laptop
+def test_a_copied_lake_takes_only_its_own_files_and_only_new_ones(
+    lake: Open, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(landing / "a b%20" / "part:0", 1.0)
+    write(landing / "part-1", 2.0)
+    (landing / "part-2").write_bytes(b"no parquet")
+    os.link(landing / "part-1", landing / "part-3")
+    ingest(lake())
+    write(landing / "part-4", 3.0)
+    with monkeypatch.context() as patch, pytest.raises(FraudlakeError):
+        patch.setattr(LocalFolder, "append_to_bronze", fail)
+        ingest(lake())  # cut within a micro-batch
+    after = tmp_path / "ein 'See' {ü}"
+    shutil.copytree(tmp_path / "lake", after, copy_function=shutil.copy)
+    write(landing / "part-5", 4.0)  # the original goes on
+    write(landing / "part-2", 5.0)
+    write(after / "landing" / "part-6", 6.0)
+    opened = lake(after.name)
+    (done,) = stream.run(opened, steps.ingest(opened, retry_rejected=True), "available-now")
+    assert done.rows == 2  # the micro-batch that was cut, and a new file
+    assert amounts(opened) == [1.0, 2.0, 3.0, 6.0]
+    assert set(rejected(opened)) == {"part-2", "part-3"}
+    assert reconciles(opened)
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("the disk is full")
 
 
 def test_a_rewritten_file_is_read_under_another_name(lake: Open, landing: Path) -> None:

@@ -10,6 +10,7 @@ import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,17 @@ class Checkpoint:
             return None
         metadata = json.loads(offsets[-1].read_text().splitlines()[1])
         return int(metadata["batchWatermarkMs"])
+
+    def last_batch_at(self) -> datetime | None:
+        """Return when the latest committed micro-batch began (UTC); None: there is none.
+
+        Spark notes the time, which the file's own is not in a copy of the lake.
+        """
+        begun = [self.folder / "offsets" / file.name for file in self._log("commits")[-1:]]
+        if not begun or not begun[0].exists():
+            return None
+        metadata = json.loads(begun[0].read_text().splitlines()[1])
+        return datetime.fromtimestamp(metadata["batchTimestampMs"] / 1000, UTC)
 
     def unread_versions(self) -> dict[str, int]:
         """Return the first version with unread rows, by the id of each Delta table.

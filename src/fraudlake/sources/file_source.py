@@ -100,6 +100,7 @@ class FileSource:
 
     def prepare(self, lake: Lake) -> None:
         """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
+        landing_folder(lake).settle("ingest")
         self.entries, self.application = ledger.latest(lake), lake.identity(tables.BRONZE_FILES)
         appended = numbered_append.last_number(lake, self.application)
         if appended is None or appended > ledger.last_accepted(lake):
@@ -349,12 +350,14 @@ def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, E
     A copy of a lake has its files' content, and not their times: such a file stays what it was. Of one that was
     accepted by an earlier version, the ledger has the size and the number of rows only.
     """
-    digests, counts = folder.digests(files), folder.count_rows(files)
+    digests = folder.digests(files)
+    old = [file for file in files if entries[file.source].digest is None]
+    rows = {file.source: count for file, (count, _) in zip(old, folder.count_rows(old), strict=True)}
     outcomes = []
-    for file, (rows, _) in zip(files, counts, strict=True):
+    for file in files:
         known, digest = entries[file.source], digests.get(file.source)
-        is_same = digest == known.digest if known.digest else (file.size, rows) == (known.file.size, known.rows)
-        if is_same:
+        is_alike = (file.size, rows.get(file.source)) == (known.file.size, known.rows)
+        if digest == known.digest if known.digest else is_alike:
             outcomes.append(replace(known, file=file, digest=digest, noted_at=0))
         else:
             error = (

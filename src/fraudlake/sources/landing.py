@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from fraudlake.bronze import parquet
 from fraudlake.sources import links
@@ -96,6 +97,12 @@ def digest(path: str) -> str | None:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
+
+
+def uri(path: str) -> str:
+    """Return what Spark's file source calls a path in its checkpoint: what is no letter of a URI is escaped (4.2)."""
+    escaped = (quote(one, safe="/;:@&=+$,_-!.~'()*") if one.isascii() or one.isspace() else one for one in path)
+    return f"file://{''.join(escaped)}"
 
 
 def literal(path: str) -> str:

@@ -86,6 +86,13 @@ class LandingFolder(ABC):
         """Return the paths of all files that a step's stream has ever listed, read or not."""
 
     @abstractmethod
+    def settle(self, step: str) -> None:
+        """Make what a step's stream has listed this folder's, where it was listed before the lake was moved or copied.
+
+        Otherwise the stream lists all files once more, and repeats a micro-batch that was cut in the place before.
+        """
+
+    @abstractmethod
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
         """Return of each file how many rows it has or, where it cannot be read, 0 and the reason.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.bronze import transactions
 from fraudlake.errors import UsageError
+from fraudlake.lake import json_file
 from fraudlake.settings import is_utf8, size_in_bytes
 from fraudlake.sources import landing, links
 from fraudlake.sources.landing import File
@@ -89,13 +90,33 @@ class LocalFolder(LandingFolder):
         Spark's file source keeps them in its checkpoint, one JSON object a line behind a line with the version, and
         every tenth micro-batch all of them in one file (seen in Spark 4.2).
         """
-        folder = self._lake.checkpoint(step).folder / "sources" / "0"
-        logs = [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
+        logs = self._logs(step)
         whole = max((int(path.stem) for path in logs if path.suffix), default=-1)
         for path in logs:
             if int(path.stem) > whole or (path.suffix and int(path.stem) == whole):
                 for line in path.read_text().splitlines()[1:]:
                     yield landing.local_path(unquote(json.loads(line)["path"]))
+
+    def _logs(self, step: str) -> list[Path]:
+        folder = self._lake.checkpoint(step).folder / "sources" / "0"
+        return [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
+
+    def settle(self, step: str) -> None:
+        """Make what a step's stream has listed this folder's, where it was listed before the lake was moved or copied.
+
+        Otherwise the stream lists all files once more, and repeats a micro-batch that was cut in the place before.
+        """
+        former = "DISTINCT substr(path, 1, length(path) - length(_source_file) - 1) AS folder"
+        folders = self._lake.query(tables.BRONZE_FILES, former)["folder"].to_pylist()
+        before = [folder for folder in folders if self.place_of(f"{folder}/x", "x") != f"{folder}/x"]
+        for log in self._logs(step) if before else ():
+            text = settled = log.read_text()
+            for folder in before:
+                settled = settled.replace(f'"{landing.uri(folder)}/', f'"{landing.uri(self.path)}/')
+            if settled != text:
+                # Hadoop's checksum is of the text before; without one it checks nothing.
+                log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
+                json_file.write_text(log, settled)
 
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
         """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""

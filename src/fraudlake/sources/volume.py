@@ -98,6 +98,9 @@ class Volume(LandingFolder):
             # It is not documented whether the path has a blank or %20.
             yield path if Path(path).exists() else unquote(path)
 
+    def settle(self, step: str) -> None:
+        """Leave what Auto Loader has listed to it: files of another place are listed once more, and known by name."""
+
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
         """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""
         readable = [file for file in files if _unreadable(file) is None]
