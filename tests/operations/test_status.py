@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from fraudlake import steps, tables
 from fraudlake.operations.status import Status, status
 from fraudlake.streaming import stream
+from tests.conftest import land_flink, run
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detect, land
 
@@ -71,3 +73,28 @@ def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destinat
     assert one.gaps == [
         "prediction_quality is 1 commit behind gold_fraud_predictions: run 'fraudlake score'",
     ]
+
+
+def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    opened = lake()
+    for step in (steps.ingest, steps.refine):
+        stream.run(opened, step(opened), "available-now")
+    assert status(opened).gaps == []
+    version = opened.version(tables.SILVER_TRANSACTIONS)
+    opened.spark.sql("DELETE FROM silver_transactions WHERE account_id = '2'")
+    (gap,) = status(opened).gaps
+    left = opened.count(tables.SILVER_TRANSACTIONS)
+    assert gap.startswith(f"bronze holds 10 rows but silver and quarantine together {left}: version {version + 1} of ")
+    assert f"'fraudlake restore silver_transactions --version {version} --allow-streams'" in gap
+    assert "fraudlake replay --from DAY --to DAY --apply" in gap
+    assert "run 'fraudlake refine'" not in gap
+
+    run(opened.root, "restore", "silver_transactions", "--version", str(version), "--allow-streams")
+    assert status(opened).gaps == []
+
+    version = opened.version(tables.BRONZE_TRANSACTIONS)
+    opened.spark.sql("DELETE FROM bronze_transactions WHERE accountId = '2'")
+    gaps = status(opened).gaps
+    assert gaps[0].startswith(f"10 rows landed and were read, but bronze holds {left}: version {version + 1} of bronze")
+    assert all(f"'fraudlake restore bronze_transactions --version {version} --allow-streams'" in gap for gap in gaps)

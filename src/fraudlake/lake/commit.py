@@ -10,6 +10,7 @@ from typing import Any
 
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "ADD COLUMNS"}
 _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
+_REMOVED = {"DELETE", "TRUNCATE", "RESTORE"}
 _INSERTED = ("numTargetRowsInserted", "num_target_rows_inserted")
 """What Spark and delta-rs call the number of rows that a MERGE inserted."""
 PASSED_OVER = "passed_over_by_streams"
@@ -77,6 +78,11 @@ class Commit:
     def changes_rows(self) -> bool:
         """Whether the commit may change rows; maintenance does not."""
         return self.operation not in _MAINTENANCE
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the commit may have removed rows by SQL of somebody's own: steps leave a record, or insert."""
+        return self.operation in _REMOVED and not self.record
 
     @property
     def has_new_rows(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
@@ -23,6 +23,7 @@ from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.tables import Table
 
 
 _DELIVERING = {delivery.step_of(to) for to in DESTINATIONS}
@@ -65,8 +66,11 @@ class Status:
     """The command that finishes a replay of days that was cut."""
     deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
     """Alerts by what became of them, by destination."""
+    by_hand: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The latest ``version`` of a table of landed rows with which somebody removed rows by SQL: its ``operation`` and
+    its time, ``at`` (UTC)."""
     last_batches: dict[str, datetime] = field(default_factory=dict)
-    """When each stream committed its last micro-batch (UTC)."""
+    """When each stream began the last micro-batch that it has committed (UTC)."""
     lag: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each step that is behind, the number of commits that it has still to read, by table."""
     kafka_lag: int | None = None
@@ -92,8 +96,13 @@ class Status:
             unread = self.fast_alerts["lag"]
             gaps.append(f"{unread:,} fast alerts are not in bronze yet: run 'fraudlake ingest --source kafka'")
         landed, bronze = self.landed - (self.kafka_lag or 0), self._with_removed("bronze_transactions", self.bronze)
-        if landed != bronze:
+        if landed != bronze and (self.unread_files or landed < bronze or not self._by_hand(tables.BRONZE_TRANSACTIONS)):
             gaps.append(f"{landed:,} rows landed but bronze holds {bronze:,}: run 'fraudlake ingest'")
+        elif landed != bronze:
+            gaps.append(
+                f"{landed:,} rows landed and were read, but bronze holds {bronze:,}: "
+                + self._by_hand(tables.BRONZE_TRANSACTIONS)
+            )
         if self.unread_files and landed == bronze:
             gaps.append(f"{self.unread_files:,} landed files have not been read: run 'fraudlake ingest'")
         if self.cut_replays:
@@ -105,9 +114,10 @@ class Status:
         refined = self._with_removed("silver_transactions", self.silver) - self.late - self.removed_late
         refined += self._with_removed("silver_quarantine", self.quarantine)
         if bronze != refined:
-            gaps.append(
-                f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}: run 'fraudlake refine'"
-            )
+            by_hand = self._by_hand(tables.SILVER_TRANSACTIONS) or self._by_hand(tables.SILVER_QUARANTINE)
+            by_hand = by_hand or self._by_hand(tables.BRONZE_TRANSACTIONS)
+            remedy = "run 'fraudlake refine'" if "refine" in self.lag or not by_hand else by_hand
+            gaps.append(f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}: {remedy}")
         for destination, counts in self.deliveries.items():
             if counts.get(delivery.DEAD):
                 gaps.append(
@@ -122,6 +132,23 @@ class Status:
                 plural = "s" * (commits > 1)
                 gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run '{lag.command_of(step)}'")
         return gaps
+
+    def _by_hand(self, table: Table) -> str:
+        """Say which commit removed rows of a table, and what to do; empty: none did."""
+        commit = self.by_hand.get(table.name)
+        if commit is None:
+            return ""
+        again = (
+            ""
+            if table == tables.BRONZE_TRANSACTIONS
+            else (", or 'fraudlake replay --from DAY --to DAY --apply' computes days again from bronze")
+        )
+        version = commit["version"]
+        return (
+            f"version {version} of {table.name} ({commit['operation']}, {commit['at']:%Y-%m-%d %H:%M:%S} UTC) removed "
+            f"rows by hand: 'fraudlake restore {table.name} --version {version - 1} --allow-streams' gives the table "
+            f"the rows of before again{again}"
+        )
 
     def _with_removed(self, table: str, rows: int) -> int:
         return rows + self.removed.get(table, 0)
@@ -163,6 +190,7 @@ def status(lake: Lake) -> Status:
         cut_replays=len(replay.unfinished(lake)),
         cut_replay_of_days=note.command if note else None,
         deliveries=_deliveries(lake),
+        by_hand=_by_hand(lake),
         last_batches=_last_batches(lake),
         lag=_lag(lake),
         kafka_lag=kafka_lag,
@@ -220,13 +248,20 @@ def _lanes(lake: Lake) -> dict[str, Any]:
 
 
 def _last_batches(lake: Lake) -> dict[str, datetime]:
-    """Read off the checkpoints when each stream wrote its last commit file."""
-    commits: dict[str, float] = {}
-    for file in lake.checkpoints.glob("*/commits/*"):
-        if file.name.isdigit():
-            step = file.parent.parent.name
-            commits[step] = max(commits.get(step, 0), file.stat().st_mtime)
-    return {step: datetime.fromtimestamp(seconds, UTC) for step, seconds in sorted(commits.items())}
+    """Read off the checkpoints when each stream began its last micro-batch."""
+    begun = {folder.name: lake.checkpoint(folder.name).last_batch_at() for folder in sorted(lake.checkpoints.glob("*"))}
+    return {step: at for step, at in begun.items() if at is not None}
+
+
+def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
+    """Find the latest commit of each table of landed rows that removed rows without a step's record."""
+    landed = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
+    commits = {table.name: next((one for one in lake.history(table) if one.is_by_hand), None) for table in landed}
+    return {
+        name: {"version": commit.version, "operation": commit.operation, "at": commit.at}
+        for name, commit in commits.items()
+        if commit is not None
+    }
 
 
 def _lag(lake: Lake) -> dict[str, dict[str, int]]:
