@@ -126,6 +126,7 @@ class LocalFolder(LandingFolder):
 
     def digests(self, files: list[File]) -> dict[str, str]:
         """Return the SHA-256 of the content of files that can be read, by their path relative to the folder."""
+        files = [file for file in files if file.size is not None]  # others must not be opened
         with ThreadPoolExecutor() as pool:
             digests = zip(files, pool.map(lambda file: landing.digest(file.path), files), strict=True)
             return {file.source: digest for file, digest in digests if digest is not None}
