@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any
 
@@ -402,6 +403,36 @@ def test_the_ci_example_deploys_to_staging_before_prod() -> None:
         for command in ("bundle deploy", f"--schema {schema} workspace probe", f"--schema {schema} workspace smoke")
     )
     assert deployed < probed < smoked
+
+
+def test_the_ci_example_has_the_cli_for_its_tests_and_pins_it() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
+
+    for name, job in workflow["jobs"].items():
+        steps = [str(step.get("uses", step.get("run"))) for step in job["steps"]]
+        [installed] = [number for number, step in enumerate(steps) if step.startswith("databricks/setup-cli@")]
+        # A commit: a tag or branch of somebody else's action may be moved.
+        assert re.fullmatch(r"databricks/setup-cli@[0-9a-f]{40}", steps[installed]), name
+        assert tuple(map(int, job["steps"][installed]["with"]["version"].split("."))) >= (1, 20), name
+        needs = [number for number, step in enumerate(steps) if step == "make test" or "databricks bundle" in step]
+        assert needs and installed < min(needs), name
+        # A deploy needs no Java, nor all that the tests need.
+        assert name == "test" or not any("make setup" in step or "setup-java" in step for step in steps), name
+
+
+def test_the_ci_example_signs_in_as_the_federation_policy_of_the_documentation_says() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
+    example = re.search(r"--json '(\{\"oidc_policy.*?\}\})'", text, re.DOTALL)
+    assert example
+    policy = json.loads(example[1].replace("'$environment'", "staging"))["oidc_policy"]
+
+    audience = workflow["env"]["DATABRICKS_TOKEN_AUDIENCE"].replace("${{ github.repository_owner }}", "ORG")
+    assert policy["audiences"] == [audience]
+    assert policy["subject"] == "repo:ORG/REPO:environment:staging"
+    signed_in = {name for name, job in workflow["jobs"].items() if "DATABRICKS_CLIENT_ID" in job.get("env", {})}
+    assert {workflow["jobs"][name]["environment"] for name in signed_in} == {"staging", "prod"}
+    assert workflow["permissions"]["id-token"] == "write"
 
 
 def test_the_ci_example_gives_every_variable_that_must_be_given() -> None:
