@@ -73,6 +73,7 @@ LONGEST_FIRST = (
 TOGETHER = {
     "tests/integration/test_workspace_probe.py": "a workspace",
     "tests/integration/test_connect.py": "a workspace",
+    "tests/integration/test_one_shot.py": "a workspace",
     "tests/integration/test_workspace_jobs.py": "a workspace",
     "tests/test_main_job.py": "the main job's lake",
     "tests/test_notebooks.py": "the main job's lake",

@@ -16,7 +16,7 @@ from fraudlake.detection import backtest as history
 from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.detection import stream as detector_stream
 from fraudlake.gold import alert_windows, lane_agreement
-from fraudlake.lake.rows import persisted
+from fraudlake.lake.rows import persisted, persisted_batch
 from fraudlake.model import scoring, training
 from fraudlake.quarantine import replay
 from fraudlake.rules.small_then_large import FraudRule
@@ -72,9 +72,10 @@ def refine(lake: Lake) -> list[Stream]:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         inputs = recorded.get(batch_id) or BatchInputs.now(lake)
-        # The summary reads every row, so it computes the persisted rows.
-        with persisted(silver.checked(batch, inputs.settings), eager=False) as checked:
+        checked = silver.checked(batch, inputs.settings)
+        with persisted_batch(checked) as require_again:
             summary = duplicates.batch_summary(checked)
+            require_again(summary.rows)
             stored = duplicates.StoredTables(
                 lambda: lake.read_version(tables.SILVER_TRANSACTIONS, inputs.silver_version),
                 lambda: lake.read_version(tables.SILVER_QUARANTINE, inputs.quarantine_version),
@@ -84,12 +85,15 @@ def refine(lake: Lake) -> list[Stream]:
             rows = duplicates.with_duplicate_reasons(checked, summary, overlapping_sources, stored)
             # The search for duplicates joins: its result is written to two tables, and computed once.
             with persisted(rows) if may_hold_duplicates else nullcontext():
+                written = []
                 if summary.valid:
-                    metadata = inputs.as_metadata(appender.application, batch_id)
                     valid = silver.valid(rows, lake.settings.columns)
-                    appender.append(lake, valid, tables.SILVER_TRANSACTIONS, batch_id, metadata=metadata)
+                    appender.append(lake, valid, tables.SILVER_TRANSACTIONS, batch_id, record=inputs.as_record())
+                    written.append(tables.SILVER_TRANSACTIONS)
                 if summary.rejected or may_hold_duplicates:
                     appender.append(lake, silver.quarantined(rows), tables.SILVER_QUARANTINE, batch_id)
+                    written.append(tables.SILVER_QUARANTINE)
+            appender.require_rows(lake, written, batch_id, summary.rows)
             position_index.add(summary)
 
     return [

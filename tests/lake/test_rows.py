@@ -3,10 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.errors import PySparkException
 
 import fraudlake
-from fraudlake.lake.rows import persisted, persisted_count
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake.rows import persisted, persisted_batch
 
 
 class Rows:
@@ -45,15 +47,20 @@ def test_where_the_compute_refuses_the_rows_are_used_as_they_are() -> None:
     assert rows.calls == ["persist"]
 
 
-def test_persisted_rows_are_counted_where_that_computes_them_only_once() -> None:
+def test_persisted_rows_of_a_micro_batch_are_not_read_again() -> None:
     rows: Any = Rows()
-    with persisted_count(rows) as count:
-        assert count == 3
-    assert rows.calls == ["persist", "count", "unpersist"]
-    rows = Rows(refusing=True)
-    with persisted_count(rows) as count:
-        assert count is None
-    assert rows.calls == ["persist"]
+    with persisted_batch(rows) as require_again:
+        require_again(3)
+    assert rows.calls == ["persist", "unpersist"]
+
+
+def test_rows_that_the_compute_does_not_persist_must_be_there_for_a_second_action() -> None:
+    rows: Any = Rows(refusing=True)
+    with persisted_batch(rows) as require_again:
+        require_again(3)
+        with pytest.raises(FraudlakeError, match=r"had 4 rows when it was first read, and 3 when it was read again"):
+            require_again(4)
+    assert rows.calls == ["persist", "count", "count"]
 
 
 def test_no_other_module_persists_rows() -> None:

@@ -16,11 +16,15 @@ from typing import Any, NoReturn
 
 from pyspark.errors.exceptions.connect import AnalysisException
 from pyspark.sql.connect.catalog import Catalog
+from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.conf import RuntimeConf
 from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import CachedRemoteRelation
+from pyspark.sql.connect.proto import relations_pb2 as proto
 from pyspark.sql.connect.readwriter import DataFrameWriter
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.streaming.readwriter import DataStreamReader, DataStreamWriter
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tests.standin import auto_loader
 
@@ -36,6 +40,9 @@ OTHER_CATALOG = "workspace"
 """The catalog that a session begins in, and that the session of a micro-batch falls back to."""
 CRASH = "STANDIN_CRASH"
 """Names the file that holds behind how many commits a process is to end; it is removed then."""
+
+ONE_SHOT = "STANDIN_ONE_SHOT"
+"""Names a file; while it is there, a micro-batch gives its rows to one action only, and none to those after it."""
 
 _REFUSED_SQL = re.compile(r"\s*(SET\s+(?!TIME ZONE)|CACHE\b|UNCACHE\b|REFRESH\b|CLEAR CACHE)", re.IGNORECASE)
 
@@ -139,6 +146,8 @@ def install() -> None:
     DataStreamWriter._start_internal = _start(DataStreamWriter._start_internal)  # type: ignore[method-assign]
     DataFrameWriter.saveAsTable = _save(DataFrameWriter.saveAsTable)  # type: ignore[method-assign]
     SparkSession.sql = _sql(SparkSession.sql)  # type: ignore[method-assign]
+    # Reported of foreachBatch on serverless compute.
+    StreamingQueryProgress.numInputRows = property(lambda progress: 0)  # type: ignore[assignment,method-assign]
     auto_loader.install(DataStreamReader, SparkSession)
 
 
@@ -155,3 +164,28 @@ def fall_back_in_micro_batches() -> None:
         return rows
 
     SparkSession._create_remote_dataframe = create  # type: ignore[method-assign]
+
+
+def give_micro_batches_once() -> None:
+    """Let a micro-batch's rows be gone after the first action on them, if :data:`ONE_SHOT` says so.
+
+    A public project saw it on serverless compute: the second action on a micro-batch found no rows, and no error.
+    """
+    plain_plan, plain_execute = CachedRemoteRelation.plan, SparkConnectClient._execute_and_fetch_as_iterator
+    read: set[str] = set()
+
+    def plan(self: Any, session: Any) -> Any:
+        rows = plain_plan(self, session)
+        if self._relation_id in read:
+            none = self._create_proto_relation()
+            none.limit.CopyFrom(proto.Limit(input=rows, limit=0))
+            return none
+        return rows
+
+    def execute(self: Any, request: Any, *arguments: Any, **options: Any) -> Any:
+        yield from plain_execute(self, request, *arguments, **options)
+        if Path(os.environ[ONE_SHOT]).exists() and not request.plan.command.HasField("create_dataframe_view"):
+            read.update(re.findall(r'relation_id: "([^"]+)"', str(request.plan)))
+
+    CachedRemoteRelation.plan = plan  # type: ignore[method-assign]
+    SparkConnectClient._execute_and_fetch_as_iterator = execute  # type: ignore[method-assign]

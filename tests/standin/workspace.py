@@ -37,6 +37,7 @@ def start(folder: Path) -> Any:
         "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "standin" / "worker"), PYTHONPATH]),
         "STANDIN_VOLUMES": str(folder / "Volumes"),
         serverless.CRASH: str(folder / "crash"),
+        serverless.ONE_SHOT: str(folder / "one_shot"),
         "DATABRICKS_RUNTIME_VERSION": "client.4",
         "FRAUDLAKE_CHECKPOINTS": str(volumes(folder) / "checkpoints"),
         # Each partition of state is a Python process: few are enough for little data.

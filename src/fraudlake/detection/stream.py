@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.lake import conflict
-from fraudlake.lake.rows import has_rows, persisted
+from fraudlake.lake.rows import has_rows, persisted_batch
 from fraudlake.silver import rules as quality
 from fraudlake.silver import transactions as silver
 from fraudlake.streaming.stream import Appender, OutdatedError, Stream
@@ -63,14 +63,18 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
         if not (in_event_time or has_shadow):
             appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
             return
-        with persisted(batch, eager=False):
-            appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
-            if has_shadow:
-                shadow = alerts.alerts(batch, is_shadow=True)
-                appender.append(lake, shadow, tables.SILVER_SHADOW_ALERTS, batch_id)
-            if in_event_time:
-                late = silver.quarantined_late(alerts.late(batch), lake.table(tables.SILVER_QUARANTINE))
-                appender.append(lake, late, tables.SILVER_QUARANTINE, batch_id)
+        quarantine = tables.SILVER_QUARANTINE
+        with persisted_batch(batch) as require_again:
+            counts = {row["is_shadow"]: row["count"] for row in batch.groupBy("is_shadow").count().collect()}
+            require_again(sum(counts.values()))
+            for is_shadow, rows, table in (
+                (False, alerts.alerts(batch), tables.SILVER_ALERTS),
+                (True, alerts.alerts(batch, is_shadow=True), tables.SILVER_SHADOW_ALERTS),
+                (None, silver.quarantined_late(alerts.late(batch), lake.table(quarantine)), quarantine),
+            ):
+                if is_shadow in counts:
+                    appender.append(lake, rows, table, batch_id)
+                    appender.require_rows(lake, (table,), batch_id, counts[is_shadow])
 
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
     change = _change(lake, checkpoint, rules, added, forget)

@@ -13,6 +13,8 @@ _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
 _REMOVED = {"DELETE", "TRUNCATE", "RESTORE"}
 _INSERTED = ("numTargetRowsInserted", "num_target_rows_inserted")
 """What Spark and delta-rs call the number of rows that a MERGE inserted."""
+_WRITTEN = ("numOutputRows", "num_added_rows")
+"""What they call the number of rows that an append or an overwrite wrote."""
 PASSED_OVER = "passed_over_by_streams"
 """What the record of a commit holds that gives streams nothing to read, although its operation may."""
 AUTO_COMPACTION = "auto_compaction"
@@ -50,6 +52,10 @@ class Commit:
     metadata: str | None = None
     inserts: bool = True
     """Whether a MERGE may have inserted rows."""
+    rows: int | None = None
+    """How many rows it wrote or, being a MERGE, inserted; None if it does not say."""
+    is_clustered: bool = False
+    """Whether it is an OPTIMIZE with ZORDER, or of a liquid table."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
@@ -57,7 +63,8 @@ class Commit:
 
         Delta marks its own auto compaction as ``auto``; in lakes of before, delta-rs ran it, and no other OPTIMIZE.
         """
-        is_deltas = str((entry["operationParameters"] or {}).get("auto")).lower() == "true"
+        parameters = entry["operationParameters"] or {}
+        is_deltas = str(parameters.get("auto")).lower() == "true"
         by_delta_rs = (entry.get("engineInfo") or "").startswith("delta-rs")
         metadata, metrics = entry.get("userMetadata"), entry.get("operationMetrics") or {}
         return cls(
@@ -67,12 +74,18 @@ class Commit:
             is_deltas or by_delta_rs or AUTO_COMPACTION in _record(metadata),
             metadata,
             all(str(metrics.get(name)) != "0" for name in _INSERTED),
+            _number(metrics, _INSERTED if entry["operation"] == "MERGE" else _WRITTEN),
+            any((parameters.get(name) or "[]") != "[]" for name in ("zOrderBy", "clusterBy")),
         )
 
     @property
     def record(self) -> dict[str, Any]:
         """``metadata`` as a JSON object; empty where another writer wrote it."""
         return _record(self.metadata)
+
+    def is_of(self, application: str, batch: int) -> bool:
+        """Whether the commit is that of a stream's micro-batch."""
+        return (self.record.get("application"), self.record.get("batch")) == (application, batch)
 
     @property
     def changes_rows(self) -> bool:
@@ -94,6 +107,10 @@ class Commit:
     def at(self) -> datetime:
         """Time of the commit (UTC)."""
         return datetime.fromtimestamp(self.millis / 1000, UTC)
+
+
+def _number(metrics: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((int(metrics[name]) for name in names if name in metrics), None)
 
 
 def _record(metadata: str | None) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+
+from fraudlake.errors import FraudlakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,10 +29,28 @@ def persisted(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
 
 
 @contextmanager
-def persisted_count(rows: DataFrame) -> Iterator[int | None]:
-    """Persist rows for the length of the block and return their number; None where the compute refuses ``persist``."""
+def persisted_batch(rows: DataFrame) -> Iterator[Callable[[int], None]]:
+    """Persist rows of a micro-batch for the length of the block; the first action in it computes them.
+
+    Serverless compute, which refuses ``persist``, was seen to give a micro-batch's rows to one action only, and none to
+    the next, without an error. So the block calls what it is given after its first action, with the number of rows that
+    this action saw, and before it writes.
+
+    Returns:
+        The function that counts again, unless the rows are persisted, and raises FraudlakeError if the number differs.
+    """
     with _try_persist(rows) as is_persisted:
-        yield _count(rows) if is_persisted else None
+
+        def require_again(number: int) -> None:
+            again = number if is_persisted else _count(rows)
+            if again != number:
+                raise FraudlakeError(
+                    f"the micro-batch had {number:,} rows when it was first read, and {again:,} when it was read "
+                    "again: this compute gives its rows only once; nothing of it was written: run the step on a "
+                    "cluster (docs/workspace.md, 'A micro-batch is read more than once')"
+                )
+
+        yield require_again
 
 
 @contextmanager

@@ -104,6 +104,7 @@ def _from_kafka(lake: Lake) -> Stream:
         writes=_written(lake, "kafka"),
         fixed=_fixed(lake),
         explain=topic.explain,
+        taken=lambda first: appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
     )
 
 

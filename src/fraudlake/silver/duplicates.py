@@ -54,6 +54,11 @@ class BatchSummary:
     """Rows without ``reasons``."""
     rejected: int
 
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return self.valid + self.rejected
+
     def may_hold_duplicates(self, overlapping_sources: set[str]) -> bool:
         """Return whether :func:`with_duplicate_reasons` must compare any row."""
         return self.has_ids or bool(self.suspects(overlapping_sources))

@@ -64,6 +64,7 @@ def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
         persist=False,
         before=lambda: source.prepare(lake),
         after=lambda: source.finish(lake),
+        taken=lambda first: source.taken,
     )
 
 
@@ -96,6 +97,7 @@ class FileSource:
         self.entries: dict[str, Entry] = {}
         self.application = ""
         self.last_append = 0
+        self.entries_before = 0
         self.last_sweep = 0.0
 
     def prepare(self, lake: Lake) -> None:
@@ -112,6 +114,12 @@ class FileSource:
         if self.retry_rejected:
             self._retry(lake)
         self._list_rejected(lake)
+        self.entries_before = len(self.entries)
+
+    @property
+    def taken(self) -> int:
+        """How many files got their first entry since :meth:`prepare`, as far as :meth:`finish` has seen."""
+        return len(self.entries) - self.entries_before
 
     def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Ingest a micro-batch of files."""

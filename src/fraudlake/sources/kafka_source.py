@@ -91,6 +91,7 @@ def _stream(
         write,
         writes={table.name: lake.read(table).where(F.col("_topic").isNotNull())},
         persist=skips,
+        taken=lambda first: appender.rows_since(lake, table, first),
         explain=topic.explain,
     )
 

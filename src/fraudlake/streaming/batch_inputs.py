@@ -7,10 +7,9 @@ commit carries the inputs as metadata, and the repeated micro-batch reads them f
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.settings import DeclaredColumn
@@ -38,7 +37,7 @@ class BatchInputs:
         """Return the inputs that a micro-batch's first commit carries; None where there is no such commit."""
         for commit in lake.history(tables.SILVER_TRANSACTIONS):
             record = commit.record
-            if (record.get("application"), record.get("batch")) == (application, batch_id):
+            if commit.is_of(application, batch_id):
                 bounds = {
                     "timestamp_floor": record["timestamp_floor"],
                     "max_ahead": timedelta(seconds=record["max_ahead"]),
@@ -50,17 +49,13 @@ class BatchInputs:
                 return cls(settings, record["silver_version"], record["quarantine_version"])
         return None
 
-    def as_metadata(self, application: str, batch_id: int) -> str:
-        """Return the text for the first commit, a JSON object."""
-        return json.dumps(
-            {
-                "application": application,
-                "batch": batch_id,
-                "timestamp_floor": self.settings.timestamp_floor,
-                "max_ahead": self.settings.max_ahead.total_seconds(),
-                "warn": self.settings.warn,
-                "columns": {name: column.model_dump(by_alias=True) for name, column in self.settings.columns.items()},
-                "silver_version": self.silver_version,
-                "quarantine_version": self.quarantine_version,
-            }
-        )
+    def as_record(self) -> dict[str, Any]:
+        """Return what the first commit records next to its micro-batch."""
+        return {
+            "timestamp_floor": self.settings.timestamp_floor,
+            "max_ahead": self.settings.max_ahead.total_seconds(),
+            "warn": self.settings.warn,
+            "columns": {name: column.model_dump(by_alias=True) for name, column in self.settings.columns.items()},
+            "silver_version": self.silver_version,
+            "quarantine_version": self.quarantine_version,
+        }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import literals
-from fraudlake.lake.rows import persisted
+from fraudlake.lake.rows import persisted_batch
 
 if TYPE_CHECKING:
     from datetime import date
@@ -37,8 +37,11 @@ def refresh(lake: Lake, touched: DataFrame, table: Table, keys: tuple[str, ...],
         keys: the columns that identify a group; ``date`` is one of them.
         compute: computes the groups of the touched dates.
     """
-    with persisted(touched.select(*keys).distinct(), eager=False) as groups:
-        dates = [row["date"] for row in groups.select("date").distinct().collect()]
+    groups = touched.select(*keys).distinct()
+    with persisted_batch(groups) as require_again:
+        counts = {row["date"]: row["count"] for row in groups.groupBy("date").count().collect()}
+        require_again(sum(counts.values()))
+        dates = list(counts)
         if dates:
             rows = compute(dates).join(groups, on=list(keys), how="left_semi")
             lake.upsert(rows, table, keys, dates)

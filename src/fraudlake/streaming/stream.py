@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, conflict
 from fraudlake.lake.commit import new_rows
 from fraudlake.lake.lake import Compute
-from fraudlake.lake.rows import has_rows, persisted_count
+from fraudlake.lake.rows import has_rows, persisted_batch
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ Write = Callable[[Lake, "DataFrame", int], None]
 Hook = Callable[[], None]
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, the rows read so far and the micro-batches done so far."""
+_LATEST = 20
+"""Commits that are searched for a micro-batch's own, just made or repeated; others may have come between."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Stream:
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
+    taken: Callable[[int], int] | None = None
+    """Returns how many rows its commits took from a micro-batch on; not needed where it only reads tables."""
     renewed: Callable[[], Stream] | None = None
     """Returns the stream as it should be, where a micro-batch raised :class:`OutdatedError`."""
 
@@ -82,11 +87,14 @@ class Appender:
     """
 
     application: str
+    repeated: int | None = None
+    """The micro-batch that was begun before this process, and which it repeats."""
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> Appender:
         """Return the appender of a step's stream."""
-        return cls(lake.checkpoint(step).id)
+        checkpoint = lake.checkpoint(step)
+        return cls(checkpoint.id, checkpoint.pending_batch())
 
     def append(
         self,
@@ -95,7 +103,7 @@ class Appender:
         table: Table,
         batch_id: int,
         compute: Compute | None = None,
-        metadata: str | None = None,
+        record: Mapping[str, Any] | None = None,
     ) -> None:
         """Append a micro-batch's rows to a table, once.
 
@@ -105,11 +113,40 @@ class Appender:
             table: the table to append to.
             batch_id: the micro-batch's number.
             compute: turns Arrow batches of the rows into batches of the table's schema, in Spark's tasks.
-            metadata: a text that the commit carries.
+            record: what the commit records next to the application and the micro-batch.
         """
         chosen = rows if compute else rows.select(*lake.table(table).column_names)
         transaction = (self.application, batch_id)
+        metadata = json.dumps({"application": self.application, "batch": batch_id, **(record or {})})
         conflict.retried(lambda: lake.append(chosen, table, transaction, compute, metadata))
+
+    def require_rows(self, lake: Lake, tables: Iterable[Table], batch_id: int, expected: int) -> None:
+        """Check, before Spark takes a micro-batch as done, that all of its rows are in the tables' commits.
+
+        Raises:
+            FraudlakeError: they are not.
+        """
+        committed = [self._committed(lake, table, batch_id) for table in tables]
+        # The commit of an earlier version does not name its micro-batch.
+        if sum(filter(None, committed)) != expected and not (None in committed and batch_id == self.repeated):
+            raise FraudlakeError(
+                f"micro-batch {batch_id} has {expected:,} rows, but its commits have {sum(filter(None, committed)):,}: "
+                "the step goes no further (docs/workspace.md, 'A micro-batch is read more than once')"
+            )
+
+    def rows_since(self, lake: Lake, table: Table, batch_id: int) -> int:
+        """Return how many rows the commits to a table have of a micro-batch and those after it."""
+        records = [(commit.record, commit.rows or 0) for commit in lake.history(table)]
+        return sum(
+            rows
+            for record, rows in records
+            if record.get("application") == self.application and record["batch"] >= batch_id
+        )
+
+    def _committed(self, lake: Lake, table: Table, batch_id: int) -> int | None:
+        """Return how many rows a micro-batch's commit to a table has; None if no commit names the micro-batch."""
+        commits = (one for one in lake.history(table, _LATEST) if one.is_of(self.application, batch_id))
+        return next((commit.rows for commit in commits), None)
 
 
 def run(
@@ -128,12 +165,12 @@ def run(
         for stream in streams:
             _require_checkpoint(lake, stream)
             stream.before()
+        counts = {stream.step: _Count(lake, stream) for stream in streams}
         queries = {
             stream.step: _start(lake, stream, trigger)
             for stream in streams
             if trigger == "continuous" or _has_work(lake, stream)
         }
-        counts = {stream.step: _Count() for stream in streams}
         try:
             while not stop.wait(0.2):
                 for step, query in queries.items():
@@ -160,6 +197,8 @@ def run(
                 raise FraudlakeError(f"{step} failed: {cause}; details are in {lake.log}") from failure
         for stream in streams:
             stream.after()
+            if stream.step in queries:
+                counts[stream.step].complete()
     return [Done(step, count.rows, count.batches) for step, count in counts.items()]
 
 
@@ -215,14 +254,14 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
     A ``BaseException`` that is no ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``: Spark
     does not notice the former and waits forever.
     """
-    step_write = _persisting(stream.write) if stream.persist else stream.write
+    persisting = _persisting(stream.write)
+    step_write = persisting if stream.persist else stream.write
     repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:
-            if batch_id == repeated:
-                batch.count()
-            step_write(lake.within(batch.sparkSession), batch, batch_id)
+            chosen = persisting if batch_id == repeated else step_write
+            chosen(lake.within(batch.sparkSession), batch, batch_id)
         except Exception:
             raise
         except BaseException as error:
@@ -235,19 +274,31 @@ def _persisting(step_write: Write) -> Write:
     """Persist a micro-batch while it is written; otherwise a stateful step runs again for each table that it writes."""
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        with persisted_count(batch) as count:
-            if count or (count is None and has_rows(batch)):
+        with persisted_batch(batch) as require_again:
+            count = batch.count()
+            require_again(count)
+            if count:
                 step_write(lake, batch, batch_id)
 
     return write
 
 
 class _Count:
-    """Counts a query's rows and micro-batches from its recent progress."""
+    """Counts a query's rows and micro-batches from its recent progress or, if that has none, from commits.
 
-    def __init__(self) -> None:
+    Serverless compute reports 0 as ``numInputRows`` of each micro-batch of a ``foreachBatch``.
+    """
+
+    def __init__(self, lake: Lake, stream: Stream) -> None:
         self.rows = self.batches = 0
         self._seen = -1
+        self._lake, self._stream = lake, stream
+        self._first, self._unread = self._position()
+
+    def _position(self) -> tuple[int, dict[str, int]]:
+        """Return the number of the next micro-batch, and the first unread version by the id of each table."""
+        checkpoint = self._lake.checkpoint(self._stream.step)
+        return checkpoint.next_batch, checkpoint.unread_versions()
 
     def update(self, query: StreamingQuery) -> bool:
         """Add what the query has reported since; return whether there were new micro-batches."""
@@ -259,6 +310,26 @@ class _Count:
                 self.rows += report.numInputRows
                 self.batches += 1
         return self.batches > before
+
+    def complete(self) -> None:
+        """Count from commits if the query, which has ended, has reported no rows."""
+        batch, unread = self._position()
+        if self.rows or batch == self._first:
+            return
+        stream, ids = self._stream, self._lake.checkpoint(self._stream.step).reads
+        rows = stream.taken(self._first) if stream.taken else 0
+        for table in stream.reads:
+            if ids[table.name] in unread:
+                rows += self._rows_of(table, self._unread.get(ids[table.name]), unread[ids[table.name]])
+        if rows:
+            self.rows, self.batches = rows, batch - self._first
+
+    def _rows_of(self, table: Table, begin: int | None, end: int) -> int:
+        """Return how many rows a stream reads of a table's versions from ``begin``, or all, to before ``end``."""
+        if begin is None:
+            return self._lake.count(table, version=end - 1)
+        commits = new_rows(self._lake.history(table), begin)
+        return sum(commit.rows or 0 for commit in commits if commit.version < end)
 
 
 @contextlib.contextmanager

@@ -35,3 +35,4 @@ if any(argument.endswith("foreach_batch_worker") for argument in sys.orig_argv):
 
     serverless.install()
     serverless.fall_back_in_micro_batches()
+    serverless.give_micro_batches_once()
