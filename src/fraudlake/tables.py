@@ -515,6 +515,19 @@ TABLES = (
 )
 """The tables of this module; an aggregate of gold declares its own."""
 
+STREAMED = {
+    table.name
+    for table in (
+        BRONZE_TRANSACTIONS,
+        BRONZE_FAST_ALERTS,
+        SILVER_TRANSACTIONS,
+        SILVER_ALERTS,
+        SILVER_VERDICTS,
+        GOLD_FRAUD_PREDICTIONS,
+    )
+}
+"""The names of the tables that streams read."""
+
 _WITH_DECLARED = {table.name for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, SILVER_QUARANTINE)}
 RESERVED_NAMES = {name for table in TABLES if table.name in _WITH_DECLARED for name in table.column_names}
 """The names that no column of the setting ``columns`` can have."""

@@ -137,6 +137,27 @@ def test_zorder_within_days_leaves_few_files_to_read_for_an_account(lake: Any) -
 
 
 @pytest.mark.usefixtures("only_silver")
+def test_what_predictive_optimization_compacted_is_still_clustered(lake: Any) -> None:
+    """It runs OPTIMIZE without ZORDER, whenever it likes."""
+    opened = lake()
+    for number in range(2):
+        land(opened, rows(number))
+    opened.spark.sql("OPTIMIZE silver_transactions")
+    assert maintenance.optimize(opened) == ["silver_transactions"]
+    opened.spark.sql("OPTIMIZE silver_transactions")
+    assert maintenance.optimize(opened) == []
+
+
+@pytest.mark.usefixtures("only_silver")
+def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> None:
+    opened = lake(clustering="liquid")
+    for number in range(2):
+        opened.append(opened.session.createDataFrame(silver(rows(number))), tables.SILVER_TRANSACTIONS)
+    opened.spark.sql("OPTIMIZE silver_transactions")
+    assert maintenance.optimize(opened) == []
+
+
+@pytest.mark.usefixtures("only_silver")
 def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
     opened = lake()

@@ -25,7 +25,7 @@ from fraudlake.lake.rows import persisted
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
-    from datetime import date
+    from datetime import date, timedelta
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -334,6 +334,10 @@ class Lake(ABC):
         row = detail.select("*", F.unix_millis("createdAt").alias("created_millis")).collect()[0]
         layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
         return Detail(row["id"], *layout, row["properties"], row["numFiles"] < 2, row["created_millis"])
+
+    def files_kept(self, table: tables.Table) -> timedelta:
+        """Return how long files stay that have left a table: VACUUM removes them then."""
+        return self.settings.retention
 
     @abstractmethod
     def set_file_size(self, table: tables.Table, size: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from fraudlake.lake.definition import Change
 
+_LOG_KEPT = timedelta(days=30)
+"""The default of ``delta.logRetentionDuration``."""
 _FILE_SIZE = "delta.targetFileSize"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _SESSION = session.COMMON_CONFIGURATION | {
@@ -156,6 +159,15 @@ class WorkspaceLake(Lake):
     def version(self, table: tables.Table) -> int:
         """Return a table's current version."""
         return int(self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
+
+    def files_kept(self, table: tables.Table) -> timedelta:
+        """Return how long files stay that have left a table: VACUUM removes them then.
+
+        Predictive optimization runs VACUUM by itself, by the table's property, whatever a stream has still to read. So
+        tables that streams read keep files as long as Delta keeps its log, without which a stream cannot go on either.
+        """
+        kept = self.settings.retention
+        return max(kept, _LOG_KEPT) if table.name in tables.STREAMED else kept
 
     def set_file_size(self, table: tables.Table, size: int) -> None:
         """Set the size of files, in bytes, that OPTIMIZE aims at in a table.

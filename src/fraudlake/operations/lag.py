@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fraudlake import gold
@@ -28,6 +29,13 @@ def command_of(step: str) -> str:
     """Return the command that runs a step."""
     to = step.removeprefix("deliver_")
     return f"fraudlake {_COMMANDS.get(step, step) if to == step else f'deliver --to {to}'}"
+
+
+def expiring(lake: Lake, table: tables.Table) -> dict[str, datetime]:
+    """Return the steps that have still to read commits whose files VACUUM may remove, with the oldest commit's time."""
+    oldest = datetime.now(UTC) - lake.files_kept(table)
+    behind = {step: min(commit.at for commit in commits) for step, commits in unread(lake, table).items()}
+    return {step: at for step, at in behind.items() if at < oldest}
 
 
 def unread(lake: Lake, table: tables.Table) -> dict[str, list[Commit]]:

@@ -1,7 +1,7 @@
 """Maintenance: the files of changed tables become fewer and clustered, and files that no table uses are removed.
 
 Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; where it conflicts with
-a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file ``retention`` after it left its table.
+a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time (``Lake.files_kept``) after it left its table.
 If a stream is further behind than that, it may still have to read the file, so the table is not cleaned.
 """
 
@@ -53,7 +53,9 @@ def optimize(lake: Lake) -> list[str]:
 def _optimize(lake: Lake, table: tables.Table) -> bool:
     history = lake.history(table)
     optimizations = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.is_auto_compaction]
-    last = max(optimizations, key=lambda commit: commit.version, default=None)
+    # Predictive optimization of Databricks compacts, and leaves ZORDER to others.
+    complete = [commit for commit in optimizations if commit.is_clustered or not table.zorder]
+    last = max(complete, key=lambda commit: commit.version, default=None)
     if not row_changes(history, 0 if last is None else last.version + 1):
         return False
     detail = lake.detail(table)
@@ -70,8 +72,8 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     where = f" WHERE date IN ({days})" if days else ""
     lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
     with lake.rewriting(table):
-        done = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}")
-        metrics = done.select("metrics.numFilesAdded").collect()
+        rewritten = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}")
+        metrics = rewritten.select("metrics.numFilesAdded").collect()
     return any(row["numFilesAdded"] for row in metrics)
 
 
@@ -89,19 +91,17 @@ def require_safe(retention: timedelta, allow_short: bool) -> None:
 
 
 def vacuum(lake: Lake) -> Vacuumed:
-    """Remove files that left their table more than ``retention`` ago, and old files that are in no commit.
+    """Remove files that left their table longer ago than it keeps them, and old files that are in no commit.
 
     A table that is younger than that has none.
     """
-    oldest = datetime.now(UTC) - lake.settings.retention
     cleaned, skipped = [], {}
     for table in contents.TABLES:
-        unread = lag.unread(lake, table)
-        behind = [step for step, commits in unread.items() if min(commit.at for commit in commits) < oldest]
+        behind = list(lag.expiring(lake, table))
         if behind:
             skipped[table.name] = behind
         else:
-            conflict.retried(partial(_vacuum, lake, table, lake.settings.retention))
+            conflict.retried(partial(_vacuum, lake, table, lake.files_kept(table)))
             cleaned.append(table.name)
     return Vacuumed(cleaned, skipped)
 
@@ -110,16 +110,16 @@ def purge(lake: Lake, table: tables.Table) -> None:
     """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
     conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
     conflict.retried(partial(_vacuum, lake, table, timedelta(0)))
-    _set_retention(lake, table, lake.detail(table), lake.settings.retention)
+    _set_retention(lake, table, lake.detail(table), lake.files_kept(table))
 
 
 def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
     oldest, detail = datetime.now(UTC) - retention, lake.detail(table)
+    # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
+    _set_retention(lake, table, detail, retention)
     if detail.created_millis > oldest.timestamp() * 1000:
         # No file is older than its table. VACUUM would look for some all the same, which takes seconds a table.
         return
-    # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
-    _set_retention(lake, table, detail, retention)
     lake.session.sql(f"VACUUM {lake.name_of(table)}")
 
 
