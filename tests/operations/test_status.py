@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(la
         "account_daily is 1 commit behind silver_transactions: run 'fraudlake aggregate'",
         "account_daily is 1 commit behind silver_alerts: run 'fraudlake aggregate'",
     ]
+    assert status(opened).expiring == {}
+    expired = [gap for gap in status(lake(retention=timedelta(0))).gaps if "VACUUM" in gap]
+    assert [gap.partition(" on ")[0] for gap in expired] == [
+        "account_daily has not read what silver_transactions got",
+        "account_daily has not read what silver_alerts got",
+    ]
+    assert all(gap.endswith("run 'fraudlake aggregate' before VACUUM removes them") for gap in expired)
     opened.spark.sql("OPTIMIZE silver_transactions")
     stream.run(opened, steps.aggregate(opened)[:1], "available-now")
     opened.spark.sql("DELETE FROM silver_transactions WHERE position = 3")

@@ -30,13 +30,17 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
         stream.run(opened, step(opened), "available-now")
 
     # Ten transactions and three alerts.
-    done = stream.run(opened, steps.aggregate(opened), "available-now")
+    aggregates = steps.aggregate(opened)
+    done = stream.run(opened, aggregates, "available-now")
     assert {result.step: result.rows for result in done} == dict.fromkeys(
         ("account_daily", "detector_agreement", "alert_windows"), 13
     )
     assert opened.count(account_daily.TABLE) == 4
     assert opened.count(detector_agreement.TABLE) == 1
     assert opened.count(tables.GOLD_ALERT_WINDOWS) > 0
+    # A workspace keeps the files of these tables for longer.
+    streams = [*steps.refine(opened), *steps.detect(opened), *aggregates]
+    assert {table.name for one in streams for table in one.reads} <= tables.STREAMED
 
 
 @pytest.mark.parametrize(("ordering", "without_rows"), [("arrival", []), ("event_time", ["detect"])])

@@ -31,10 +31,16 @@ def command_of(step: str) -> str:
     return f"fraudlake {_COMMANDS.get(step, step) if to == step else f'deliver --to {to}'}"
 
 
-def expiring(lake: Lake, table: tables.Table) -> dict[str, datetime]:
-    """Return the steps that have still to read commits whose files VACUUM may remove, with the oldest commit's time."""
+def expiring(lake: Lake, table: tables.Table, unread: dict[str, list[Commit]]) -> dict[str, datetime]:
+    """Return the steps that have still to read commits whose files VACUUM may remove, with the oldest commit's time.
+
+    Args:
+        lake: the lake.
+        table: the table.
+        unread: what :func:`unread` returns for it.
+    """
     oldest = datetime.now(UTC) - lake.files_kept(table)
-    behind = {step: min(commit.at for commit in commits) for step, commits in unread(lake, table).items()}
+    behind = {step: min(commit.at for commit in commits) for step, commits in unread.items()}
     return {step: at for step, at in behind.items() if at < oldest}
 
 

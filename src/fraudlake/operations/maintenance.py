@@ -1,7 +1,8 @@
 """Maintenance: the files of changed tables become fewer and clustered, and files that no table uses are removed.
 
 Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; where it conflicts with
-a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time (``Lake.files_kept``) after it left its table.
+a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time (``Lake.files_kept``) after
+it left its table.
 If a stream is further behind than that, it may still have to read the file, so the table is not cleaned.
 """
 
@@ -97,7 +98,7 @@ def vacuum(lake: Lake) -> Vacuumed:
     """
     cleaned, skipped = [], {}
     for table in contents.TABLES:
-        behind = list(lag.expiring(lake, table))
+        behind = list(lag.expiring(lake, table, lag.unread(lake, table)))
         if behind:
             skipped[table.name] = behind
         else:

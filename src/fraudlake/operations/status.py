@@ -73,6 +73,9 @@ class Status:
     """When each stream began the last micro-batch that it has committed (UTC)."""
     lag: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each step that is behind, the number of commits that it has still to read, by table."""
+    expiring: dict[str, dict[str, datetime]] = field(default_factory=dict)
+    """For each step that is so far behind that VACUUM may remove what it has still to read, the time of the oldest
+    unread commit (UTC), by table."""
     kafka_lag: int | None = None
     kafka_missing_offsets: int = 0
     fast_alerts: dict[str, int] = field(default_factory=dict)
@@ -131,6 +134,12 @@ class Status:
                     continue
                 plural = "s" * (commits > 1)
                 gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run '{lag.command_of(step)}'")
+        for step, oldest in self.expiring.items():
+            for table, at in oldest.items():
+                gaps.append(
+                    f"{step} has not read what {table} got on {at:%Y-%m-%d}, longer ago than the table keeps files: "
+                    f"run '{lag.command_of(step)}' before VACUUM removes them"
+                )
         return gaps
 
     def _by_hand(self, table: Table) -> str:
@@ -164,6 +173,7 @@ def status(lake: Lake) -> Status:
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
     kafka_lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
     latest = _latest_day(lake)
+    behind, expiring = _lag(lake)
     removed, note = retention.removed(lake), RebuildNote.of(lake)
     messages = lake.count(tables.BRONZE_TRANSACTIONS, "_topic IS NOT NULL")
     messages += removed.from_kafka_or_late.get(tables.BRONZE_TRANSACTIONS.name, 0)
@@ -192,7 +202,8 @@ def status(lake: Lake) -> Status:
         deliveries=_deliveries(lake),
         by_hand=_by_hand(lake),
         last_batches=_last_batches(lake),
-        lag=_lag(lake),
+        lag=behind,
+        expiring=expiring,
         kafka_lag=kafka_lag,
         kafka_missing_offsets=kafka.missing_offsets(lake),
         fast_alerts=_fast_alerts(lake),
@@ -264,15 +275,20 @@ def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
     }
 
 
-def _lag(lake: Lake) -> dict[str, dict[str, int]]:
-    """Count the commits with new rows that steps have not read."""
+def _lag(lake: Lake) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, datetime]]]:
+    """Return :attr:`Status.lag` and :attr:`Status.expiring`."""
     behind: dict[str, dict[str, int]] = {}
+    expiring: dict[str, dict[str, datetime]] = {}
     for table in contents.TABLES:
-        for step, unread in lag.unread(lake, table).items():
-            # Lanes may have been compared once, and not any more.
-            if step != "lane_agreement" or lake.settings.fast_alerts_topic is not None:
-                behind.setdefault(step, {})[table.name] = len(unread)
-    return behind
+        unread = lag.unread(lake, table)
+        if lake.settings.fast_alerts_topic is None:  # lanes may have been compared once, and not any more
+            unread.pop("lane_agreement", None)
+        for step, commits in unread.items():
+            behind.setdefault(step, {})[table.name] = len(commits)
+        for step, at in lag.expiring(lake, table, unread).items():
+            if step not in _DELIVERING:  # a destination of alerts may be one of the past
+                expiring.setdefault(step, {})[table.name] = at
+    return behind, expiring
 
 
 def _quality(lake: Lake) -> dict[str, Any]:
