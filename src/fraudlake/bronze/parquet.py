@@ -17,6 +17,7 @@ from fraudlake.bronze.contract import FLINKS, Contract, fit
 from fraudlake.errors import first_line
 
 BATCH_ROWS = 100_000
+BUFFER_BYTES = 1 << 20
 _OWN = {"fraudlake": "simulate"}
 _OTHER_KINDS = {
     stat.S_IFDIR: "a folder",
@@ -129,7 +130,10 @@ def _open(content: Content) -> pq.ParquetFile:
 def _opened(content: Content, footer: pq.FileMetaData | None) -> pq.ParquetFile:
     file = content if isinstance(content, str) else pa.BufferReader(content)
     # Where the writer left page checksums, they reveal a flipped bit that decodes to another value.
-    return pq.ParquetFile(file, metadata=footer, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+    # Otherwise Arrow holds the bytes of all columns that it has read, and so in the end the whole file (seen in 25).
+    page_by_page = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
+    checks = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
+    return pq.ParquetFile(file, metadata=footer, **checks, **page_by_page)
 
 
 class _NoFileError(OSError):

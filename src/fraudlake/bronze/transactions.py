@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from fraudlake.bronze import parquet
 from fraudlake.bronze.contract import FLINKS, Contract
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+
+PIECE_BYTES = 16 << 20
+"""Serverless compute gives a Python process 1 GB, and Spark sends it rows of 64 MB together."""
 
 
 def of_file(
@@ -35,6 +41,45 @@ def of_file(
         yield bronze_batch(columns | {"_source_file": pa.repeat(source, rows.num_rows)}, contract)
 
 
+def in_pieces(files: DataFrame) -> DataFrame:
+    """Cut files into pieces of at most :data:`PIECE_BYTES`, of which no Python process gets many at once.
+
+    Args:
+        files: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
+
+    Returns:
+        One row a piece, the pieces of a file one after the other: ``source, modified, length, content``; ``length`` is
+        that of the file, in bytes.
+    """
+    last = F.floor((F.greatest(F.length("content"), F.lit(1)) - 1) / PIECE_BYTES).cast("int")
+    pieces = F.transform(F.sequence(F.lit(0), last), lambda number: _piece(number))
+    return files.select("source", "modified", F.length("content").alias("length"), F.explode(pieces).alias("content"))
+
+
+def _piece(number: Column) -> Column:
+    return F.substring("content", number * PIECE_BYTES + 1, F.lit(PIECE_BYTES))
+
+
+def whole_files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, int, parquet.Content]]:
+    """Put the pieces of :func:`in_pieces` together: ``source, modified, length`` of each file, and the file.
+
+    A file of several pieces is on this machine's disk until the next one is asked for.
+    """
+    columns = ("source", "modified", "length", "content")
+    rows = (row for batch in batches for row in zip(*(batch[name] for name in columns), strict=True))
+    for source, modified, length, content in rows:
+        known, size, piece = (source.as_py(), modified.as_py()), length.as_py(), content.as_buffer()
+        if piece.size == size:
+            yield *known, size, piece
+            continue
+        with tempfile.NamedTemporaryFile(prefix="fraudlake-") as file:
+            file.write(piece)
+            while file.tell() < size:
+                file.write(next(rows)[3].as_buffer())
+            file.flush()
+            yield *known, size, file.name
+
+
 def from_contents(
     contents: DataFrame,
     versions: dict[str, tuple[int | None, int | None]],
@@ -44,7 +89,7 @@ def from_contents(
     """Parse the bytes of files in Spark's tasks, as :func:`of_file` parses one: the machines need not see the files.
 
     Args:
-        contents: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
+        contents: what :func:`in_pieces` returns.
         versions: size (bytes) and ``modified`` of each file when it was checked to be readable, by ``source``.
         timezone: the time zone of the Flink that wrote them.
         contract: the fields that become columns.
@@ -54,22 +99,19 @@ def from_contents(
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            columns = (batch[name] for name in ("source", "modified", "content"))
-            for source, modified, content in zip(*columns, strict=True):
-                buffer = content.as_buffer()
-                if versions[source.as_py()] != (buffer.size, modified.as_py()):
-                    raise RuntimeError(f"{source} changed while it was read")
-                yield from of_file(buffer, source.as_py(), timezone, contract)
+        for source, modified, size, content in whole_files(batches):
+            if versions[source] != (size, modified):
+                raise RuntimeError(f"{source} changed while it was read")
+            yield from of_file(content, source, timezone, contract)
 
-    return contents.select("source", "modified", "content").mapInArrow(rows, contract.table.columns)
+    return contents.mapInArrow(rows, contract.table.columns)
 
 
 def row_counts(contents: DataFrame, count: parquet.Count) -> DataFrame:
     """Count the rows of files.
 
     Args:
-        contents: one row a file: ``source`` and ``content``.
+        contents: what :func:`in_pieces` returns.
         count: counts the rows of one file.
 
     Returns:
@@ -77,18 +119,12 @@ def row_counts(contents: DataFrame, count: parquet.Count) -> DataFrame:
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            counts = [count(content.as_buffer()) for content in batch["content"]]
-            yield pa.RecordBatch.from_arrays(
-                [
-                    batch["source"],
-                    pa.array([number for number, _ in counts], pa.int64()),
-                    pa.array([error for _, error in counts], pa.string()),
-                ],
-                ["source", "rows", "error"],
-            )
+        schema = pa.schema([("source", pa.string()), ("rows", pa.int64()), ("error", pa.string())])
+        for source, _, _, content in whole_files(batches):
+            number, error = count(content)
+            yield pa.RecordBatch.from_pylist([{"source": source, "rows": number, "error": error}], schema)
 
-    return contents.select("source", "content").mapInArrow(rows, "source STRING, rows BIGINT, error STRING")
+    return contents.mapInArrow(rows, "source STRING, rows BIGINT, error STRING")
 
 
 def bronze_batch(columns: dict[str, pa.Array], contract: Contract) -> pa.RecordBatch:

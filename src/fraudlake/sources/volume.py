@@ -131,16 +131,17 @@ class Volume(LandingFolder):
         self._lake.append(rows, tables.BRONZE_TRANSACTIONS, append.transaction, metadata=append.metadata)
 
     def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
-        """Read the bytes of files: ``source, modified, content``.
+        """Read the bytes of files, in pieces: ``source, modified, length, content``.
 
         Spark reads them: it is not documented that its Python workers see volumes as files.
         """
         reader = self._lake.session.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
-        return reader.load([landing.literal(file.path) for file in files]).select(
+        whole = reader.load([landing.literal(file.path) for file in files]).select(
             auto_loader.source("path", self.path).alias("source"),
             F.unix_micros("modificationTime").alias("modified"),
             "content",
         )
+        return transactions.in_pieces(whole)
 
 
 def _unreadable(file: File) -> str | None:
