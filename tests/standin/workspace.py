@@ -38,7 +38,7 @@ def start(folder: Path) -> Any:
         "STANDIN_VOLUMES": str(folder / "Volumes"),
         serverless.CRASH: str(folder / "crash"),
         serverless.ONE_SHOT: str(folder / "one_shot"),
-        "DATABRICKS_RUNTIME_VERSION": "client.4",
+        "DATABRICKS_RUNTIME_VERSION": "client.5",
         "FRAUDLAKE_CHECKPOINTS": str(volumes(folder) / "checkpoints"),
         # Each partition of state is a Python process: few are enough for little data.
         "FRAUDLAKE_BUCKETS": "2",

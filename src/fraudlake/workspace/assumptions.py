@@ -156,6 +156,12 @@ def _task_assumptions() -> Iterator[Assumption]:
 
 def _micro_batch_assumptions() -> Iterator[Assumption]:
     for what, question, is_assumed, remedy in (
+        (
+            "its rows for each action of refine",
+            "refine",
+            _starts("10 rows, 10 when read again, 5 and 5 committed"),
+            "the steps stop before they write: run ingest_and_detect_continuous, on a cluster, and report it",
+        ),
         ("a table by its full name", "names", _starts("10 rows"), "no step can write: report it, with this line"),
         ("a view of the batch in MERGE", "merge", _starts("10 rows"), "aggregate fails: report it, with this line"),
         ("txnAppId makes an append happen once", "append", _starts("10 rows"), "do not retry runs: report it"),

@@ -46,6 +46,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
     The report comes back as a row of a table; if the table cannot be written, in the message of an error.
     """
     source, merged, appended = scratch.filled("source"), scratch.filled("merged", 3), scratch.filled("appended", 0)
+    even, odd = scratch.filled("even", 0), scratch.filled("odd", 0)
     reports, view = scratch.table("reports"), scratch.bare_name("batch")
     command_id = getattr(scratch.spark, "session_id", None)
     model, application = scratch.settings.model_name, scratch.id
@@ -68,6 +69,19 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
         def names() -> str:
             return f"{spark.table(source).count()} rows read"
+
+        def refine() -> str:
+            """Act on the batch as ``refine`` does: a summary, a second reading, and appends to two tables."""
+            counts = batch.selectExpr("id % 2 AS part").groupBy("part").count().collect()
+            again = batch.count()
+            written = []
+            for part, table in enumerate((even, odd)):
+                writer = batch.where(f"id % 2 = {part}").write.format("delta").mode("append")
+                writer.option("txnAppId", application).option("txnVersion", batch_id).saveAsTable(table)
+                latest = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").select("operationMetrics").collect()[0]
+                written.append(latest["operationMetrics"]["numOutputRows"])
+            summed = sum(row["count"] for row in counts)
+            return f"{summed} rows, {again} when read again, {' and '.join(written)} committed"
 
         def merge() -> str:
             batch.createOrReplaceTempView(view)
@@ -103,7 +117,9 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
                 raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
             return f"{uris}; {model} is registered"
 
-        asked = {**of_any_process, "session": session, "names": names, "merge": merge, "append": append}
+        # Compute that gives a batch's rows only once gives them to the first of these.
+        asked = {**of_any_process, "refine": refine, "session": session, "names": names}
+        asked |= {"merge": merge, "append": append}
         report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
         try:
             row = spark.createDataFrame([(report,)], "report STRING")
