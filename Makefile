@@ -8,10 +8,9 @@ TESTS_READY := $(VENV)/.ready-tests
 LAKE ?= lake
 FRAUDLAKE := $(BIN)/fraudlake
 
-# databricks-connect replaces pyspark and runs on the Python of its runtime only: it needs an environment of its own.
-DATABRICKS_VENV := .venv-databricks
-DATABRICKS_BIN := $(DATABRICKS_VENV)/bin
-DATABRICKS_READY := $(DATABRICKS_VENV)/.ready
+# databricks-connect replaces pyspark and runs on the Python of its runtime only: each of its releases needs an environment.
+DATABRICKS := databricks databricks-classic
+DATABRICKS_READY := $(DATABRICKS:%=.venv-%/.ready)
 IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print(sys.executable)
 
 # Spark 4.3, which Delta does not support yet, takes the place of the lake's Spark.
@@ -85,13 +84,14 @@ phrasebook: $(TESTS_READY) ## write docs/phrasebook.md from the headers of the e
 	@$(BIN)/python -m tests.phrasebook_page
 
 databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)
-	@PYTHONPATH=src $(DATABRICKS_BIN)/python -m pytest tests/databricks --confcutdir tests/databricks -o "addopts=-ra --tb=short"
+	@for client in $(DATABRICKS); do PYTHONPATH=src .venv-$$client/bin/python -m pytest tests/databricks \
+	  --confcutdir tests/databricks -o "addopts=-ra --tb=short" || exit 1; done
 
-$(DATABRICKS_READY): requirements-databricks.lock | $(BIN)/uv
+$(DATABRICKS_READY): .venv-%/.ready: requirements-%.lock | $(BIN)/uv
 	@test -n "$(PYTHON312)" || { echo "no Python 3.12 found; name one with: make databricks PYTHON312=/path/to/python3.12"; exit 1; }
-	@echo "Setting up $(DATABRICKS_VENV) (once) ..."
-	@$(PYTHON312) -m venv --clear --without-pip $(DATABRICKS_VENV)
-	@$(UV) --python $(DATABRICKS_BIN)/python $(LOCKED) requirements-databricks.lock
+	@echo "Setting up $(@D) (once) ..."
+	@$(PYTHON312) -m venv --clear --without-pip $(@D)
+	@$(UV) --python $(@D)/bin/python $(LOCKED) $<
 	@touch $@
 
 realtime: $(REALTIME_READY) ## set up the fast lane's environment (.venv-realtime), and run its tests
@@ -128,7 +128,8 @@ lock: $(BIN)/uv ## resolve the lock files anew
 	$(PROJECT) --extra local --python-version 3.11 --output-file requirements.lock
 	$(PROJECT) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements-test.lock
 	$(PROJECT) --extra realtime --group realtime --python-version 3.11 --output-file requirements-realtime.lock
-	$(PROJECT) --group databricks --python-version 3.12 --output-file requirements-databricks.lock
+	for client in $(DATABRICKS); do \
+	  $(PROJECT) --group $$client --python-version 3.12 --output-file requirements-$$client.lock || exit 1; done
 
 clean: ## remove the environments and the demo lake
-	rm -rf $(VENV) $(DATABRICKS_VENV) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist
+	rm -rf $(VENV) $(DATABRICKS:%=.venv-%) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist

@@ -67,15 +67,15 @@ def needing_a_jvm(source: str) -> list[str]:
     return [f"line {line}: {name}" for line, name in attributes(source) if name in OF_THE_JVM]
 
 
-def test_the_client_is_that_of_the_compute_that_is_deployed() -> None:
+def test_the_client_is_that_of_compute_that_is_deployed() -> None:
+    """`make databricks` runs these tests twice: with the client of serverless compute, and with that of clusters."""
     from databricks.connect import DatabricksSession
     from pyspark.dbconnect_version import __dbconnect_version__
 
-    resources = "".join(path.read_text() for path in (ROOT / "resources").glob("*.yml"))
+    resources = "".join(path.read_text() for path in (ROOT / "resources").rglob("*.yml"))
     (runtime,) = set(re.findall(r"spark_version: (\d+\.\d+\.)x", resources))
     (environment,) = set(re.findall(r'environment_version: "(\d+)"', resources))
-    assert __dbconnect_version__.startswith(runtime)
-    assert DatabricksSession._client_image_version == environment
+    assert __dbconnect_version__.startswith(runtime) or DatabricksSession._client_image_version == environment
 
 
 @pytest.mark.parametrize("module", IN_WORKSPACE)

@@ -75,7 +75,7 @@ def test_rows_are_counted_from_commits_and_none_is_lost_without_an_error(steps: 
     assert [steps.run("aggregate", stream) for stream in aggregates] == [5, 5]
 
     # The first row is too late for the detector, whose output then goes to two tables.
-    land(landing, "part-1", ("c", 5, 3.0), ("c", 50, 0.5), ("c", 51, 800.0), ("c", 59, 1.0))
+    land(landing, "part-1", ("c", 5, 3.0), ("c", 50, 0.5), ("c", 51, 800.0), ("c", 90, 1.0))
     steps.one_shot.touch()
     assert steps.run("ingest") == 1
     refused = [str(steps.run("refine")) for _ in range(2)]
@@ -93,7 +93,7 @@ def test_rows_are_counted_from_commits_and_none_is_lost_without_an_error(steps: 
     ]
     assert all("rows when it was first read, and 0 when it was read again" in line for line in refused)
     assert not any("\n" in line for line in refused)
-    assert [steps.run("detect"), steps.run("detect")] == [4, 0]
+    assert steps.run("detect") == 4
     assert [steps.run("aggregate", stream) for stream in aggregates] == [5, 5]
 
     assert stored(tables / "bronze_transactions").num_rows == 9
