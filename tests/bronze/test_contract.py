@@ -97,6 +97,11 @@ def test_of_two_columns_of_one_name_neither_is_taken() -> None:
     assert json.loads(columns["_rescued_data"][0].as_py()) == {"amount": 1.0, "amount (2)": 2.0}
 
 
+def test_a_repeated_name_takes_no_name_that_another_column_has() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([number]) for number in (1.5, 2.5, 3.5)], ["x", "x", "x (2)"])
+    assert json.loads(contract.fit(batch)["_rescued_data"][0].as_py()) == {"x": 1.5, "x (2)": 3.5, "x (3)": 2.5}
+
+
 @pytest.mark.parametrize("values", [["2026-03-07T00:00:00Z"], [1772841600000], [datetime(2026, 3, 7).date()]])
 def test_a_time_that_is_no_timestamp_is_rescued(values: list[Any]) -> None:
     (row,) = fitted(dt=values)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -117,12 +119,17 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
 
 
 def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[str, int]]:
-    """Return the columns by name, and the occurrences of each name; a repeated name gets its number behind it."""
+    """Return the columns by name, and the occurrences of each name; a repeated name gets a number that no other has."""
     columns: dict[str, pa.Array] = {}
-    occurrences: dict[str, int] = {}
+    repeated = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        occurrences[name] = occurrences.get(name, 0) + 1
-        columns[name if occurrences[name] == 1 else f"{name} ({occurrences[name]})"] = column
+        if name in columns:
+            repeated.append((name, column))
+        else:
+            columns[name] = column
+    occurrences = Counter(batch.schema.names)
+    for name, column in repeated:
+        columns[next(new for number in count(2) if (new := f"{name} ({number})") not in columns)] = column
     return columns, occurrences
 
 
