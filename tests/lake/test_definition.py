@@ -168,6 +168,17 @@ def test_the_command_shows_a_change_and_makes_it(
     assert json.loads(fraudlake_here("--lake", str(root), "--json", "status").stdout)["definition"]["buckets"] == 4
 
 
+def test_the_command_makes_a_lake(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    lake = ("--lake", str(tmp_path / "new"), "define", "--buckets", "8", "--columns", json.dumps(COLUMNS))
+    refused = fraudlake_here(*lake)
+    assert (refused.returncode, (tmp_path / "new").exists()) == (1, False)
+    made = fraudlake_here(*lake, "--author", "ann", "--yes")
+    assert made.returncode == 0
+    assert made.stdout.splitlines()[-2:] == ["columns: kind is new; merchant_id is new", "buckets: 8 instead of 16"]
+    written = {"buckets": 8, "clustering": "zorder", "columns": COLUMNS}
+    assert recorded(tmp_path / "new") == [(1, name, value, "ann") for name, value in written.items()]
+
+
 def test_a_change_that_tables_cannot_follow_is_refused(root: Path, fraudlake_here: FraudlakeHere) -> None:
     before = files(root)
     for flags, line in (

@@ -37,12 +37,13 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
     try:
         with console.status("opening the lake"):
             lake = open_lake(undefined, must_exist=True)
+            present = lake.settings
             after = open_lake(wanted, must_exist=True, change=change).settings
     except MissingLakeError:
         if not yes:
             raise
-        lake, after = open_lake(undefined), wanted
-    present = lake.settings
+        lake, present = open_lake(wanted, change=change), undefined
+        after = lake.settings
     rule_table.require_valid([version.rule for version in rule_table.read(lake).evaluated], after)
     if yes:
         with standstill(lake):
