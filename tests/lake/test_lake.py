@@ -175,5 +175,5 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
 
 @pytest.mark.parametrize("name", ["a[1]", "b%20", "c|d", "e\x15"])
 def test_a_lake_is_refused_in_a_folder_in_which_no_table_can_be_opened(lake: Any, name: str) -> None:
-    with pytest.raises(UsageError, match="holds none of"):
+    with pytest.raises(UsageError, match="name a folder whose path is UTF-8 without"):
         lake(name)
