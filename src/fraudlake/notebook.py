@@ -15,12 +15,14 @@ _WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
 def open_lake(dbutils: Any = None) -> Lake:
     """Open the lake that a notebook is about; it must be there, for a notebook only reads.
 
+    What it is, such as its columns, the lake has recorded: a notebook needs no settings file.
+
     Args:
         dbutils: what a Databricks notebook has under this name: it gets the widgets ``catalog`` and ``schema``. Without
             it, and where the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
 
     Raises:
-        UsageError: the parameters name no lake.
+        UsageError: the parameters name no lake, or settings contradict it.
         FraudlakeError: there is no such lake.
     """
     from fraudlake import lake

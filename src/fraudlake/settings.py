@@ -398,9 +398,7 @@ class Settings(BaseSettings):
     rules: tuple[Rule, ...] = Field(
         (), description="Several rules at once; those of kind small_then_large replace the three settings above."
     )
-    buckets: int = Field(
-        16, ge=1, le=4096, description="Hash buckets of accounts that hold the state; fixed for a lake's life."
-    )
+    buckets: int = Field(16, ge=1, le=4096, description="Hash buckets of accounts that hold the state.")
 
     timestamp_floor: Day = Field(
         "1970-01-01",

@@ -12,7 +12,7 @@ import click
 
 from fraudlake.durations import text as words
 from fraudlake.errors import UsageError
-from fraudlake.settings import Settings
+from fraudlake.settings import DEFINITION, Settings
 
 _SENTENCE = 500
 """Characters that the first sentence of a command's help may have."""
@@ -188,6 +188,8 @@ def flag(name: str) -> Any:
     """Return the option of a setting, as a decorator; its value is checked where all settings are."""
     field = Settings.model_fields[name]
     default = _text(field.default)
+    if name in DEFINITION:
+        default = "the lake's" + (f"; of a new lake: {default}" if default else "")
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
