@@ -31,8 +31,10 @@ for module, names in (
 sys.modules["mlflow"] = None  # an import of it fails
 
 if any(argument.endswith("foreach_batch_worker") for argument in sys.orig_argv):
+    from fraudlake.bronze import transactions
     from tests.standin import serverless
 
+    transactions.PIECE_BYTES = 1 << 14  # so that the files of tests come in several pieces
     serverless.install()
     serverless.fall_back_in_micro_batches()
     serverless.give_micro_batches_once()
