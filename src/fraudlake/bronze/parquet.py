@@ -99,6 +99,11 @@ def is_own(path: str) -> bool:
 
 def _repaired(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
     """Return a batch with what Arrow reads otherwise than the file's writer meant."""
+    for leaf in map(footer.schema.column, range(footer.num_columns)):
+        at = batch.schema.get_field_index(leaf.path)
+        # Arrow before version 21 takes UUIDs for bytes.
+        if leaf.logical_type.type == "UUID" and at >= 0 and not isinstance(batch.schema.types[at], pa.UuidType):
+            batch = batch.set_column(at, leaf.path, pa.ExtensionArray.from_storage(pa.uuid(), batch.column(at)))
     return julian.corrected(wide_integers.narrowed(batch, footer), footer)
 
 
