@@ -113,12 +113,10 @@ python312: # the path of a Python 3.12, if there is one
 # Whoever deploys needs pip, which fetches the build's backend, and neither Java nor the environment.
 WHEEL_PYTHON := $(firstword $(wildcard $(BIN)/python) $(PYTHON))
 
-wheel: dist/.built ## build the wheel into dist/, if the package changed (needs only pip)
-
-dist/.built: pyproject.toml wheel_version.py README.md LICENSE $(shell find src -name __pycache__ -prune -o -print)
-	@rm -rf dist
-	@$(WHEEL_PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@touch $@
+wheel: ## build the wheel into dist/, unless that of this code is there (needs only pip)
+	@wheel=dist/fraudlake-$$($(WHEEL_PYTHON) -c 'import wheel_version; print(wheel_version.version())')-py3-none-any.whl; \
+	  [ "$$(echo dist/*.whl)" = "$$wheel" ] || { rm -rf dist \
+	  && $(WHEEL_PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .; }
 
 COMPILE := $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header
 PROJECT := $(COMPILE) pyproject.toml
