@@ -120,7 +120,10 @@ def test_a_query_becomes_a_rule(lake: Any, tmp_path: Path, fraudlake_here: Fraud
         (("shadow", "none"), "there is no rule 'none'; there are small_then_large"),
         (("promote", "small_then_large"), "small_then_large version 1 is live already"),
         (("promote", "small_then_large", "--version", "2"), "small_then_large has no version 2; it has 1 to 1"),
-        (("diff", "small_then_large"), "small_then_large has no version 0; it has 1 to 1"),
+        (
+            ("diff", "small_then_large"),
+            "small_then_large has no version before 1, its first: there is nothing to compare it with",
+        ),
         (("add",), "give either a FILE of rules, or --sql FILE with --name NAME"),
     ],
 )

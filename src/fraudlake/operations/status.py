@@ -40,8 +40,6 @@ class Status:
 
     lake: str
     landing: str
-    definition: dict[str, Any]
-    """What the lake is: its columns, order, buckets and clustering."""
     landed_files: int
     rejected_files: int
     landed: int
@@ -52,6 +50,8 @@ class Status:
     predictions: int
     agreement: dict[str, int]
     quality: dict[str, Any]
+    definition: dict[str, Any] = field(default_factory=dict)
+    """What the lake is: its columns, order, buckets and clustering."""
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: the detector came too late for them."""
     removed: Mapping[str, int] = field(default_factory=dict)
