@@ -128,11 +128,10 @@ def test_options_of_java_and_spark_are_settings() -> None:
     assert session.java_options(wanted).endswith(" -Dname='a b'")
 
 
-def test_what_fraudlake_decides_is_no_option() -> None:
-    wanted = Settings(spark_options={"spark.ui.enabled": "true"})
-    with pytest.raises(
-        UsageError, match=r"spark_options: spark\.ui\.enabled cannot be set, since fraudlake decides it"
-    ):
+@pytest.mark.parametrize("name", ["spark.ui.enabled", "spark.remote", "spark.local.dir", "spark.hadoop.fs.defaultFS"])
+def test_what_fraudlake_decides_is_no_option(name: str) -> None:
+    wanted = Settings(spark_options={name: "true"})
+    with pytest.raises(UsageError, match=f"spark_options: {name} cannot be set, since fraudlake decides it"):
         session.with_options({"spark.ui.enabled": "false"}, wanted)
 
 

@@ -370,3 +370,32 @@ def test_any_file_is_settings_or_one_line(content: bytes) -> None:
             settings.load(file)
         except UsageError as refused:
             assert len(str(refused).splitlines()) == 1
+
+
+def test_options_of_spark_are_json_or_a_table_and_texts_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('[spark_options]\n"spark.sql.adaptive.enabled" = false\nspark.sql.files.maxPartitionBytes = 1024\n')
+    expected = {"spark.sql.adaptive.enabled": "false", "spark.sql.files.maxPartitionBytes": "1024"}
+    assert settings.load(file).spark_options == expected
+    monkeypatch.setenv("FRAUDLAKE_SPARK_OPTIONS", json.dumps(expected))
+    assert settings.load().spark_options == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("SPARK_OPTIONS", "spark.x=1", "must be JSON such as"),
+        ("SPARK_OPTIONS", '{"adaptive": "false"}', "'adaptive' is no name of Spark's configuration"),
+        ("SPARK_OPTIONS", '{"spark.x": [1]}', "'spark.x' must be a text, a number or a boolean"),
+        ("JAVA_OPTIONS", "-Dx=1 -Xmx8g", "-Xmx has a setting of its own: driver_memory"),
+        ("JAVA_OPTIONS", "-Dx='a b", "has a quote without its other one"),
+    ],
+)
+def test_wrong_options_of_spark_and_java_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(f"FRAUDLAKE_{name}", value)
+    with pytest.raises(UsageError, match=f"FRAUDLAKE_{name}.*{re.escape(reason)}"):
+        settings.load()

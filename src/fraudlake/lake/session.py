@@ -36,6 +36,8 @@ JAVA_OPTIONS = (
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
+_MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
+"""What decides which Spark is started, and where."""
 CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's class that writes and renames the files of checkpoints."""
 
@@ -67,8 +69,8 @@ def launch(
         environment: the environment variables that it starts with; by default those of the host.
 
     Raises:
-        UsageError: PYTHONPATH names the modules of another Spark.
-        FraudlakeError: Spark does not start.
+        UsageError: Python takes the names of files for something else than UTF-8.
+        FraudlakeError: Spark does not start, or Java takes them for something else.
     """
     host.require_utf8()
     host.isolate()
@@ -189,8 +191,8 @@ def with_options(own: Mapping[str, str], settings: Settings) -> dict[str, str]:
     Raises:
         UsageError: the settings have another value for what is decided here.
     """
-    own = {**own, "spark.local.dir": str(host.temporary())}
-    taken = next((name for name in settings.spark_options if name in own), None)
+    own = {**own, "spark.local.dir": str(host.temporary()), "spark.hadoop.fs.defaultFS": "file:///"}
+    taken = next((name for name in settings.spark_options if name in own or name in _MODES), None)
     if taken is not None:
         raise UsageError(f"spark_options: {taken} cannot be set, since fraudlake decides it")
     return own | settings.spark_options
