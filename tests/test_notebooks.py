@@ -1,4 +1,4 @@
-"""The notebooks, executed as a person would execute them, on the lake of the main job."""
+"""The notebooks, executed as a person would: over a lake with every kind of rule, an empty one and the main job's."""
 
 from __future__ import annotations
 
@@ -11,28 +11,56 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from fraudlake import tables
+from fraudlake.lake import open_lake
+from fraudlake.notebook import judged_predictions
+from fraudlake.settings import Settings
+from tests import every_rule
 from tests.conftest import SHORT_LIVED
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 
 
+RUNS = [
+    *(("main", path) for path in NOTEBOOKS if path.stem[0] in "35"),
+    *((lake, path) for lake in ("every_rule", "empty") for path in NOTEBOOKS if path.stem[0] != "3"),
+]
+"""Which notebook runs over which lake. The third one makes a table of its own, which is the same over every lake."""
+
+Outputs = dict[tuple[str, str], list[Any]]
+"""Each notebook's outputs, by the lake's name and its own."""
+
+
 @pytest.fixture(scope="module")
-def executed(twice: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """Each notebook's outputs. One kernel runs them all, which spares Spark's starts, each in an empty namespace."""
-    cells, ends = [], []
-    for path in NOTEBOOKS:
-        cells += [nbformat.v4.new_code_cell("%reset -f"), *nbformat.read(path, as_version=4).cells]
-        ends.append(len(cells))
+def roots(twice: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {name: tmp_path_factory.mktemp(name) / "lake" for name in ("every_rule", "empty")}
+    for folder in folders.values():
+        folder.mkdir()
+    every_rule.make(folders["every_rule"])
+    open_lake(Settings(lake=folders["empty"]))
+    return {"main": twice["root"], **folders}
+
+
+@pytest.fixture(scope="module")
+def executed(roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    """One kernel runs all notebooks over all lakes, which spares Spark's starts, each in an empty namespace."""
+    cells, ends = [], {}
+    for lake, path in RUNS:
+        cells.append(nbformat.v4.new_code_cell(f"%reset -f\n%env FRAUDLAKE_LAKE={roots[lake]}"))
+        begin = len(cells)
+        cells += nbformat.read(path, as_version=4).cells
+        for cell in cells[begin:]:
+            cell.id = f"{lake}-{cell.id}"
+        ends[lake, path.stem] = (begin, len(cells))
     together = nbformat.v4.new_notebook(cells=cells)
     folder = tmp_path_factory.mktemp("notebooks")
     client = NotebookClient(together, timeout=300, resources={"metadata": {"path": str(folder)}})
-    client.execute(env={**os.environ, **SHORT_LIVED, "FRAUDLAKE_LAKE": str(twice["root"])})
+    client.execute(env={**os.environ, **SHORT_LIVED})
     (folder / "executed.ipynb").write_text(nbformat.writes(together))
-    begins = [0, *ends[:-1]]
     return {
         name: [output for cell in together.cells[begin:end] for output in cell.get("outputs", [])]
-        for name, begin, end in zip(NAMES, begins, ends, strict=True)
+        for name, (begin, end) in ends.items()
     }
 
 
@@ -41,24 +69,55 @@ def printed(outputs: list[Any]) -> list[str]:
 
 
 @pytest.mark.stream
-@pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_runs_and_shows_a_plot(executed: dict[str, list[Any]], name: str) -> None:
-    images = [output for output in executed[name] if "image/png" in output.get("data", {})]
-    assert images
-    assert not [output for output in executed[name] if output.get("name") == "stderr"]
+def test_a_model_that_learned_verdicts_is_judged_by_verdicts(spark: Any, roots: dict[str, Path]) -> None:
+    lake = open_lake(Settings(lake=roots["every_rule"], columns=every_rule.COLUMNS))
+    known, judge = judged_predictions(lake)
+    assert judge == "version 1, judged by analysts' verdicts"
+    decided = {row["transaction_id"]: row["verdict"] for row in lake.rows(tables.SILVER_VERDICTS).to_pylist()}
+    judged = {row["transaction_id"]: row["label"] for row in known.select("transaction_id", "label").collect()}
+    assert judged == decided
+    # Flink's label does not know two thirds of the fraud.
+    flagged = lake.query(tables.SILVER_TRANSACTIONS, "transaction_id", "WHERE label")["transaction_id"].to_pylist()
+    unseen = {name for name, fraud in decided.items() if fraud} - {*flagged}
+    wrong = {row["transaction_id"] for row in known.where("prediction AND NOT label").collect()}
+    assert len(unseen) > 100
+    assert not wrong & unseen
 
 
 @pytest.mark.stream
-def test_the_notebooks_tell_what_the_lake_holds(executed: dict[str, list[Any]]) -> None:
-    assert any("a small payment to test the card" in text for text in printed(executed["2_story_of_an_alert"]))
-    told = printed(executed["3_analytics_and_zorder"])
+def test_a_model_that_learned_flinks_label_is_judged_by_it(twice: dict[str, Any]) -> None:
+    known, judge = judged_predictions(twice["lake"])
+    assert judge.endswith(", judged by Flink's label")
+    assert known.count() == known.where("label IS NOT NULL").count() > 0
+
+
+@pytest.mark.stream
+@pytest.mark.parametrize(("lake", "name"), [(lake, path.stem) for lake, path in RUNS])
+def test_a_notebook_runs_and_shows_a_plot(executed: Outputs, lake: str, name: str) -> None:
+    images = [output for output in executed[lake, name] if "image/png" in output.get("data", {})]
+    assert images
+    assert not [output for output in executed[lake, name] if output.get("name") == "stderr"]
+
+
+@pytest.mark.stream
+def test_the_notebooks_tell_what_the_lake_holds(executed: Outputs) -> None:
+    told = printed(executed["main", "3_analytics_and_zorder"])
     files = next(ast.literal_eval(text) for text in told if text.startswith("{'the whole table"))
     assert files["one account, before ZORDER"] == files["the whole table, before ZORDER"]
     assert files["one account, after ZORDER"] < files["the whole table, after ZORDER"] / 3
-    operations = printed(executed["5_operations"])
+    operations = printed(executed["main", "5_operations"])
     assert "landed = bronze = silver + quarantine\n" in operations
     assert any("'alerts': 2776" in text for text in operations)
     assert "no lanes were compared: there is no topic of fast alerts\n" in operations
+
+
+@pytest.mark.stream
+def test_they_know_rules_of_every_kind_and_a_lake_without_an_alert(executed: Outputs) -> None:
+    assert any(text.startswith("Account ") for text in printed(executed["every_rule", "2_story_of_an_alert"]))
+    told = "".join(printed(executed["every_rule", "6_rules"]))
+    for rule in (every_rule.PAIR, *every_rule.LIVE, *every_rule.SHADOW):
+        assert f"{rule['name']} version 1" in told
+    assert "there is no alert yet\n" in printed(executed["empty", "2_story_of_an_alert"])
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)

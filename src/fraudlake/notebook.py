@@ -1,4 +1,4 @@
-"""Notebook: a notebook's parameters, widgets in a workspace and the environment elsewhere, become an open lake."""
+"""Notebook: a notebook's parameters become an open lake, and its tables what a notebook looks at."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import settings
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from fraudlake.lake import Lake
 
 _WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
@@ -33,3 +35,31 @@ def open_lake(dbutils: Any = None) -> Lake:
             dbutils.widgets.text(widget, "")
             given[setting] = dbutils.widgets.get(widget) or None
     return lake.open_lake(settings.load(**given), must_exist=True)
+
+
+def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
+    """Return predictions beside the truth that their model learned, and a sentence that names both.
+
+    Fraud that only analysts see would be a mistake of the model by Flink's label, which does not know it.
+
+    Returns:
+        Of the version that scored last, the rows of ``gold_fraud_predictions`` whose truth is known: by analysts'
+        verdicts, if these are what the version learned, otherwise by Flink's label. ``label`` is that truth.
+    """
+    from pyspark.sql import functions as F
+
+    from fraudlake import tables
+    from fraudlake.model import prediction_quality, training
+    from fraudlake.silver import verdicts
+
+    predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS)
+    number = predictions.select(F.max_by("model_version", "scored_at")).collect()[0][0]
+    learned = {version.number: version.labelled_by for version in training.versions(lake)}
+    by_verdict = learned.get(number) == "verdicts"
+    known = prediction_quality.judged(
+        predictions.where(F.col("model_version") == F.lit(number)),
+        verdicts.latest(lake.read(tables.SILVER_VERDICTS)),
+        "verdict" if by_verdict else "flink",
+    )
+    judge = "analysts' verdicts" if by_verdict else "Flink's label"
+    return known, f"version {number}, judged by {judge}" if number else "no version has scored yet"

@@ -108,6 +108,7 @@ def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.Captu
     run(broken, "quarantine", "--rule", "amount_is_known")
     only = json.loads(capfd.readouterr().out)
     assert (only["rows"], only["reasons"]) == (1, {"amount_is_known": 1})
+    assert only["samples"]["amount_is_known"][0]["amount"] == "NaN"  # which JSON has no number for
 
     with pytest.raises(UsageError, match="--rule amount: there is no such rule; there are message_is_readable, "):
         run(broken, "quarantine", "--rule", "amount")

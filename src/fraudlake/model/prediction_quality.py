@@ -29,12 +29,28 @@ def prediction_quality(predictions: DataFrame, verdicts: DataFrame) -> DataFrame
     Returns:
         The columns of ``gold_prediction_quality``: :func:`measures.measures` of the predictions whose label is known.
     """
-    by_flink = predictions.withColumn("judged_by", F.lit("flink"))
-    decided = verdicts.select("transaction_id", F.col("verdict").alias("label"))
-    by_verdict = predictions.drop("label").join(decided, on="transaction_id", how="inner")
-    both = by_flink.unionByName(by_verdict.withColumn("judged_by", F.lit("verdict")))
-    known = both.where(F.col("label").isNotNull()).select(*KEYS, "label", "prediction", "probability")
+    by_flink, by_verdict = (
+        judged(predictions, verdicts, judge)
+        .withColumn("judged_by", F.lit(judge))
+        .select(*KEYS, "label", "prediction", "probability")
+        for judge in JUDGES
+    )
+    known = by_flink.unionByName(by_verdict)
     return known.groupBy(*KEYS).applyInArrow(_figures, tables.GOLD_PREDICTION_QUALITY.columns)
+
+
+def judged(predictions: DataFrame, verdicts: DataFrame, judge: str) -> DataFrame:
+    """Return the predictions whose truth one of :data:`JUDGES` knows, with that truth as their ``label``.
+
+    Args:
+        predictions: rows of ``gold_fraud_predictions``.
+        verdicts: ``transaction_id, verdict``, at most one row per transaction.
+        judge: the source of the truth.
+    """
+    if judge == "verdict":
+        decided = verdicts.select("transaction_id", F.col("verdict").alias("label"))
+        predictions = predictions.drop("label").join(decided, on="transaction_id", how="inner")
+    return predictions.where(F.col("label").isNotNull())
 
 
 def _figures(rows: pa.Table) -> pa.Table:
