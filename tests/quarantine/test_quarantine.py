@@ -81,6 +81,22 @@ def run(lake: Lake, *arguments: str) -> None:
     cli.main(["--lake", str(lake.root), "--json", *arguments], standalone_mode=False)
 
 
+def test_a_time_in_seconds_is_taken_once_it_is_mended(lake: Callable[..., Lake]) -> None:
+    opened = lake()
+    assert opened.folder is not None
+    row = {"accountId": "1", "amount": 5.0, "alert": False, "_topic": "t", "_partition": 0, "_ingested_at": NOON}
+    misread = {"_misfits": ["dt in seconds"], "reasons": ["timestamp_is_not_in_seconds"]}
+    read = datetime.fromtimestamp(NOON.timestamp() / 1000, UTC)
+    plain_lake.fill(opened.folder, tables.SILVER_QUARANTINE, {**row, **misread, "dt": read, "_offset": 1})
+
+    mended = "dt=timestamp_micros(1000 * unix_micros(dt))"
+    run(opened, "quarantine", "--replay", "--rule", "timestamp_is_not_in_seconds", "--set", mended)
+
+    taken = opened.query(tables.SILVER_TRANSACTIONS, "*").to_pylist()
+    assert [(row["position"], row["timestamp"]) for row in taken] == [(1, NOON)]
+    assert opened.query(tables.SILVER_QUARANTINE, "*").num_rows == 0
+
+
 @pytest.fixture(params=["delta-rs", "spark"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What reads the tables: delta-rs, or Spark as in a workspace."""
