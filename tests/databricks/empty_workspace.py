@@ -22,22 +22,9 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fraudlake import tables
 from fraudlake.lake import contents
 
-_TYPES = {
-    "STRING": pa.string(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "BOOLEAN": pa.bool_(),
-    "BINARY": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "ARRAY<STRING>": pa.list_(pa.string()),
-    "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
-    tables.EVIDENCE: tables.SILVER_ALERTS.schema.field("evidence").type,
-}
+_TYPES = {column.type: table.schema.field(column.name).type for table in contents.TABLES for column in table.fields}
 _SOURCES = {
     "binaryFile": "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY",
     "kafka": "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP",
