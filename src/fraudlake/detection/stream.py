@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
@@ -96,16 +97,26 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int) -> None:
     """Note the change of rules after which a micro-batch evaluates, and what the stream has read before it."""
     if checkpoint.rules_of(batch) == change:
         return
-    read: dict[str, int | None] = {"silver_version": None, "newest": None, "watermark": None}
     silver_table, done = tables.SILVER_TRANSACTIONS, batch - 1
     version = checkpoint.version_read(done, lake.identity(silver_table))
-    if version is not None:
-        newest = lake.query(silver_table, "max(timestamp) AS newest", version=version)["newest"][0]
-        read |= {"silver_version": version, "newest": newest.value}
+    newest = None if version is None else _newest(lake, version)
+    read: dict[str, int | None] = {"silver_version": version, "newest": newest, "watermark": None}
     watermark = checkpoint.watermark_milliseconds(done) if lake.settings.ordering == "event_time" else None
     if watermark is not None:
         read["watermark"] = watermark * 1000
     checkpoint.note_rules(batch, change, read)
+
+
+def _newest(lake: Lake, version: int) -> int | None:
+    """Return the newest event time of a version of silver, microseconds; None: it has no rows, or is gone."""
+    newest_of = F.max(F.unix_micros("timestamp"))
+    try:
+        newest: int | None = lake.read_version(tables.SILVER_TRANSACTIONS, version).agg(newest_of).collect()[0][0]
+    except PySparkException as error:
+        if not is_gone(error):
+            raise
+        return None
+    return newest
 
 
 def is_gone(error: PySparkException) -> bool:
