@@ -11,7 +11,7 @@ import pytest
 import fraudlake
 
 ORDER = (
-    ("__init__", "errors", "json_text"),
+    ("__init__", "errors", "json_text", "stop"),
     ("durations", "host", "match_recognize"),
     ("rules",),
     ("tables",),
@@ -33,6 +33,7 @@ ORDER = (
     ("operations",),
     ("workspace", "simulator", "plots", "notebook"),
     ("cli",),
+    ("__main__",),
 )
 ROOT = Path(fraudlake.__file__).parent
 RANKS = {name: rank for rank, names in enumerate(ORDER) for name in names}

@@ -213,6 +213,44 @@ def test_a_command_whose_jvm_is_killed_ends_with_one_line_and_the_next_one_goes_
     assert_bronze_is_whole(root)
 
 
+def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark: Any, tmp_path: Path) -> None:
+    root, files = tmp_path / "lake", in_time_order()[:12]
+    land(root, files, 0, len(files))
+    program = (sys.executable, "-m", "fraudlake", "--lake", str(root))
+
+    process = start(*program, "--json", "run")
+    wait_for(lambda: any("org.apache.spark" in command for _, command in children(process.pid)), process)
+    process.send_signal(signal.SIGTERM)  # as a scheduler does
+    printed, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, printed) == (143, "")
+    assert errors.startswith("fraudlake: stopped by SIGTERM (starting Spark); done: nothing; left: ingest, refine,")
+    assert errors.count("\n") == 1
+
+    process = start(*program, "run")
+    wait_for((root / "checkpoints" / "refine" / "offsets" / "0").exists, process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    printed, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, printed) == (130, "")
+    ingested, line = errors.splitlines()
+    assert ingested.startswith("✓ ingest")
+    assert line.startswith("fraudlake: stopped by SIGINT (refine")
+    assert "; done: ingest; left: refine, detect, aggregate, train, score, optimize; " in line
+
+    run(root, "refine")
+    process = start(*program, "detect")
+    wait_for((root / "checkpoints" / "detect" / "offsets" / "0").exists, process)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+    printed, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, printed) == (143, "")
+    assert errors.endswith("fraudlake: ended at once by SIGTERM; the next run goes on\n")
+
+    run(root, "detect")
+    assert_alerts_are_flinks(root, files)
+    assert status(open_lake(Settings(lake=root))).gaps == []
+
+
 def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     root = tmp_path / "lake"
     land(root, in_time_order(), 0, 41)

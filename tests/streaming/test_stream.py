@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -15,6 +16,7 @@ from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError
 from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import Lake
+from fraudlake.stop import StoppedError
 from fraudlake.streaming import stream
 from tests.conftest import land_flink
 from tests.oracle import Row
@@ -140,10 +142,34 @@ def test_what_fails_because_it_is_stopped_is_no_failure_and_is_repeated(
 
     stream.run(opened, steps.ingest(opened), "available-now")
     (refine,) = steps.refine(opened)
-    stream.run(opened, [dataclasses.replace(refine, write=stopped)], "available-now")
+    with pytest.raises(StoppedError, match="stopped by SIGTERM"):
+        stream.run(opened, [dataclasses.replace(refine, write=stopped)], "available-now")
     assert opened.count(tables.SILVER_TRANSACTIONS) == 0
     stream.run(opened, [refine], "available-now")
     assert opened.count(tables.SILVER_TRANSACTIONS) == 10
+
+
+@pytest.mark.parametrize(("trigger", "ends_by_itself"), [("available-now", True), ("continuous", False)])
+def test_a_signal_ends_a_stream_after_the_micro_batch_that_is_under_way(
+    lake: Callable[..., Lake], landing: Path, trigger: str, ends_by_itself: bool
+) -> None:
+    for number in range(3):
+        land_flink(landing / str(number), "tutorial/int96")
+    opened = lake(max_files_per_trigger=1, interval="100 ms")
+    (ingest,) = steps.ingest(opened)
+
+    def signalled(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+        ingest.write(lake, batch, batch_id)
+
+    with pytest.raises(StoppedError) if ends_by_itself else contextlib.nullcontext():
+        stream.run(opened, [dataclasses.replace(ingest, write=signalled, after=lambda: None)], trigger)
+    assert opened.count(tables.BRONZE_TRANSACTIONS) == 10
+    assert opened.checkpoint("ingest").next_batch == 1
+
+    stream.run(opened, steps.ingest(opened), "available-now")
+    assert opened.count(tables.BRONZE_TRANSACTIONS) == 30
 
 
 def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_behind_it() -> None:

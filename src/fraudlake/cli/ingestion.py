@@ -15,6 +15,7 @@ from fraudlake.cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_
 from fraudlake.cli.command import time_of
 from fraudlake.cli.progress import console, output
 from fraudlake.errors import UsageError
+from fraudlake.stop import StoppedError
 
 
 @cli.command(example="fraudlake simulate --rows 100000 --bad 0.001")
@@ -45,28 +46,31 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     begin = datetime.now(UTC) if start == "now" else time_of("--start", start)
     limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth")}
     of_all = f" of {limits['rows']:,}" if limits["rows"] is not None else ""
-    written = 0
+    written, end = 0, None
 
     def count(rows: int) -> None:
         nonlocal written
         written = rows
         spinner.update(f"simulate: {rows:,}{of_all} rows")
 
-    with console.status("simulate") as spinner:
-        try:
+    try:
+        with console.status("simulate") as spinner:
             traffic = simulator.Traffic(start=begin, **options)
             paced = limits["rows"] is None if real_time is None else real_time
             simulator.simulate(Path(wanted.landing_path), traffic, real_time=paced, progress=count, **limits)
-        except ValueError as error:
-            named = re.sub(r"^(\w+)=", lambda name: f"--{name[1].replace('_', '-')} ", str(error))
-            raise UsageError(named) from None
-        except KeyboardInterrupt:
-            pass  # the usual end of an endless source
+    except ValueError as error:
+        named = re.sub(r"^(\w+)=", lambda name: f"--{name[1].replace('_', '-')} ", str(error))
+        raise UsageError(named) from None
+    except StoppedError as stopped:  # the usual end of an endless source
+        end = stopped
+        end.then = "the files that landed are whole; the same command begins again with its first row"
     text = f"{written:,} rows landed in {wanted.landing_path}"
     if options["columns"]:
         text += "; in fraudlake.toml this makes columns of the further fields ('fraudlake define' if there is a lake):"
         text += f"\n\n{simulator.DECLARATION}"
     app.say({"landing": wanted.landing_path, "rows": written}, text)
+    if end is not None:
+        raise end
 
 
 @cli.command(example="fraudlake ingest --landing /where/flink/writes")

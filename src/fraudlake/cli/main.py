@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from fraudlake import host
+from fraudlake import host, stop
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
 from fraudlake.errors import FraudlakeError, UsageError, first_line
@@ -20,11 +20,16 @@ from fraudlake.settings import is_utf8
 
 
 def main() -> None:
-    """Run the command line; a mistake ends with one line on standard error and exit code 1 or 2."""
+    """Run the command line; a mistake ends with a line on standard error and exit code 1 or 2; a signal, 130 or 143."""
     if sys.getfilesystemencoding() != "utf-8":  # names of files would be other names to Java and Arrow
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack a letter, which is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
+    with stop.handled():
+        _run()
+
+
+def _run() -> None:
     logging.basicConfig(level=logging.ERROR)
     logging.getLogger("fraudlake").setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -35,10 +40,14 @@ def main() -> None:
         foreign = next((argument for argument in sys.argv if not is_utf8(argument)), None)
         if foreign is not None:  # neither Delta nor Spark takes it for a path or a value
             raise UsageError(f"the argument {foreign!r} is not UTF-8: rename what it names")
-        if not _ends_with_its_machine():
-            host.settle()
-            host.require_own_modules()
-        code = cli.main(prog_name="fraudlake", standalone_mode=False)
+        with stop.failing():
+            if not _ends_with_its_machine():
+                host.settle()
+                host.require_own_modules()
+            code = cli.main(prog_name="fraudlake", standalone_mode=False)
+            stop.check()  # a command without an end returns if it is stopped
+    except stop.StoppedError as stopped:
+        _fail(str(stopped), stopped.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = error.exit_code

@@ -15,6 +15,7 @@ from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, options, run_st
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, output, print_done, timed
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -49,9 +50,13 @@ def train_with_progress(lake: Lake) -> dict[str, Any]:
     begun = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("features", total=None)
-        outcome = steps.train(
-            lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
-        )
+        try:
+            outcome = steps.train(
+                lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
+            )
+        except StoppedError as stopped:
+            stopped.doing = f"train: {bar.tasks[task].description}"
+            raise
     version = outcome.version
     print_done("train", f"model version {version.number}{'' if outcome.is_new else ', up to date'}", begun)
     return {

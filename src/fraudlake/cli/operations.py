@@ -9,7 +9,7 @@ import click
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import App, cli, options
-from fraudlake.cli.progress import console, output, timed
+from fraudlake.cli.progress import console, output, planned, timed
 
 
 @cli.command(example="fraudlake setup")
@@ -40,16 +40,19 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
     settings = app.settings(**flags)
     maintenance.require_safe(settings.retention, allow_short_retention)
     retention.require_known(settings)
-    lake = app.open(**flags)
-    with timed("row retention") as report:
-        removed = retention.remove_old_rows(lake)
-        report.append(f"{sum(removed.values()):,} rows removed")
-    with timed("optimize") as report:
-        names = maintenance.optimize(lake)
-        report.append(f"{len(names)} tables rewritten")
-    with timed("vacuum") as report:
-        cleaned = maintenance.vacuum(lake)
-        report.append(f"{len(cleaned.tables)} tables cleaned")
+    with planned("row retention", "optimize", "vacuum") as is_done:
+        lake = app.open(**flags)
+        with timed("row retention") as report:
+            removed = retention.remove_old_rows(lake)
+            report.append(f"{sum(removed.values()):,} rows removed")
+        is_done()
+        with timed("optimize") as report:
+            names = maintenance.optimize(lake)
+            report.append(f"{len(names)} tables rewritten")
+        is_done()
+        with timed("vacuum") as report:
+            cleaned = maintenance.vacuum(lake)
+            report.append(f"{len(cleaned.tables)} tables cleaned")
     for name, behind in cleaned.skipped.items():
         console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
     result = {"removed": removed, "optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}

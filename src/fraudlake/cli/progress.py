@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.cli.terminal import Terminal
+from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -24,12 +25,30 @@ def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
     done = []
     # With available-now a stream starts when the one that feeds it has ended; continuous streams run together.
     groups = [streams] if trigger == "continuous" else [[single] for single in streams]
-    for group in groups:
-        with timed(group[0].step if len(group) == 1 else "all streams (stop with Ctrl-C)") as report:
-            finished = stream.run(lake, group, trigger, report.update)
-            report.append(", ".join(f"{item.rows:,} {unit(item.step)}" for item in finished))
-        done += finished
+    with planned(*(one.step for one in streams)) as is_done:
+        for group in groups:
+            with timed(group[0].step if len(group) == 1 else "all streams (stop with Ctrl-C)") as report:
+                finished = stream.run(lake, group, trigger, report.update)
+                report.append(", ".join(f"{item.rows:,} {unit(item.step)}" for item in finished))
+            done += finished
+            is_done()
     return done
+
+
+@contextmanager
+def planned(*parts: str) -> Iterator[Callable[[], None]]:
+    """Give a function that counts the next part of a command as done; a signal's line names those done and left."""
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+
+    try:
+        yield count
+    except StoppedError as stopped:
+        stopped.progress = f"done: {', '.join(parts[:done]) or 'nothing'}; left: {', '.join(parts[done:]) or 'nothing'}"
+        raise
 
 
 @contextmanager
@@ -51,7 +70,8 @@ class Report(list[str]):
 
     def update(self, step: str, rows: int, batches: int) -> None:
         """Show how far a stream is."""
-        self._status.update(f"{self._step}: {step} {rows:,} {unit(step)}, {batches} micro-batches{self._rate(rows)}")
+        one = "" if step == self._step else f"{step} "
+        self._status.update(f"{self._step}: {one}{rows:,} {unit(step)}, {batches} micro-batches{self._rate(rows)}")
 
     def _rate(self, rows: int) -> str:
         seconds = time.monotonic() - self._begun

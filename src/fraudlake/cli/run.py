@@ -9,7 +9,7 @@ import click
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
 from fraudlake.cli.model import train_or_tell
-from fraudlake.cli.progress import output, run_streams, timed
+from fraudlake.cli.progress import output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
 
 
@@ -38,15 +38,20 @@ def run(app: App, /, **flags: str | None) -> None:
     from fraudlake.operations.status import status as status_of
 
     begun = time.monotonic()
-    lake = app.open_for_ingest(**flags)
-    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
-        run_streams(lake, step(lake), "available-now")
-    trained = train_or_tell(lake)
-    scoring = [steps.score] if training.registry_of(lake).champion() else []
-    for step in scoring:
-        run_streams(lake, step(lake), "available-now")
-    with timed("optimize") as report:
-        report.append(f"{len(maintenance.optimize(lake))} tables rewritten")
+    with planned("ingest", "refine", "detect", "aggregate", "train", "score", "optimize") as is_done:
+        lake = app.open_for_ingest(**flags)
+        for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+            run_streams(lake, step(lake), "available-now")
+            is_done()
+        trained = train_or_tell(lake)
+        is_done()
+        scoring = [steps.score] if training.registry_of(lake).champion() else []
+        for step in scoring:
+            run_streams(lake, step(lake), "available-now")
+        is_done()
+        with timed("optimize") as report:
+            report.append(f"{len(maintenance.optimize(lake))} tables rewritten")
+        is_done()
     if lake.settings.trigger == "continuous":
         streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
         run_streams(lake, [stream for step in streaming for stream in step(lake)], "continuous")

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from fraudlake import stop
+
 _ATTEMPTS = 6
 _CONFLICTS = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED")
 
@@ -27,6 +29,7 @@ def retried(write: Callable[[], T]) -> T:
         except Exception as error:
             if not is_conflict(error):
                 raise
+            stop.check()
             time.sleep(attempt / 2)
     return write()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import host
+from fraudlake import host, stop
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import java, spark_home
 from fraudlake.settings import Settings
@@ -38,6 +39,7 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
 """What decides which Spark is started, and where."""
+_END_SECONDS = 30
 CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's class that writes and renames the files of checkpoints."""
 
@@ -87,7 +89,7 @@ def launch(
     printed_before = log.stat().st_size if log.exists() else 0
     conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
-        with _output_to(log):
+        with _output_to(log), stop.kept(_reconnect):
             SparkContext._ensure_initialized(conf=conf)
             jvm: Any = SparkContext._jvm
             _name_the_user(jvm)
@@ -98,6 +100,28 @@ def launch(
     if encoding != "UTF-8":
         raise FraudlakeError(f"Java takes the names of files for {encoding}: install the locale C.UTF-8")
     return spark
+
+
+def end() -> None:
+    """End Java, if this process has started one, and wait for it: what it was asked to do goes on until then."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        java_process: subprocess.Popen[bytes] = gateway.proc
+        if java_process.stdin is not None:
+            java_process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            java_process.wait(_END_SECONDS)
+
+
+def _reconnect() -> None:
+    """Give this thread another connection to Java: on its own, the answer to what was interrupted is still to come."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    with suppress(AttributeError):  # there is none
+        del gateway._gateway_client.thread_connection.connection
 
 
 def environment() -> dict[str, str]:

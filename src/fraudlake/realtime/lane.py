@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fraudlake import stop
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import json_file, lock
 from fraudlake.realtime import alerts, neighbours, session, topics
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 
+_LOOK_SECONDS = 0.2
 FIRST_BATCHES, _FIRST_BATCH = 6, timedelta(seconds=5)
 """How many batches of a run are short, and how long: the first two commits of a process stop the lane for seconds,
 those behind them for less than one, since Java has compiled what a commit takes (seen in Spark 4.3)."""
@@ -113,11 +115,11 @@ def run(
         FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
     """
     log = checkpoint(settings, rules).with_suffix(".log")
-    # Spark takes SIGINT for itself as it starts, so we do that after it.
     with (
         _exclusive(settings, rules),
+        stop.handled(),
         session.started(settings, log) as own,
-        stream.stop_signal() as stop,
+        stop.deferred(),
     ):
         backlog = topics.require(own.spark, settings, own.slots, session.state_partitions(settings))
         since = complete_since(settings, rules)
@@ -125,7 +127,8 @@ def run(
         totals = Totals()
         started(len(backlog), since)
         is_new, end = True, None if duration is None else time.monotonic() + duration.total_seconds()
-        while query.isActive and not stop.wait(0.2) and (end is None or time.monotonic() < end):
+        while query.isActive and not stop.is_requested() and (end is None or time.monotonic() < end):
+            time.sleep(_LOOK_SECONDS)
             if totals.add(query):
                 progress(totals)
                 if is_new and totals.batches >= FIRST_BATCHES and _has_read(query, settings.topic, backlog):

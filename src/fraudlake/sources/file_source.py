@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import tables
+from fraudlake import stop, tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
 from fraudlake.settings import is_utf8
@@ -208,6 +208,7 @@ class FileSource:
                 # A file may have changed or vanished since it was checked; where none has, the error has another cause.
                 # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
                 # PySpark 4.2).
+                stop.check()
                 taken, self.last_append = self.last_append, self._last_append(lake)
                 self.entries = ledger.latest(lake)
                 self._catch_up(lake)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
-import threading
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from fraudlake import stop
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, conflict
 from fraudlake.lake.commit import new_rows
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 Write = Callable[[Lake, "DataFrame", int], None]
 """Called with the lake in the micro-batch's session, the micro-batch's rows and its number."""
 Hook = Callable[[], None]
+_LOOK_SECONDS = 0.2
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, the rows read so far and the micro-batches done so far."""
 _LATEST = 20
@@ -154,52 +154,72 @@ def run(
 ) -> list[Done]:
     """Run streams together: over the available rows (``available-now``), or until stopped (``continuous``).
 
-    SIGINT and SIGTERM end them; the next run repeats a micro-batch that was under way.
+    SIGINT and SIGTERM end them after the micro-batches that are under way.
 
     Raises:
         FraudlakeError: a stream failed, or another process is running it.
+        StoppedError: a signal ended streams that would have ended by themselves.
     """
-    with contextlib.ExitStack() as locks, stop_signal() as stop:
+    with contextlib.ExitStack() as locks, stop.handled():
+        stop.check()
         for stream in streams:
             locks.enter_context(lake.exclusive(stream.step))
         for stream in streams:
             _require_checkpoint(lake, stream)
             stream.before()
+        working = [stream for stream in streams if trigger == "continuous" or _has_work(lake, stream)]
         counts = {stream.step: _Count(lake, stream) for stream in streams}
-        queries = {
-            stream.step: _start(lake, stream, trigger)
-            for stream in streams
-            if trigger == "continuous" or _has_work(lake, stream)
-        }
-        try:
-            while not stop.wait(0.2):
-                for step, query in queries.items():
-                    if counts[step].update(query):
-                        progress(step, counts[step].rows, counts[step].batches)
-                ended = {step: query.exception() for step, query in queries.items() if not query.isActive}
-                for step in [step for step, failure in ended.items() if OutdatedError.__name__ in str(failure)]:
-                    queries[step] = _start(lake, _renewed(streams, step), trigger)
-                    del ended[step]
-                if len(ended) == len(queries) or any(ended.values()):
-                    break
-            # A query that is stopped below may fail by that, and repeats its micro-batch next time.
-            failures = {step: query.exception() for step, query in queries.items()}
-        finally:
-            for query in queries.values():
-                query.stop()
-        for step, query in queries.items():
-            counts[step].update(query)
-            failure = failures[step]
+        queries: dict[str, StreamingQuery] = {}
+
+        def count() -> None:
+            for step, query in queries.items():
+                if counts[step].update(query):
+                    progress(step, counts[step].rows, counts[step].batches)
+
+        with stop.deferred(), stop.failing():
+            try:
+                for stream in working:
+                    queries[stream.step] = _start(lake, stream, trigger)
+                while not stop.is_requested():
+                    time.sleep(_LOOK_SECONDS)
+                    count()
+                    ended = {step: query.exception() for step, query in queries.items() if not query.isActive}
+                    for step in [step for step, failure in ended.items() if OutdatedError.__name__ in str(failure)]:
+                        queries[step] = _start(lake, _renewed(streams, step), trigger)
+                        del ended[step]
+                    if len(ended) == len(queries) or any(ended.values()):
+                        break
+                # A query that is stopped below may fail by that, and repeats its micro-batch next time.
+                failures = {} if stop.is_requested() else {step: query.exception() for step, query in queries.items()}
+                if stop.is_requested():
+                    _await_commits(lake, queries)
+            finally:
+                for query in queries.values():
+                    query.stop()
+            count()
+        for step, failure in failures.items():
             # A stream that was stopped while it was outdated repeats its micro-batch next time.
             if failure is not None and OutdatedError.__name__ not in str(failure):
                 explain = next(stream.explain for stream in streams if stream.step == step)
                 cause = explain(str(failure)) or cause_of(str(failure))
                 raise FraudlakeError(f"{step} failed: {cause}; details are in {lake.log}") from failure
+        if trigger != "continuous":
+            stop.check()
         for stream in streams:
             stream.after()
             if stream.step in queries:
                 counts[stream.step].complete()
     return [Done(step, count.rows, count.batches) for step, count in counts.items()]
+
+
+def _await_commits(lake: Lake, queries: Mapping[str, StreamingQuery]) -> None:
+    """Wait until the micro-batches that are under way are committed, or their queries have ended."""
+    under_way = {step: lake.checkpoint(step).pending_batch() for step in queries}
+    while any(
+        query.isActive and under_way[step] is not None and lake.checkpoint(step).pending_batch() == under_way[step]
+        for step, query in queries.items()
+    ):
+        time.sleep(_LOOK_SECONDS)
 
 
 def _renewed(streams: list[Stream], step: str) -> Stream:
@@ -251,6 +271,7 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
 
     Where a stateful stream repeats a micro-batch after a crash, its rows are computed even if they were written before:
     Spark refuses a micro-batch whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2).
+    After a signal no further micro-batch begins: to stop a query waits for the one that is in Python.
     A ``BaseException`` that is no ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``: Spark
     does not notice the former and waits forever.
     """
@@ -260,8 +281,11 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:
-            chosen = persisting if batch_id == repeated else step_write
-            chosen(lake.within(batch.sparkSession), batch, batch_id)
+            if stop.is_requested():
+                raise RuntimeError("stopped before it began")
+            if batch_id == repeated:
+                batch.count()
+            step_write(lake.within(batch.sparkSession), batch, batch_id)
         except Exception:
             raise
         except BaseException as error:
@@ -330,25 +354,6 @@ class _Count:
             return self._lake.count(table, version=end - 1)
         commits = new_rows(self._lake.history(table), begin)
         return sum(commit.rows or 0 for commit in commits if commit.version < end)
-
-
-@contextlib.contextmanager
-def stop_signal() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event; only the main thread can handle signals."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def set_stop(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    previous = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 _CAUSE = re.compile(r"(Error|Exception)(: |$)")

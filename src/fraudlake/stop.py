@@ -1,0 +1,187 @@
+"""Stop: SIGINT and SIGTERM become a request that ends a command at its next safe point; a second one ends it at once.
+
+Wherever a process is killed, the next run goes on. So Python's main thread is interrupted anywhere, but in a
+:func:`deferred` block, which looks for the request itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SAME_SECONDS = 0.2
+"""A second signal counts from then on: ``timeout`` sends its own to the process and again to its group."""
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class StoppedError(BaseException):
+    """A signal has stopped the command. It is no ``Exception``: nothing that handles failures may take it for one."""
+
+    def __init__(self, number: int) -> None:
+        """Stop because of a signal, given by its number."""
+        super().__init__(number)
+        self.exit_code = 128 + number
+        self.doing = ""
+        """What was under way."""
+        self.progress = ""
+        """Which parts of the command are done, and which are left."""
+        self.then = "what is committed stays, and the same command does the rest"
+        """What follows."""
+
+    def __str__(self) -> str:
+        """Say in one line what is done and what is left."""
+        by = signal.Signals(self.exit_code - 128).name
+        doing = f" ({self.doing})" if self.doing else ""
+        return "; ".join(part for part in (f"stopped by {by}{doing}", self.progress, self.then) if part)
+
+
+class _Request:
+    """What has been asked of this process."""
+
+    number: int | None = None
+    """The first signal."""
+    at = 0.0
+    is_handled = is_deferred = False
+    interrupted: Callable[[], None] = staticmethod(lambda: None)
+
+
+_request = _Request()
+
+
+@contextmanager
+def handled(is_program: bool = False) -> Iterator[None]:
+    """Have SIGINT and SIGTERM raise :class:`StoppedError` in the block, once it is at a safe point.
+
+    Only Python's main thread can handle signals; in another one, such as that of a notebook's job, nothing changes.
+
+    Args:
+        is_program: whether a second signal ends the process, even while the main thread is in a library's code.
+    """
+    if _request.is_handled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, _receive) for number in SIGNALS}
+    _request.is_handled = True
+    watch = _watch() if is_program else None
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        if watch is not None:
+            watch()
+        _request.is_handled, _request.number = False, None
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Leave it to the block to look for a signal, with :func:`is_requested`."""
+    _request.is_deferred = True
+    try:
+        yield
+    finally:
+        _request.is_deferred = False
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Take what fails in the block after a signal for a stop, and no failure.
+
+    Raises:
+        StoppedError: the block failed after a signal.
+    """
+    try:
+        yield
+    except Exception:
+        check()
+        raise
+
+
+def is_requested() -> bool:
+    """Tell whether there was a signal."""
+    return _request.number is not None
+
+
+def check() -> None:
+    """Stop here if there was a signal.
+
+    Raises:
+        StoppedError: there was one.
+    """
+    if _request.number is not None and threading.current_thread() is threading.main_thread():
+        raise StoppedError(_request.number)
+
+
+@contextmanager
+def kept(interrupted: Callable[[], None]) -> Iterator[None]:
+    """Keep the handlers while Spark starts, which takes SIGINT for itself (seen in PySpark 4.2).
+
+    Args:
+        interrupted: called from then on when the main thread is interrupted, which may wait for an answer of Java.
+    """
+    if not _request.is_handled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        yield
+    except (KeyboardInterrupt, StoppedError) as error:
+        stopped = error if isinstance(error, StoppedError) else StoppedError(signal.SIGINT)
+        stopped.doing = "starting Spark"
+        raise stopped from None
+    finally:
+        signal.signal(signal.SIGINT, _receive)
+    _request.interrupted = interrupted
+
+
+def _receive(number: int, frame: FrameType | None) -> None:
+    is_first = _request.number is None
+    if is_first:
+        _request.number, _request.at = number, time.monotonic()
+    elif time.monotonic() - _request.at < _SAME_SECONDS:
+        return
+    if is_first and _request.is_deferred:
+        return
+    _request.interrupted()
+    raise StoppedError(_request.number or number)
+
+
+def _watch() -> Callable[[], None]:
+    """Start a thread that ends the process at a second signal; return how to end the thread.
+
+    Python handles signals in the main thread, which may be in a library's code for a minute. It writes their numbers
+    to a file at once.
+    """
+    received, written = os.pipe()
+    os.set_blocking(written, False)
+    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    errors = os.dup(2)  # while Spark starts, 2 is its log
+
+    def read() -> None:
+        first: float | None = None
+        while number := os.read(received, 1):
+            if number[0] not in SIGNALS:
+                continue
+            if first is None:
+                first = time.monotonic()
+            elif time.monotonic() - first >= _SAME_SECONDS:
+                line = f"fraudlake: ended at once by {signal.Signals(number[0]).name}; the next run goes on\n"
+                os.write(errors, (_SHOW_CURSOR if os.isatty(errors) else b"") + line.encode())
+                os._exit(128 + number[0])
+
+    thread = threading.Thread(target=read, name="signals", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        signal.set_wakeup_fd(before)
+        os.close(written)
+        thread.join()
+        os.close(received)
+        os.close(errors)
+
+    return end
