@@ -137,6 +137,13 @@ def test_the_line_says_what_is_done_and_what_is_left() -> None:
     )
 
 
+def test_what_fails_since_java_got_the_signal_too_is_a_stop() -> None:
+    with pytest.raises(stop.StoppedError, match=r"SIGTERM \(optimize\)"), stop.handled(), console.status("optimize"):
+        with stop.deferred():
+            kill()
+        raise ConnectionError
+
+
 def test_nothing_begins_after_a_signal() -> None:
     with pytest.raises(stop.StoppedError), stop.handled():
         with stop.deferred():

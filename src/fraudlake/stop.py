@@ -23,12 +23,11 @@ _SHOW_CURSOR = b"\x1b[?25h"
 class StoppedError(BaseException):
     """A signal has stopped the command. It is no ``Exception``: nothing that handles failures may take it for one."""
 
-    def __init__(self, number: int) -> None:
-        """Stop because of a signal, given by its number."""
+    def __init__(self, number: int, doing: str = "") -> None:
+        """Stop because of a signal, given by its number, while something was under way."""
         super().__init__(number)
         self.exit_code = 128 + number
-        self.doing = ""
-        """What was under way."""
+        self.doing = doing
         self.progress = ""
         """Which parts of the command are done, and which are left."""
         self.then = "what is committed stays, and the same command does the rest"
@@ -108,14 +107,17 @@ def is_requested() -> bool:
     return _request.number is not None
 
 
-def check() -> None:
+def check(doing: str = "") -> None:
     """Stop here if there was a signal.
+
+    Args:
+        doing: what was under way.
 
     Raises:
         StoppedError: there was one.
     """
     if _request.number is not None and threading.current_thread() is threading.main_thread():
-        raise StoppedError(_request.number)
+        raise StoppedError(_request.number, doing)
 
 
 @contextmanager

@@ -30,6 +30,8 @@ class Working(Status):
         super().__exit__(kind, error, trace)
         if isinstance(error, stop.StoppedError):
             error.doing = error.doing or str(self.status)
+        elif isinstance(error, Exception):  # perhaps since Java got the signal, too
+            stop.check(str(self.status))
 
 
 class Terminal(Console):

@@ -16,6 +16,7 @@ from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.settings import Settings
+from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -203,5 +204,9 @@ def _show(console: Console, answer: Answer) -> None:
 def _watched(client: WorkspaceClient, run: int, timeout: float) -> Run:
     from fraudlake.workspace import jobs
 
-    with console.status(f"run {run}"):
-        return jobs.wait(client, run, timeout, lambda task, state: console.print(f"  {task:<20} {state}"))
+    try:
+        with console.status(f"run {run}"):
+            return jobs.wait(client, run, timeout, lambda task, state: console.print(f"  {task:<20} {state}"))
+    except StoppedError as stopped:
+        stopped.then = f"run {run} goes on in the workspace"
+        raise
