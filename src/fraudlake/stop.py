@@ -81,11 +81,11 @@ def handled(is_program: bool = False) -> Iterator[None]:
 @contextmanager
 def deferred() -> Iterator[None]:
     """Leave it to the block to look for a signal, with :func:`is_requested`."""
-    _request.is_deferred = True
+    before, _request.is_deferred = _request.is_deferred, True
     try:
         yield
     finally:
-        _request.is_deferred = False
+        _request.is_deferred = before
 
 
 @contextmanager

@@ -90,7 +90,9 @@ def launch(
     conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
         with _output_to(log), stop.kept(_reconnect):
-            SparkContext._ensure_initialized(conf=conf)
+            with stop.deferred():  # Java that loses its Python while it starts does not end
+                SparkContext._ensure_initialized(conf=conf)
+            stop.check()
             jvm: Any = SparkContext._jvm
             _name_the_user(jvm)
             spark = SparkSession.builder.config(conf=conf).getOrCreate()
