@@ -1,16 +1,19 @@
 """Messages of Kafka become rows of bronze in Spark's own expressions: Real-time Mode calls no Python.
 
 :mod:`fraudlake.bronze.messages` is stricter. A message that has a key twice, text behind its object, a time as a text
-of digits, or an account that is a fraction or a boolean, is read here and quarantined there.
+of digits, or an account that is a fraction or a boolean, is read here and quarantined there. A key in another case is
+read there, and counts as missing here.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze import calendar, contract, conversions
+from fraudlake.bronze import calendar, contract, conversions, epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,8 +34,8 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
     Returns:
         ``dt, accountId, amount, alert, transaction_id``, the declared columns, ``date``, where the message is
         (``_topic, _partition, _offset``), ``_key`` (text) and ``_appended`` (when Kafka's partition got it). A value
-        that does not fit is null; ``_misfits`` names declared columns of which that is so. Without any field is what
-        is no JSON.
+        that does not fit is null; ``_misfits`` names declared columns of which that is so, and the unit that the time
+        is likely in. Without any field is what is no JSON.
     """
     fields = contract.of(settings.columns).fields
     text = F.col("value").cast("string")
@@ -40,8 +43,9 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
     if settings.columns:
         given = {settings.columns[name].field: "STRING" for name in settings.columns}
         rows = rows.select("*", _parsed(text, given, "given"))
-    values = {field.column: _value(field.name, field.type) for field in fields}
-    values["dt"] = F.coalesce(values["dt"], _value("ts", "TIMESTAMP"))
+    values = {field.column: _value(text, field.name, field.type) for field in fields}
+    time = F.coalesce("parsed.dt", "parsed.ts")
+    values["dt"] = _time(time)
     misfits = [
         F.when(F.col(f"given.`{field.name}`").isNotNull() & values[field.column].isNull(), field.column)
         for field in fields
@@ -50,7 +54,7 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
     return rows.select(
         *(value.alias(name) for name, value in values.items()),
         F.to_date(values["dt"]).alias("date"),
-        (F.array_compact(F.array(*misfits)) if misfits else F.lit(None).cast("array<string>")).alias("_misfits"),
+        F.array_compact(F.array(*misfits, *_marks(time))).alias("_misfits"),
         F.lit(None).cast("string").alias("_error"),
         F.lit(None).cast("string").alias("_source_file"),
         F.lit(None).cast("bigint").alias("_source_row"),
@@ -65,17 +69,33 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
 def _parsed(text: Column, fields: dict[str, str], name: str = "parsed") -> Column:
     # A time is a text or a number.
     schema = ", ".join(f"`{field}` {'STRING' if kind == 'TIMESTAMP' else kind}" for field, kind in fields.items())
-    return F.from_json(text, schema, {"allowNonNumericNumbers": "false"}).alias(name)
+    return F.from_json(text, schema, {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}).alias(name)
 
 
-def _value(field: str, kind: str) -> Column:
+def _value(text: Column, field: str, kind: str) -> Column:
     value = F.col(f"parsed.`{field}`")
-    return _time(value) if kind == "TIMESTAMP" else value
+    if kind == "TIMESTAMP":
+        return _time(value)
+    return _exact(value, text, field) if kind == "DOUBLE" else value
+
+
+def _exact(double: Column, text: Column, field: str) -> Column:
+    """Return a double, unless the message has an integer that is another number."""
+    digits = F.regexp_extract(text, rf"{re.escape(json.dumps(field))}\s*:\s*(-?\d+)\s*[,}}]", 1)
+    fits = (F.abs(double) < 2.0**63) & (double.try_cast("bigint") == digits.try_cast("bigint"))
+    return F.when((F.abs(double) < 2.0**53) | (digits == "") | fits, double)
+
+
+def _marks(time: Column) -> list[Column]:
+    """Mark a time that is likely in another unit than milliseconds."""
+    number = F.when(time.rlike(_NUMBER), F.floor(time.try_cast("decimal(30,6)")))
+    ticks = F.coalesce(number, F.floor(F.unix_micros(_time(time)) / 1000))
+    return [F.when((ticks >= first) & (ticks < end), mark) for mark, (first, end) in epochs.windows("ms").items()]
 
 
 def _time(text: Column) -> Column:
     """Read a time in whole microseconds: a number is epoch milliseconds, a text without a zone is UTC."""
-    micros = (F.round(text.try_cast("decimal(30,6)") * 1000)).try_cast("bigint")
+    micros = (F.floor(text.try_cast("decimal(30,6)") * 1000)).try_cast("bigint")
     in_range = micros.between(calendar.FIRST, calendar.LAST)
     return F.when(text.rlike(_NUMBER), F.when(in_range, F.timestamp_micros(micros))).when(
         text.rlike(_TIME), text.try_cast("timestamp")
