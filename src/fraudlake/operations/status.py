@@ -23,6 +23,7 @@ from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.lake.commit import Commit
     from fraudlake.tables import Table
 
 
@@ -267,12 +268,23 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
 def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
     """Find the latest commit of each table of landed rows that removed rows without a step's record."""
     landed = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
-    commits = {table.name: next((one for one in lake.history(table) if one.is_by_hand), None) for table in landed}
+    commits = {table.name: _latest_by_hand(lake.history(table)) for table in landed}
     return {
         name: {"version": commit.version, "operation": commit.operation, "at": commit.at}
         for name, commit in commits.items()
         if commit is not None
     }
+
+
+def _latest_by_hand(history: list[Commit]) -> Commit | None:
+    """Return the latest commit by hand of a table's history that no restore has undone."""
+    last = history[0].version if history else 0
+    for commit in history:
+        if commit.version <= last and retention.RESTORED in commit.record:
+            last = commit.record[retention.RESTORED]
+        elif commit.version <= last and commit.is_by_hand:
+            return commit
+    return None
 
 
 def _lag(lake: Lake) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, datetime]]]:
