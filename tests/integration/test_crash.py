@@ -83,13 +83,16 @@ def wait_for(seen: Callable[[], Any], process: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
-def in_group(process: subprocess.Popen[str]) -> bool:
-    """Tell whether a process of the group that a command began is left."""
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def group_ends(process: subprocess.Popen[str]) -> bool:
+    """Tell whether all processes of the group that a command began end by themselves; workers take a moment."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def kill_all(process: subprocess.Popen[str]) -> None:
@@ -234,7 +237,7 @@ def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark
     assert (process.returncode, printed) == (143, "")
     assert errors.startswith("fraudlake: stopped by SIGTERM (starting Spark); done: nothing; left: ingest, refine,")
     assert errors.count("\n") == 1
-    assert not in_group(process)
+    assert group_ends(process)
 
     process = start(*program, "run")
     wait_for((root / "checkpoints" / "refine" / "offsets" / "0").exists, process)
@@ -242,7 +245,7 @@ def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark
     printed, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, printed) == (130, "")
     ingested, line = errors.splitlines()
-    assert not in_group(process)
+    assert group_ends(process)
     assert ingested.startswith("✓ ingest")
     assert line.startswith("fraudlake: stopped by SIGINT (refine")
     assert "; done: ingest; left: refine, detect, aggregate, train, score, optimize; " in line

@@ -247,9 +247,8 @@ def test_alerts_reach_a_webhook_and_a_volume_as_they_do_from_a_laptop(both: Both
 
 def test_columns_that_a_job_has_declared_hold_for_every_later_one(both: Both) -> None:
     rows = both.workspace.rows("silver_transactions").to_pylist()
-    with_column = {"/more/" in row["source"] for row in rows if row["merchant_id"] is not None}
-    assert with_column == {True}
-    assert all(row["merchant_id"] for row in rows if "/more/" in row["source"])
+    with_column = {row["source"] for row in rows if row["merchant_id"] is not None}
+    assert with_column == {row["source"] for row in rows if row["source"].startswith("more/")} != set()
 
 
 def test_each_task_took_rows(both: Both) -> None:

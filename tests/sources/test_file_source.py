@@ -28,6 +28,7 @@ from fraudlake import steps, tables
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents, open_lake
+from fraudlake.lake.definition import Change
 from fraudlake.lake.workspace import WorkspaceLake
 from fraudlake.operations import own_files
 from fraudlake.operations.status import status
@@ -93,7 +94,9 @@ def lake(
     def open_(**values: Any) -> Any:
         folders = {name: str(tmp_path / "lake" / name) for name in ("landing", "checkpoints")}
         return WorkspaceLake(
-            Settings(catalog="spark_catalog", schema_name=schema.name, buckets=2, **{**folders, **values}), session
+            Settings(catalog="spark_catalog", schema_name=schema.name, buckets=2, **{**folders, **values}),
+            session,
+            change=Change("the test"),  # the tables come with a definition
         )
 
     return open_

@@ -106,7 +106,7 @@ class Volume(LandingFolder):
         readable = [file for file in files if _unreadable(file) is None]
         counts = {}
         if readable:
-            contents = self._contents(self._present(readable), "true")
+            contents = transactions.in_pieces(self._contents(self._present(readable), "true"))
             counts = {row["source"]: row for row in transactions.row_counts(contents, self._count(whole)).collect()}
         return [
             (counts[file.source]["rows"], counts[file.source]["error"])
@@ -120,28 +120,27 @@ class Volume(LandingFolder):
         readable = self._present([file for file in files if _unreadable(file) is None])
         if not readable:
             return {}
-        contents = self._contents(readable, "true").select("source", F.sha2("content", 256).alias("digest"))
-        return {row["source"]: row["digest"] for row in contents.collect()}
+        digests = self._contents(readable, "true").select("source", F.sha2("content", 256).alias("digest"))
+        return {row["source"]: row["digest"] for row in digests.collect()}
 
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
         versions = {file.source: (file.size, file.modified) for file in files}
-        contents = self._contents(files, "false")
+        contents = transactions.in_pieces(self._contents(files, "false"))
         rows = transactions.from_contents(contents, versions, self._settings.landing_timezone, self._contract)
         self._lake.append(rows, tables.BRONZE_TRANSACTIONS, append.transaction, metadata=append.metadata)
 
     def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
-        """Read the bytes of files, in pieces: ``source, modified, length, content``.
+        """Read the bytes of files: ``source, modified, content``.
 
         Spark reads them: it is not documented that its Python workers see volumes as files.
         """
         reader = self._lake.session.read.format("binaryFile").option("ignoreMissingFiles", ignore_missing)
-        whole = reader.load([landing.literal(file.path) for file in files]).select(
+        return reader.load([landing.literal(file.path) for file in files]).select(
             auto_loader.source("path", self.path).alias("source"),
             F.unix_micros("modificationTime").alias("modified"),
             "content",
         )
-        return transactions.in_pieces(whole)
 
 
 def _unreadable(file: File) -> str | None:
