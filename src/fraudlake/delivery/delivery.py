@@ -87,6 +87,7 @@ def stream(lake: Lake, to: Destination, from_now: bool = False) -> Stream:
         reads=(tables.SILVER_ALERTS,),
         writes={tables.SILVER_DELIVERIES.name: lake.read(tables.SILVER_DELIVERIES).where(F.col("destination") == to)},
         persist=False,
+        taken=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
     )
 
 

@@ -59,7 +59,7 @@ class Stream:
     before: Hook = lambda: None
     after: Hook = lambda: None
     taken: Callable[[int], int] | None = None
-    """Returns how many rows its commits took from a micro-batch on; not needed where it only reads tables."""
+    """Returns how many rows its commits took from a micro-batch on; not needed if it takes all rows of its tables."""
     renewed: Callable[[], Stream] | None = None
     """Returns the stream as it should be, where a micro-batch raised :class:`OutdatedError`."""
 
@@ -341,10 +341,11 @@ class _Count:
         if self.rows or batch == self._first:
             return
         stream, ids = self._stream, self._lake.checkpoint(self._stream.step).reads
-        rows = stream.taken(self._first) if stream.taken else 0
-        for table in stream.reads:
-            if ids[table.name] in unread:
-                rows += self._rows_of(table, self._unread.get(ids[table.name]), unread[ids[table.name]])
+        if stream.taken:
+            rows = stream.taken(self._first)
+        else:
+            read = [(table, ids[table.name]) for table in stream.reads if ids[table.name] in unread]
+            rows = sum(self._rows_of(table, self._unread.get(id_), unread[id_]) for table, id_ in read)
         if rows:
             self.rows, self.batches = rows, batch - self._first
 
