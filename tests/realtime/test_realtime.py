@@ -128,8 +128,8 @@ def expected_beyond(
     )
     said = set()
     for rule in map(ThresholdRule.model_validate, thresholds):
-        name, found = rule.name, rule.check(query_columns({})).evaluate(table).alerts
-        for alert in evidence.table(table, found).to_pylist():
+        name, check = rule.name, rule.check(query_columns({}))
+        for alert in evidence.table(table, check.evaluate(table).alerts, check.columns).to_pylist():
             ids = alert["transaction_ids"]
             alert_id = hashlib.sha256("|".join((name, ids[0], ids[-1])).encode()).hexdigest()[:32]
             counted = str([*zip(ids, alert["amounts"], alert["times"], strict=True)])
