@@ -38,7 +38,7 @@ def run(
         UsageError: there is no broker, or the port is in use.
         FraudlakeError: there is no Java, the broker has no such topic, or the database cannot be reached.
     """
-    # Processes that run an example's functions import this module, too: what only the program needs comes late.
+    # An example's functions take this module along to Spark's processes: what only the program needs comes late.
     from fraudlake import settings
     from fraudlake.lake import session
 

@@ -14,7 +14,7 @@ _EXACT_POWERS = 22
 _DIGITS = 15
 """Every integer of so many digits is a double itself."""
 _USUAL_SCALES = (2, 4, 8)
-"""Amounts of DECIMAL(38, 18) seldom have more digits behind the point."""
+"""Amounts of DECIMAL(38, 18) seldom have more digits after the point."""
 
 _DECIMALS = {4: pa.decimal32, 8: pa.decimal64, 16: pa.decimal128, 32: pa.decimal256}
 """The constructors of decimal types, by width in bytes."""
@@ -100,7 +100,7 @@ def _nearest(column: pa.Array) -> pa.Array:
 
 
 def _shortened(column: pa.Array) -> pa.Array:
-    """Return decimals of many digits with few of them behind the point, if all others are zeros."""
+    """Return decimals of many digits with few of them after the point, if all others are zeros."""
     kind = column.type
     for scale in _USUAL_SCALES:
         if scale < kind.scale <= kind.precision and kind.precision > _DIGITS:

@@ -61,7 +61,7 @@ def _wide(message: bytes) -> dict[str, bool]:
     """
     if not message:
         return {}
-    buffer = message[8:]  # behind the mark of a message and its length
+    buffer = message[8:]  # after the mark of a message and its length
     schema = _behind(buffer, _field(buffer, _behind(buffer, 0), 2))
     fields = _behind(buffer, _field(buffer, schema, 1))
     (count,) = struct.unpack_from("<I", buffer, fields)
