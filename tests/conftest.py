@@ -53,7 +53,7 @@ LONGEST_FIRST = (
     "sources/test_file_source.py",
     "integration/test_kafka.py",
     "chaos/test_chaos.py",
-    "operations/test_forget.py",
+    "forget/test_forget.py",
     "integration/test_crash.py",
     "detection/test_live_rules.py",
     "model/test_model.py",

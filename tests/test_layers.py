@@ -31,6 +31,7 @@ ORDER = (
     ("quarantine",),
     ("steps",),
     ("operations",),
+    ("forget",),
     ("workspace", "simulator", "plots", "notebook"),
     ("cli",),
     ("__main__",),

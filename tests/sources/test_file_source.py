@@ -27,10 +27,10 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from fraudlake import steps, tables
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.forget import own_files
 from fraudlake.lake import contents, open_lake
 from fraudlake.lake.definition import Change
 from fraudlake.lake.workspace import WorkspaceLake
-from fraudlake.operations import own_files
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.sources import file_source, ledger

@@ -130,7 +130,7 @@ def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | Non
     the lake. What cannot be removed is named. gold_forgotten says when it was done. No other command may run; a call
     that was cut is finished by the same call. Exit code 1 where a trace is left. Needs: steps that are not behind.
     """
-    from fraudlake.operations import forget as removal
+    from fraudlake.forget import forget as removal
 
     wanted = tuple(dict.fromkeys(accounts))
     if not yes:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fraudlake.detection.state import State
+    from fraudlake.forget.forget import Plan
     from fraudlake.lake import Lake
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
-    from fraudlake.operations.forget import Plan
     from fraudlake.operations.provenance import Provenance, Taken
     from fraudlake.operations.rebuild import Rebuilt
     from fraudlake.operations.status import Status

@@ -22,10 +22,11 @@ from fraudlake import gold, steps, tables
 from fraudlake.bronze import parquet
 from fraudlake.detection import alerts, detector, live_rules, state
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.forget import forgotten, own_files, traces
 from fraudlake.lake import conflict, contents, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import features, published, scoring
-from fraudlake.operations import forgotten, lag, maintenance, own_files, traces
+from fraudlake.operations import lag, maintenance
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
 from fraudlake.quarantine import replay

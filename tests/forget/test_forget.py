@@ -18,9 +18,9 @@ import pytest
 from fraudlake import simulator, steps, tables
 from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.forget import forget
 from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import checkpoint
-from fraudlake.operations import forget
 from fraudlake.operations.status import status
 from fraudlake.streaming import stream
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake.operations.traces import Search
+from fraudlake.forget.traces import Search
 
 NAME = "acct-7"
 
