@@ -40,7 +40,7 @@ from fraudlake import tables
 from fraudlake.durations import Duration
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import Rule
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 ENV_PREFIX = "FRAUDLAKE_"
 _NAME = r"^[\w-]+$"
@@ -558,10 +558,10 @@ class Settings(BaseSettings):
         return (datetime.now(UTC) - min(limits)).date() if limits else None
 
     @property
-    def active_rules(self) -> tuple[FraudRule, ...]:
-        """The fraud rules of the detector: those of ``rules``, or the one that the three single settings make."""
-        return tuple(rule for rule in self.rules if isinstance(rule, FraudRule)) or (
-            FraudRule(
+    def active_rules(self) -> tuple[SmallThenLargeRule, ...]:
+        """The small-then-large rules: those of ``rules``, or the one that the three single settings make."""
+        return tuple(rule for rule in self.rules if isinstance(rule, SmallThenLargeRule)) or (
+            SmallThenLargeRule(
                 name="small_then_large",
                 small_below=self.small_below,
                 large_above=self.large_above,
@@ -572,7 +572,7 @@ class Settings(BaseSettings):
     @property
     def known_rules(self) -> tuple[Rule, ...]:
         """The rules of all kinds, by whose names commands know them."""
-        others = (rule for rule in self.rules if not isinstance(rule, FraudRule))
+        others = (rule for rule in self.rules if not isinstance(rule, SmallThenLargeRule))
         return (*self.active_rules, *others)
 
     @model_validator(mode="before")

@@ -19,7 +19,7 @@ from fraudlake.gold import alert_windows, lane_agreement
 from fraudlake.lake.rows import persisted, persisted_batch
 from fraudlake.model import scoring, training
 from fraudlake.quarantine import replay
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.silver import duplicates, verdicts
 from fraudlake.silver import transactions as silver
@@ -327,7 +327,7 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     if not chosen:
         return
     silver, live = lake.read(tables.SILVER_TRANSACTIONS), [version.rule for version in rule_table.read(lake).live]
-    rules = {rule.name: rule.within for rule in live if isinstance(rule, FraudRule)}
+    rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
     rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
     # What an alert depends on may lie before its day, and rows that explain it beside that.
     beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
@@ -364,9 +364,9 @@ def _replace_days(lake: Lake, computed: DataFrame, table: Table, keys: tuple[str
         lake.apply_changes(changes, table, keys)
 
 
-def fraud_rules(lake: Lake) -> list[FraudRule]:
+def fraud_rules(lake: Lake) -> list[SmallThenLargeRule]:
     """Return the rules of the kind ``small_then_large`` that are live."""
-    return [version.rule for version in rule_table.read(lake).live if isinstance(version.rule, FraudRule)]
+    return [version.rule for version in rule_table.read(lake).live if isinstance(version.rule, SmallThenLargeRule)]
 
 
 def _watermark(lake: Lake) -> Column:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fraudlake.detection import detector, ordering
 from fraudlake.rules.rule_set import RuleSet
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from tests import oracle
 from tests.oracle import Row
 
 SECOND = 1_000_000
-RULE = FraudRule(name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(seconds=60))
-STRICTER = FraudRule(name="stricter", small_below=0.5, large_above=600.0, within=timedelta(seconds=10))
+RULE = SmallThenLargeRule(name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(seconds=60))
+STRICTER = SmallThenLargeRule(name="stricter", small_below=0.5, large_above=600.0, within=timedelta(seconds=10))
 
 
 def table(rows: list[Row]) -> pa.Table:
@@ -40,11 +40,11 @@ def table(rows: list[Row]) -> pa.Table:
     )
 
 
-def limits(*rules: FraudRule) -> detector.Limits:
+def limits(*rules: SmallThenLargeRule) -> detector.Limits:
     return detector.Limits.of(RuleSet.of(rules).versions)
 
 
-def detect(batches: list[list[Row]], rules: tuple[FraudRule, ...] = (RULE,)) -> list[tuple[str, str, str]]:
+def detect(batches: list[list[Row]], rules: tuple[SmallThenLargeRule, ...] = (RULE,)) -> list[tuple[str, str, str]]:
     """Rule, small id and large id of every alert on these micro-batches."""
     flags, alerts = detector.FLAGS.empty_table(), []
     for rows in batches:
@@ -53,7 +53,7 @@ def detect(batches: list[list[Row]], rules: tuple[FraudRule, ...] = (RULE,)) -> 
     return sorted(alerts)
 
 
-def with_ids(pairs: detector.AlertPairs, rules: tuple[FraudRule, ...]) -> list[tuple[str, str, str]]:
+def with_ids(pairs: detector.AlertPairs, rules: tuple[SmallThenLargeRule, ...]) -> list[tuple[str, str, str]]:
     ids = pairs.candidates["transaction_id"].to_pylist()
     numbers = zip(pairs.rule, pairs.small, pairs.large, strict=True)
     return [(rules[rule].name, ids[small], ids[large]) for rule, small, large in numbers]
@@ -75,7 +75,7 @@ def detect_in_event_time(batches: list[list[Row]], bound: int) -> tuple[list[tup
     return sorted(alerts), sorted(late)
 
 
-def expected(rows: list[Row], rule: FraudRule = RULE) -> list[tuple[str, str, str]]:
+def expected(rows: list[Row], rule: SmallThenLargeRule = RULE) -> list[tuple[str, str, str]]:
     pairs = oracle.alerts(rows, rule.small_below, rule.large_above, round(rule.within.total_seconds() * SECOND))
     return sorted((rule.name, f"{s.source}-{s.position}", f"{b.source}-{b.position}") for s, b in pairs)
 

@@ -20,7 +20,7 @@ from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.rule_set import Status
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle
@@ -40,7 +40,9 @@ from .test_realtime import (
 )
 
 NOW = time.time_ns() // 1_000_000 * 1000
-SMALL_THEN_LARGE = FraudRule(name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(minutes=1))
+SMALL_THEN_LARGE = SmallThenLargeRule(
+    name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(minutes=1)
+)
 LAST_FEW = (
     {"name": "spent", "aggregate": "sum", "transactions": 5, "above": 1500},
     {"name": "on_average", "aggregate": "average", "transactions": 3, "below": 5},

@@ -13,10 +13,10 @@ from fraudlake.cli.app import App
 from fraudlake.errors import UsageError
 from fraudlake.realtime import rules
 from fraudlake.rules.pattern import PatternRule
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 
-PAIR = FraudRule(name="pair", small_below=1, large_above=500, within=timedelta(minutes=1))
+PAIR = SmallThenLargeRule(name="pair", small_below=1, large_above=500, within=timedelta(minutes=1))
 PATTERN = PatternRule(name="probe", pattern="A B", define={"A": "A.amount < 1", "B": "B.amount > 5"})
 BUSY = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=10), above=15)
 

@@ -1,1 +1,1 @@
-"""Detection: fraud rules, evaluated by a stateful stream over buckets of accounts."""
+"""Detection: rules, evaluated by a stateful stream over buckets of accounts."""

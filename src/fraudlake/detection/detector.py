@@ -1,9 +1,9 @@
 """The detector: transactions and the open flags of their accounts become alerts and the new open flags.
 
-The large transaction must *immediately* follow the small one, so every fraud rule is a condition on two consecutive
-transactions of an account. A whole bucket of accounts is sorted once, by account and order, and each rule is evaluated
-on neighbouring rows as arrays. The state of a bucket is its open flags. An open flag is the last transaction of an
-account, if it is small for some rule and a large one may still follow within the rule's time.
+The large transaction must *immediately* follow the small one, so each small-then-large rule is a condition on two
+consecutive transactions of an account. A whole bucket of accounts is sorted once, by account and order, and each rule
+is evaluated on neighbouring rows as arrays. The state of a bucket is its open flags. An open flag is the last
+transaction of an account, if it is small for some rule and a large one may still follow within the rule's time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.detection import ordering
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ FLAGS = pa.schema(
 
 @dataclass(frozen=True)
 class Limits:
-    """The fraud rules as the detector needs them: amounts in account currency, times in microseconds."""
+    """The small-then-large rules as the detector needs them: amounts in account currency, times in microseconds."""
 
     versions: tuple[RuleVersion, ...]
     small_below: tuple[float, ...]
@@ -62,8 +62,8 @@ class Limits:
 
     @classmethod
     def of(cls, versions: Iterable[RuleVersion]) -> Limits:
-        """Take the limits from the fraud rules among those of all kinds."""
-        rules = [(version, version.rule) for version in versions if isinstance(version.rule, FraudRule)]
+        """Take the limits from the small-then-large rules among those of all kinds."""
+        rules = [(version, version.rule) for version in versions if isinstance(version.rule, SmallThenLargeRule)]
         return cls(
             tuple(version for version, _ in rules),
             tuple(rule.small_below for _, rule in rules),
@@ -90,14 +90,14 @@ class AlertPairs(NamedTuple):
 
 
 def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[AlertPairs, pa.Table]:
-    """Apply the fraud rules to a bucket's rows, in event-time order, after the flags that were open.
+    """Apply the small-then-large rules to a bucket's rows, in event-time order, after the flags that were open.
 
     Rows of the same time are ordered by ``source`` and ``position``.
 
     Args:
         flags: open flags, :data:`FLAGS`.
         rows: the bucket's new transactions, :data:`ROWS`, in any order.
-        limits: the fraud rules.
+        limits: the rules.
         now: event time in microseconds; flags that expired before it are dropped.
 
     Returns:

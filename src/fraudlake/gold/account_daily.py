@@ -14,7 +14,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.small_then_large import FraudRule
+    from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 KEYS = ("account_id", "date")
 TABLE = Table(
@@ -26,8 +26,8 @@ TABLE = Table(
     transactions BIGINT number of transactions
     amount_sum DOUBLE sum of their amounts, in account currency
     amount_max DOUBLE largest amount, in account currency
-    small_transactions BIGINT transactions that are small for any fraud rule
-    large_transactions BIGINT transactions that are large for any fraud rule
+    small_transactions BIGINT transactions that are small for any live rule of small_then_large
+    large_transactions BIGINT transactions that are large for any live rule of small_then_large
     alerts BIGINT alerts
     """,
     partitioned_by=("date",),
@@ -35,13 +35,13 @@ TABLE = Table(
 )
 
 
-def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[FraudRule]) -> DataFrame:
+def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[SmallThenLargeRule]) -> DataFrame:
     """Aggregate by account and day (UTC).
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more.
-        rules: the fraud rules; a transaction counts as small, or as large, if it is so for any of them.
+        rules: the small-then-large rules; a transaction counts as small, or as large, if it is so for any of them.
 
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.

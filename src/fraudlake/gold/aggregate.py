@@ -11,7 +11,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.small_then_large import FraudRule
+    from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,10 @@ class Aggregate:
     """A gold table that follows ``silver_transactions`` and ``silver_alerts``.
 
     ``keys`` are the columns that identify a group: ``date``, and ``account_id`` or nothing. ``compute`` makes all
-    groups of the transactions (whole days, UTC), the alerts (of these days or more) and the fraud rules that are live.
+    groups of the transactions (whole days, UTC), the alerts (of these days or more) and the live rules of
+    small_then_large.
     """
 
     table: Table
     keys: tuple[str, ...]
-    compute: Callable[[DataFrame, DataFrame, Sequence[FraudRule]], DataFrame]
+    compute: Callable[[DataFrame, DataFrame, Sequence[SmallThenLargeRule]], DataFrame]

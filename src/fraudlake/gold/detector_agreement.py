@@ -13,7 +13,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.small_then_large import FraudRule
+    from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 KEYS = ("date",)
 TABLE = Table(
@@ -29,7 +29,7 @@ TABLE = Table(
 )
 
 
-def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequence[FraudRule]) -> DataFrame:
+def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequence[SmallThenLargeRule]) -> DataFrame:
     """Count by day (UTC) the transactions that both flagged, that only Flink flagged, and that only Spark flagged.
 
     Args:

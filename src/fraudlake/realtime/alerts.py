@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.realtime.rules import LaneRule, LaneRules
-    from fraudlake.rules.small_then_large import FraudRule
+    from fraudlake.rules.small_then_large import SmallThenLargeRule
     from fraudlake.rules.threshold import ThresholdRule
     from fraudlake.settings import Settings
 
@@ -158,7 +158,7 @@ def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
     return F.transform(raised, lambda alert: _alert(threshold, alert["row"], {name: alert[name] for name in names}))
 
 
-def _of_pair(pair: LaneRule[FraudRule]) -> Column:
+def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
     """Return what a rule of pairs raises on a row and those before and behind it, as an array of such structs.
 
     A row has another behind it where partitions are read side by side and its account has moved to another one.
@@ -167,7 +167,7 @@ def _of_pair(pair: LaneRule[FraudRule]) -> Column:
     return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, behind)))
 
 
-def _pair(pair: LaneRule[FraudRule], small: Column, large: Column) -> Column:
+def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> Column:
     """Return what the detector says of two rows in its output; null where the rule does not hold."""
     rule = pair.rule
     is_near = F.abs(large["time"] - small["time"]) <= rule.within // MICROSECOND
@@ -178,7 +178,7 @@ def _pair(pair: LaneRule[FraudRule], small: Column, large: Column) -> Column:
 
 
 def _alert(
-    of: LaneRule[FraudRule] | LaneRule[ThresholdRule], transaction: Column, further: dict[str, Column]
+    of: LaneRule[SmallThenLargeRule] | LaneRule[ThresholdRule], transaction: Column, further: dict[str, Column]
 ) -> Column:
     """Return the detector's output of an alert, and the place of its transaction's message."""
     known = {

@@ -11,7 +11,7 @@ from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.rule_set import Status
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 
 _PAIRS_ROWS, _FEW_ROWS, _MOST_ROWS = 8, 64, 256
@@ -24,7 +24,7 @@ each that may still come.
 _NEVER_NULL = ("amount", "account_id", "accountId", "transaction_id", "timestamp", "dt")
 
 
-R = TypeVar("R", FraudRule, ThresholdRule)
+R = TypeVar("R", SmallThenLargeRule, ThresholdRule)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LaneRule(Generic[R]):
 class LaneRules:
     """The rules that run, and the names of those that do not, with the reasons."""
 
-    pairs: tuple[LaneRule[FraudRule], ...]
+    pairs: tuple[LaneRule[SmallThenLargeRule], ...]
     thresholds: tuple[LaneRule[ThresholdRule], ...]
     refused: dict[str, str]
     is_without_end: bool = False
@@ -78,14 +78,14 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
     Raises:
         UsageError: no rule can run.
     """
-    pairs: list[LaneRule[FraudRule]] = []
+    pairs: list[LaneRule[SmallThenLargeRule]] = []
     thresholds: list[LaneRule[ThresholdRule]] = []
     refused: dict[str, str] = {}
     for rule, status, version in rules:
         reason = "it is in the shadow" if status != "live" else _refusal(rule, is_without_end)
         if reason is not None:
             refused[rule.name] = reason
-        elif isinstance(rule, FraudRule):
+        elif isinstance(rule, SmallThenLargeRule):
             pairs.append(LaneRule(rule, version))
         elif isinstance(rule, ThresholdRule):
             thresholds.append(LaneRule(rule, version))
@@ -99,7 +99,7 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     """Return why a rule cannot run here; None where it can."""
     if isinstance(rule, PatternRule):
         return "row patterns are evaluated in Python, which Spark's Real-time Mode does not call"
-    if isinstance(rule, FraudRule):
+    if isinstance(rule, SmallThenLargeRule):
         return None
     columns = _NEVER_NULL if rule.aggregate == "count" else ("amount",)
     needed: float = rule.transactions or 0

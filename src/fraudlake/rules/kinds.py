@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag, TypeAdapter
 
 from fraudlake.rules.pattern import PatternRule
-from fraudlake.rules.small_then_large import FraudRule
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 
 
@@ -21,7 +21,7 @@ def _kind(rule: Any) -> str:
 
 
 Rule = Annotated[
-    Annotated[FraudRule, Tag("small_then_large")]
+    Annotated[SmallThenLargeRule, Tag("small_then_large")]
     | Annotated[ThresholdRule, Tag("threshold")]
     | Annotated[PatternRule, Tag("pattern")],
     Discriminator(_kind),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.pattern import PatternCheck
 
 
-class FraudRule(BaseModel):
+class SmallThenLargeRule(BaseModel):
     """A small transaction, immediately followed by a large one of the same account, is fraud."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -29,7 +29,7 @@ class FraudRule(BaseModel):
     within: Duration = Field(gt=timedelta(0))
 
     @model_validator(mode="after")
-    def _small_is_below_large(self) -> FraudRule:
+    def _small_is_below_large(self) -> SmallThenLargeRule:
         if self.small_below > self.large_above:
             raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
         return self
