@@ -18,7 +18,7 @@ import pytest
 from fraudlake import simulator, steps, tables
 from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.forget import forget
+from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import checkpoint
 from fraudlake.operations.status import status
@@ -167,7 +167,7 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
     assert any("/state/" in path for path in traces(tmp_path, NAMED))
     assert any("_delta_log" in path for path in traces(tmp_path, NAMED))
 
-    planned = forget.plan(lake, [NAMED, NUMBERED])
+    planned = plan.plan(lake, [NAMED, NUMBERED])
     assert planned.rows[NAMED]["bronze_transactions"] == 5
     assert planned.rows[NAMED]["silver_quarantine"] == planned.rows[NAMED]["bronze_fast_alerts"] == 2
     assert any("3 messages of the topic fast" in sentence for sentence in planned.stays)
@@ -178,8 +178,8 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, cut)
             with pytest.raises((KeyboardInterrupt, FraudlakeError)):
-                forget.forget(lake, [NAMED, NUMBERED])
-    result = forget.forget(open_lake(), [NAMED, NUMBERED])
+                removal.forget(lake, [NAMED, NUMBERED])
+    result = removal.forget(open_lake(), [NAMED, NUMBERED])
 
     assert result.traces == []
     flinks = {"lake/landing/part-flink-0.parquet", "lake/landing/part-flink-1.parquet"}
@@ -202,7 +202,7 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
     ]
     assert all(row["finished_at"] for row in audited.values())
     with pytest.raises(UsageError, match="it was forgotten at"):
-        forget.forget(lake, [NAMED])
+        removal.forget(lake, [NAMED])
 
     # The small transactions of all three were before: only the one that nobody forgot raises an alert.
     parquet.write_own(
@@ -227,7 +227,7 @@ def cut(*_: Any, **__: Any) -> None:
 
 
 CUTS = (
-    (forget, "_empty_landed_rows"),
+    (table_rows, "_empty_landed_rows"),
     (checkpoint.Checkpoint, "erase_past_state"),
 )
 
@@ -246,13 +246,13 @@ def test_an_account_that_is_nowhere_and_a_step_that_is_behind_are_refused(lake: 
     stream.run(opened, steps.ingest(opened), "available-now")
     stream.run(opened, steps.refine(opened), "available-now")
     with pytest.raises(UsageError, match="nobody: there is nothing of it"):
-        forget.forget(opened, ["nobody"])
+        removal.forget(opened, ["nobody"])
     parquet.write_own(rows((1, NAMED, 5.0)), landing / "part-own-1.parquet")
     stream.run(opened, steps.ingest(opened), "available-now")
     with pytest.raises(FraudlakeError, match="refine has not read all of bronze_transactions"):
-        forget.forget(opened, [NAMED])
+        removal.forget(opened, [NAMED])
     with opened.exclusive("ingest"), pytest.raises(FraudlakeError, match="already runs 'ingest'"):
-        forget.forget(opened, [NAMED])
+        removal.forget(opened, [NAMED])
     assert opened.read(tables.BRONZE_TRANSACTIONS).where(f"accountId = '{NAMED}'").count() == 2
 
 
@@ -262,5 +262,5 @@ def test_the_state_is_written_anew_until_no_file_of_before_is_left(
     older = {tmp_path / "000008.sst"}
     for left, expected in (([older, set()], set()), ([older] * 9, older)):
         answers = iter(left)
-        monkeypatch.setattr(forget, "_empty_state", lambda *_, answers=answers: next(answers))
-        assert forget._empty_whole_state(None, tmp_path, [NAMED]) == expected
+        monkeypatch.setattr(stream_state, "_empty_once", lambda *_, answers=answers: next(answers))
+        assert stream_state.empty(None, tmp_path, [NAMED]) == expected

@@ -130,13 +130,14 @@ def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | Non
     the lake. What cannot be removed is named. gold_forgotten says when it was done. No other command may run; a call
     that was cut is finished by the same call. Exit code 1 where a trace is left. Needs: steps that are not behind.
     """
-    from fraudlake.forget import forget as removal
+    from fraudlake.forget import removal
+    from fraudlake.forget.plan import plan
 
     wanted = tuple(dict.fromkeys(accounts))
     if not yes:
         lake = app.open_existing(**flags)
         with console.status("forget"):
-            planned = removal.plan(lake, wanted)
+            planned = plan(lake, wanted)
         app.say(
             {"removed": False, **asdict(planned)}, summary.forgotten(planned, "would be removed (--yes removes it)")
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fraudlake.detection.state import State
-    from fraudlake.forget.forget import Plan
+    from fraudlake.forget.plan import Plan
     from fraudlake.lake import Lake
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison

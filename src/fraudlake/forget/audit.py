@@ -1,4 +1,4 @@
-"""Forgotten accounts: ``gold_forgotten`` says when, and how many rows of which table, by a salted hash."""
+"""Audit: ``gold_forgotten`` says when an account was forgotten, and how many rows of which table, by a salted hash."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake import tables
+from fraudlake.errors import UsageError
 from fraudlake.lake import conflict
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Forgotten:
+class Audit:
     """The rows of ``gold_forgotten``, and the salt and iterations of the lake's hashes."""
 
     rows: list[Row]
@@ -85,9 +86,28 @@ class Forgotten:
         conflict.retried(partial(lake.write, rows, tables.GOLD_FORGOTTEN, "overwrite"))
 
 
-def read(lake: Lake) -> Forgotten:
+def read(lake: Lake) -> Audit:
     """Read the table; a lake that has forgotten no account gets a new salt."""
     rows: list[Row] = lake.rows(tables.GOLD_FORGOTTEN).to_pylist()
     if rows:
-        return Forgotten(rows, rows[0]["salt"], rows[0]["iterations"])
-    return Forgotten([], secrets.token_hex(16), ITERATIONS)
+        return Audit(rows, rows[0]["salt"], rows[0]["iterations"])
+    return Audit([], secrets.token_hex(16), ITERATIONS)
+
+
+def require_known(lake: Lake, rows: Mapping[str, Mapping[str, int]]) -> Audit:
+    """Return the audit, if the lake has rows of every account, or a removal of it was cut.
+
+    Args:
+        lake: the lake.
+        rows: how many rows an account has, by account and table.
+
+    Raises:
+        UsageError: the lake has nothing of an account.
+    """
+    audit = read(lake)
+    for account, by_table in rows.items():
+        if not by_table and not audit.is_unfinished(account):
+            at = audit.finished_at(account)
+            was = f"it was forgotten at {at:%Y-%m-%d %H:%M} UTC" if at else "no table and no landed file has it"
+            raise UsageError(f"{account}: there is nothing of it in {lake.name}: {was}")
+    return audit

@@ -1,0 +1,56 @@
+"""Rows of accounts: a table becomes the rows that are of an account, or that name one in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.forget import traces
+from fraudlake.lake import contents
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from fraudlake.lake import Lake
+
+LANDED = (tables.BRONZE_TRANSACTIONS, tables.SILVER_QUARANTINE)
+"""Tables whose rows are as landed, so that a text of theirs may name an account."""
+BY_ACCOUNT = tuple(
+    table for table in contents.TABLES if "account_id" in table.column_names and table is not tables.BRONZE_FAST_ALERTS
+)
+"""Tables whose rows are removed, since each is of one account."""
+
+
+def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
+    """Return the rows of accounts, with the column ``account``."""
+    rows = lake.read(table)  # which starts Spark, if need be: there are no columns before
+    if table in LANDED:
+        text = F.concat_ws("\n", "_rescued_data", F.col("_raw").cast("string"))
+        return _naming(rows, F.col("accountId"), text, accounts)
+    if table == tables.BRONZE_FAST_ALERTS:
+        return _naming(rows, F.col("account_id"), F.col("value").cast("string"), accounts)
+    if table == tables.SILVER_VERDICTS:
+        silver = rows_of(lake, tables.SILVER_TRANSACTIONS, accounts).select("transaction_id", "account").distinct()
+        return rows.join(silver, on="transaction_id")
+    theirs = F.col("account_id").isin(list(accounts))
+    return rows.where(theirs).withColumn("account", F.col("account_id"))
+
+
+def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str]) -> DataFrame:
+    """Return the landed rows of accounts, with the column ``account``.
+
+    Args:
+        rows: the rows.
+        own: the account that a row is of.
+        text: where a row without one may name it.
+        accounts: the accounts.
+    """
+    is_of = {
+        account: (own == account) | (own.isNull() & text.rlike(f"(?s){traces.pattern(account)}"))
+        for account in accounts
+    }
+    account = F.coalesce(*(F.when(condition, F.lit(account)) for account, condition in is_of.items()))
+    return rows.withColumn("account", account).where("account IS NOT NULL")

@@ -1,0 +1,100 @@
+"""Plan: what a lake has of accounts, and what of it cannot be removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fraudlake import tables
+from fraudlake.bronze import parquet
+from fraudlake.forget import audit, own_files, traces
+from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
+from fraudlake.model import features, scoring
+from fraudlake.sources.landing_folder import landing_folder
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+LANDED_FILES, DELIVERED_FILES = "landed files", "delivered files"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a lake has of accounts.
+
+    ``rows`` counts rows by account and table; ``landed files`` and ``delivered files`` stand beside the tables.
+    ``stays`` are sentences on what cannot be removed.
+    """
+
+    rows: dict[str, dict[str, int]]
+    stays: list[str]
+
+
+def plan(lake: Lake, accounts: Sequence[str]) -> Plan:
+    """Count what would be removed; nothing is changed.
+
+    Raises:
+        UsageError: the lake has nothing of an account.
+    """
+    counted = count(lake, accounts)
+    audit.require_known(lake, counted.rows)
+    return counted
+
+
+def count(lake: Lake, accounts: Sequence[str]) -> Plan:
+    """Count what would be removed; nothing is changed."""
+    rows: dict[str, dict[str, int]] = {account: {} for account in accounts}
+    for table in (*LANDED, tables.BRONZE_FAST_ALERTS, *BY_ACCOUNT, tables.SILVER_VERDICTS):
+        for account, count in rows_of(lake, table, accounts).groupBy("account").count().collect():
+            rows[account][table.name] = count
+    stays = _elsewhere(lake, accounts)
+    if lake.folder is None:
+        return Plan(
+            rows,
+            [
+                *stays,
+                f"landed files: this cannot rewrite files of a volume; see {landing_folder(lake).path}",
+                f"the state of detect and score under {lake.checkpoints}: it leaves with the accounts' next "
+                "transactions, or as detect's flags expire and after 30 days without a transaction",
+                "the tables' logs: they name the least and largest account of files, until Databricks removes them",
+            ],
+        )
+    flinks = []
+    for landed in own_files.landed(lake, accounts):
+        if landed.is_own:
+            for account, count in landed.rows.items():
+                rows[account][LANDED_FILES] = rows[account].get(LANDED_FILES, 0) + count
+    search = traces.Search(accounts)
+    for file in landing_folder(lake).list_files():
+        if file.size is not None and not parquet.is_own(file.path) and search.in_file(Path(file.path)):
+            flinks.append(file.source)
+    if flinks:
+        stays.append(f"landed files that Flink wrote, in {landing_folder(lake).path}: {', '.join(sorted(flinks))}")
+    for account, count in own_files.delivered(lake, set(accounts), erase=False).items():
+        rows[account][DELIVERED_FILES] = count
+    return Plan(rows, stays)
+
+
+def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
+    """Say what of the accounts is where no lake reaches."""
+    stays = []
+    for table in (tables.BRONZE_TRANSACTIONS, tables.BRONZE_FAST_ALERTS):
+        of_topics = rows_of(lake, table, accounts).where("_topic IS NOT NULL").groupBy("_topic")
+        for topic, count in of_topics.count().collect():
+            stays.append(f"{count:,} messages of the topic {topic}: Kafka removes them by the topic's own retention")
+    delivered = rows_of(lake, tables.SILVER_DELIVERIES, accounts).where("attempts > 0").groupBy("destination")
+    for destination, count in delivered.count().collect():
+        if destination != "file" or lake.folder is None:
+            stays.append(f"{count:,} alerts that were delivered to {destination}: their receiver has them")
+        elif not lake.settings.delivery_folder:
+            stays.append(f"{count:,} alerts that were delivered to files: name their folder with --delivery-folder")
+    if not lake.checkpoint(scoring.FROM_KAFKA).is_new:
+        stays.append(
+            "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it after "
+            f"{features.FORGET_DAYS} days without a transaction"
+        )
+    if lake.count(tables.GOLD_MODELS):
+        stays.append("the trained models: they have learned from these transactions, and name no account")
+    return stays

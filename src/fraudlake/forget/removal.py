@@ -1,0 +1,101 @@
+"""Removal: accounts leave tables, files, the state of streams and Delta's log, and a scan proves it.
+
+Every part can be repeated: the next call finishes one that was cut. Rows are found by silver and bronze, so these two
+come last. A row of bronze stays as an empty one, with its source position, and so does its row in the quarantine: each
+landed row is still in bronze once, and in silver or quarantine once. A fast alert stays as an empty row, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.forget import audit, own_files, stream_state, table_rows
+from fraudlake.forget.plan import Plan, count
+from fraudlake.forget.scan import scan
+from fraudlake.lake import contents
+from fraudlake.operations import lag, maintenance
+from fraudlake.operations.rebuild_note import RebuildNote
+from fraudlake.operations.standstill import standstill
+from fraudlake.quarantine import replay
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+
+@dataclass(frozen=True)
+class Result(Plan):
+    """What was removed; ``traces`` names what still holds one of the accounts among the files that were scanned."""
+
+    scanned_files: int = 0
+    traces: list[str] = field(default_factory=list)
+
+
+def forget(lake: Lake, accounts: Sequence[str]) -> Result:
+    """Remove accounts, and scan what is left.
+
+    Raises:
+        UsageError: the lake has nothing of an account.
+        FraudlakeError: a step runs, is behind or was cut; nothing was changed.
+    """
+    stream_state.finish(lake)
+    with standstill(lake):
+        _require_idle(lake)
+        counted = count(lake, accounts)
+        record = audit.require_known(lake, counted.rows)
+        record.begin(lake, counted.rows)
+        table_rows.remove(lake, accounts, {name for by_table in counted.rows.values() for name in by_table})
+        if lake.folder:
+            for landed in own_files.landed(lake, accounts):
+                if landed.is_own:
+                    own_files.blank(lake, landed)
+            own_files.delivered(lake, set(accounts), erase=True)
+    if lake.folder is None:
+        for table in contents.TABLES:
+            maintenance.purge(lake, table)
+        record.finish(lake, accounts)
+        return Result(counted.rows, counted.stays)
+    older = stream_state.empty(lake, lake.folder, accounts)
+    with standstill(lake):
+        _erase_leftovers(lake, lake.folder)
+        scanned, places = scan(lake, lake.folder, accounts)
+        places += [f"{file}: it was written before, and cannot be decoded" for file in sorted(older)]
+        if not places:
+            record.finish(lake, accounts)
+        return Result(counted.rows, counted.stays, scanned, places)
+
+
+def _require_idle(lake: Lake) -> None:
+    """Refuse where a stream has still to read what will be removed."""
+    for table in contents.TABLES:
+        for step in lag.unread(lake, table):
+            raise FraudlakeError(
+                f"{step} has not read all of {table.name}: run '{lag.command_of(step)}' to its end first, "
+                f"or remove {lake.checkpoint(step).folder} where it is not needed any more"
+            )
+        if lake.folder and lake.detail(table).clustering_columns:
+            raise FraudlakeError(f"{table.name} has liquid clustering: its log cannot be rewritten here")
+    note = RebuildNote.of(lake)
+    if note is not None:
+        raise FraudlakeError(f"a replay of days was cut: run '{note.command}', which finishes it, first")
+    if replay.unfinished(lake):
+        raise FraudlakeError("a replay was cut: run 'fraudlake quarantine --replay', which finishes it, first")
+
+
+def _erase_leftovers(lake: Lake, folder: Path) -> None:
+    """Remove files that served their purpose and may name accounts, and the past of every table."""
+    from fraudlake.lake import delta_folder
+
+    for done in (lake.replays, folder / "spool"):
+        shutil.rmtree(done, ignore_errors=True)
+    for log in (folder / "logs").glob("*"):
+        os.truncate(log, 0)  # Spark goes on at its end
+    for example in (folder / "models").rglob("*input_example*.json"):
+        example.unlink()
+    for table in contents.TABLES:
+        delta_folder.erase_past(folder / "tables" / table.name)

@@ -1,0 +1,34 @@
+"""Scan: every file of a lake, and the state of its streams, are searched for accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fraudlake.bronze import parquet
+from fraudlake.forget import stream_state, traces
+from fraudlake.sources.landing_folder import landing_folder
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+
+def scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[str]]:
+    """Search every file of the lake, landed files but Flink's, and delivered ones; return their number and traces."""
+    search, places, number = traces.Search(accounts), [], 0
+    landing, delivered = Path(landing_folder(lake).path), lake.settings.delivery_folder
+    for file in traces.files([folder, landing, *([Path(delivered)] if delivered else [])]):
+        if file.is_relative_to(landing) and not parquet.is_own(str(file)):
+            continue
+        number += 1
+        places += [f"{file}: {part}" for part in search.in_file(file)]
+    hashes = pa.array(list(stream_state.by_hash(lake, accounts)), pa.int64())
+    for step, name, rows in stream_state.tables_of(lake):
+        is_hashed = "account" in rows.column_names and pc.any(pc.is_in(rows["account"], hashes)).as_py()
+        if is_hashed or any(map(search.is_in, rows.columns)):
+            places.append(f"state of {step}: {name}")
+    return number, places

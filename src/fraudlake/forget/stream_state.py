@@ -1,0 +1,102 @@
+"""Stream state: the stateful streams drop the accounts, and older versions of their state are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake import steps, tables
+from fraudlake.detection import alerts, detector, live_rules, state
+from fraudlake.model import features
+from fraudlake.streaming import stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fraudlake.lake import Lake
+
+_STATEFUL = ("detect", "score")
+_MICRO_BATCHES = 4
+"""At most so many empty the state."""
+_ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
+_WHOLE_STATE = {
+    f"{_ROCKSDB}.changelogCheckpointing.enabled": "false",
+    f"{_ROCKSDB}.compactOnCommit": "true",
+    f"{_ROCKSDB}.compression": "none",
+}
+"""Settings with which a micro-batch writes its state as a whole, without what was deleted from it, so that it can be
+scanned."""
+
+
+def finish(lake: Lake) -> None:
+    """Finish the micro-batch of a stateful stream that an earlier call was cut in."""
+    for step in _STATEFUL:
+        if lake.checkpoint(step).pending_batch() is not None:
+            _run(lake, [step], {})
+
+
+def empty(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
+    """Empty the state until no file of before is left: :func:`_empty_once`.
+
+    Now and then RocksDB does not merge what a micro-batch has just written with the file that was there (seen in Spark
+    4.2); the next micro-batch does.
+    """
+    for _ in range(_MICRO_BATCHES - 1):
+        if not _empty_once(lake, folder, accounts):
+            return set()
+    return _empty_once(lake, folder, accounts)
+
+
+def _empty_once(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
+    """Have the stateful streams drop the accounts from their state, and remove all older versions of it.
+
+    Returns:
+        RocksDB's files of before that the present version still has; there should be none.
+    """
+    from fraudlake.lake import delta_folder
+
+    begun = [step for step in _STATEFUL if not lake.checkpoint(step).is_new]
+    before = {file for step in begun for file in lake.checkpoint(step).state.rglob("*.sst")}
+    if begun:
+        delta_folder.append_empty_file(folder / "tables" / tables.SILVER_TRANSACTIONS.name)
+        _run(lake, begun, by_hash(lake, accounts))
+    for step in begun:
+        with lake.exclusive(step):
+            lake.checkpoint(step).erase_past_state()
+    return {file for file in before if file.exists()}
+
+
+def _run(lake: Lake, names: list[str], forget: Mapping[int, str]) -> None:
+    begun = [item for step in names for item in getattr(steps, step)(lake, forget=forget) if item.step == step]
+    # The commit without rows is no reason for a stream to start.
+    streams = [replace(item, waits=True) for item in begun]
+    before = {name: lake.session.conf.get(name, None) for name in _WHOLE_STATE}
+    try:
+        for name, value in _WHOLE_STATE.items():
+            lake.session.conf.set(name, value)
+        stream.run(lake, streams, "available-now")
+    finally:
+        for name, previous in before.items():
+            if previous is None:
+                lake.session.conf.unset(name)
+            else:
+                lake.session.conf.set(name, previous)
+
+
+def by_hash(lake: Lake, accounts: Sequence[str]) -> dict[int, str]:
+    """Return accounts by the hashes by which the state of streams knows them."""
+    frame = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
+    return dict(frame.select(F.xxhash64("account_id"), "account_id").collect())
+
+
+def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
+    """Return the tables of the state of all streams, with the step and the name of each."""
+    yield "detect", "open flags", state.read(lake, "detect", alerts.OPEN_FLAGS, detector.FLAGS)
+    yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
+    for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
+        yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
+    yield "score", "memory", state.read(lake, "score", features.STATE, features.MEMORY)

@@ -1,0 +1,104 @@
+"""Table rows: the accounts leave every table, and figures of whole days are computed from the others' transactions.
+
+Rows are found by silver and bronze, so these two come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake import gold, steps, tables
+from fraudlake.forget import traces
+from fraudlake.forget.account_rows import BY_ACCOUNT, rows_of
+from fraudlake.lake import conflict, merge
+from fraudlake.lake.rows import has_rows
+from fraudlake.model import published, scoring
+from fraudlake.silver import clock, rules
+from fraudlake.streaming import refresh
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.tables import Table
+
+_MESSAGE_POSITION = ("_topic", "_partition", "_offset")
+_LEDGERS = (tables.BRONZE_FILES, tables.BRONZE_REJECTED_FILES)
+_ERASED = "erased: it named an account that was forgotten"
+
+
+def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
+    """Remove the accounts from the tables of these names, which have rows of them, and from what errors say."""
+    # A MERGE, unlike a DELETE, does not write its values into Delta's log.
+    wanted = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
+    theirs = "t.account_id = s.account_id"
+    others = ~F.col("account_id").isin(list(accounts))
+    days = _dates(rows_of(lake, tables.SILVER_TRANSACTIONS, accounts))
+    if tables.SILVER_VERDICTS.name in names:
+        verdicts = rows_of(lake, tables.SILVER_VERDICTS, accounts).select("transaction_id").distinct()
+        merge.merge(lake, verdicts, tables.SILVER_VERDICTS, merge.same(["transaction_id"]), "WHEN MATCHED THEN DELETE")
+    for table in BY_ACCOUNT:
+        if table.name in names and table != tables.SILVER_TRANSACTIONS:
+            merge.merge(lake, wanted, table, theirs, "WHEN MATCHED THEN DELETE")
+    if days:
+        _compute_again(lake, days, lake.read(tables.SILVER_TRANSACTIONS).where(others))
+        steps.recompute_lanes(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
+    for table in _LEDGERS:
+        texts = lake.read(table).where(F.col("error").rlike(f"(?s){traces.Search(accounts).pattern}"))
+        if has_rows(texts):
+            erased = f"WHEN MATCHED THEN UPDATE SET error = '{_ERASED}'"
+            merge.merge(lake, texts.select("error").distinct(), table, "t.error = s.error", erased)
+    if tables.BRONZE_FAST_ALERTS.name in names:
+        positions = rows_of(lake, tables.BRONZE_FAST_ALERTS, accounts).select(*_MESSAGE_POSITION).distinct()
+        _empty(lake, tables.BRONZE_FAST_ALERTS, positions, _MESSAGE_POSITION)
+    if names & {tables.BRONZE_TRANSACTIONS.name, tables.SILVER_TRANSACTIONS.name}:
+        _empty_landed_rows(lake, wanted, theirs, accounts)
+
+
+def _dates(rows: DataFrame) -> list[date]:
+    return [row["date"] for row in rows.select("date").distinct().collect()]
+
+
+def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
+    """Compute the figures of whole days from the transactions of the other accounts."""
+    for aggregate in gold.AGGREGATES:
+        if "account_id" not in aggregate.keys:
+            steps.recompute_days(lake, aggregate, others, days)
+    predicted = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), days)
+    measured = predicted.select("date", "model_version").distinct()
+    versions = [row["model_version"] for row in measured.select("model_version").distinct().collect()]
+    scoring.measure(lake, measured, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+    for table in (tables.GOLD_PREDICTION_QUALITY, tables.GOLD_FEATURE_DRIFT):
+        without = refresh.on_dates(lake.read(table), days).select("date", "model_version").distinct().subtract(measured)
+        merge.merge(lake, without, table, merge.same(("date", "model_version")), "WHEN MATCHED THEN DELETE")
+
+
+def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Sequence[str]) -> None:
+    """Leave of each row of bronze its source position, and have it in the quarantine instead of in silver."""
+    landed = rows_of(lake, tables.BRONZE_TRANSACTIONS, accounts)
+    positions = landed.select(*tables.SOURCE_POSITION).distinct()
+    at = merge.same(tables.SOURCE_POSITION)
+    merge.merge(lake, positions, tables.SILVER_QUARANTINE, at, "WHEN MATCHED THEN DELETE")
+    quarantine = lake.table(tables.SILVER_QUARANTINE)
+    known = {name: F.col(name) for name in (*tables.SOURCE_POSITION, "_ingested_at")} | {
+        "reasons": F.array(F.lit(rules.FORGOTTEN)),
+        "quarantined_at": clock.now(),
+    }
+    empty = landed.select(
+        *(known.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
+    )
+    conflict.retried(lambda: lake.append(empty, tables.SILVER_QUARANTINE))
+    merge.merge(lake, wanted, tables.SILVER_TRANSACTIONS, theirs, "WHEN MATCHED THEN DELETE")
+    _empty(lake, tables.BRONZE_TRANSACTIONS, positions, tables.SOURCE_POSITION)
+
+
+def _empty(lake: Lake, table: Table, positions: DataFrame, of_position: Sequence[str]) -> None:
+    """Leave of rows of bronze their source position, and when they were ingested."""
+    values = [name for name in lake.table(table).column_names if name not in (*of_position, "_ingested_at")]
+    nulls = ", ".join(f"t.`{name}` = NULL" for name in values)
+    merge.merge(lake, positions, table, merge.same(of_position), f"WHEN MATCHED THEN UPDATE SET {nulls}")
