@@ -15,9 +15,9 @@ from pyspark import cloudpickle
 from fraudlake.cli import main
 from fraudlake.lake import workspace as lake_workspace
 from fraudlake.settings import Settings
-from fraudlake.workspace import assumptions, probe, worker
-from fraudlake.workspace.probe import Answer
-from fraudlake.workspace.scratch import Scratch
+from fraudlake.workspace.probe import assumptions, probe, worker
+from fraudlake.workspace.probe.probe import Answer
+from fraudlake.workspace.probe.scratch import Scratch
 from tests.bundle.problems import known
 from tests.bundle.rendering import GIVEN, tasks
 from tests.workspace.conftest import Command

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
     from fraudlake.workspace.jobs import Job, Run
-    from fraudlake.workspace.probe import Answer
+    from fraudlake.workspace.probe.probe import Answer
 
 
 _COLOURS = {"success": "green", "failed": "red", "timedout": "red", "internal_error": "red"}
@@ -160,7 +160,8 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
     Inside the workspace asks the compute it runs on; outside it runs the deployed job 'probe', which takes about two
     minutes. Makes tables and a folder of its own, and removes them. Exit code 1 where something will not work.
     """
-    from fraudlake.workspace import jobs, probe
+    from fraudlake.workspace import jobs
+    from fraudlake.workspace.probe import probe
 
     wanted = given.settings(**flags)
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:
@@ -183,7 +184,7 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
 
 def _answers_of(client: WorkspaceClient, run: int, timeout: float) -> list[Answer]:
     """Wait for a run of the probe's job; one that fails has most often printed its answers, which say why."""
-    from fraudlake.workspace import probe
+    from fraudlake.workspace.probe import probe
 
     try:
         _watched(client, run, timeout)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from fraudlake.settings import Settings
-    from fraudlake.workspace.assumptions import Assumption, Probe
+    from fraudlake.workspace.probe.assumptions import Assumption, Probe
 
 JOB = "probe"
 """Name of the bundle's job that runs the probe."""
@@ -41,8 +41,8 @@ def ask(spark: SparkSession, settings: Settings) -> Iterator[Answer]:
 
     A question that fails does not stop the others: its failure is its answer.
     """
-    from fraudlake.workspace.assumptions import Probe, assumptions
-    from fraudlake.workspace.scratch import Scratch
+    from fraudlake.workspace.probe.assumptions import Probe, assumptions
+    from fraudlake.workspace.probe.scratch import Scratch
 
     scratch = Scratch(spark, settings)
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from fraudlake.workspace.scratch import Scratch
+    from fraudlake.workspace.probe.scratch import Scratch
 
 LIBRARIES = ("fraudlake", "numpy", "pandas", "pyarrow", "pydantic")
 _REPORT_MARKER = "fraudlake-probe-report:"

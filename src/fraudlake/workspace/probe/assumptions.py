@@ -17,13 +17,13 @@ from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import spark_literal
 from fraudlake.sources import auto_loader, landing
-from fraudlake.workspace import worker
+from fraudlake.workspace.probe import worker
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-    from fraudlake.workspace.scratch import Scratch
+    from fraudlake.workspace.probe.scratch import Scratch
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
