@@ -272,7 +272,7 @@ def test_the_options_of_every_command_may_stand_after_it(tmp_path: Path, fraudla
     ("arguments", "hint"),
     [
         (("explain", "4"), "4: silver_alerts has no such alert_id, and no alert yet: run 'fraudlake detect'"),
-        (("--landing", "/in", "ingest"), "--landing stands after its command: 'fraudlake simulate --landing …'"),
+        (("--landing", "/in", "ingest"), "--landing stands after its command: 'fraudlake ingest --landing …'"),
         (("restore", "nosuch"), "there is no table nosuch; the nearest one is"),
         (("restore", "silver_alerts"), "restore silver_alerts to which version? give either --version N or"),
         (("rules", "diff", "small_then_large"), "small_then_large has no version before 1, its first"),

@@ -133,7 +133,8 @@ class Commands(click.Group):
             ]
             if not takers:
                 raise
-            example = f"{ctx.command_path} {takers[0]} {error.option_name} …"
+            called = next((name for name in takers if name in args), takers[0])
+            example = f"{ctx.command_path} {called} {error.option_name} …"
             raise click.UsageError(f"{error.option_name} stands after its command: '{example}'", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
