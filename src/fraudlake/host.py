@@ -167,3 +167,12 @@ def _first(folders: list[Path], variable: str, access: int, refused: int = _NO_P
     raise FraudlakeError(
         f"no folder for programs (missing rights, or a noexec disk): {tried}; name one with {variable}"
     )
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether a text that the system handed over is UTF-8; Python keeps other bytes as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

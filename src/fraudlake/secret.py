@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from fraudlake.errors import FraudlakeError, first_line
-from fraudlake.settings import KafkaOptions, Settings, require_safe_url
+from fraudlake.settings import Settings
+from fraudlake.settings.delivery import require_safe_url
+from fraudlake.settings.kafka import KafkaOptions
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

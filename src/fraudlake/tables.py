@@ -12,7 +12,7 @@ from fraudlake.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fraudlake.settings import DeclaredColumn
+    from fraudlake.settings.columns import DeclaredColumn
 
 
 EVIDENCE = "ARRAY<STRUCT<variable:STRING,transaction_id:STRING,timestamp:TIMESTAMP,amount:DOUBLE>>"

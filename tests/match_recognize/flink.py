@@ -13,7 +13,7 @@ from fraudlake.match_recognize import evaluation, query, rows, values
 from fraudlake.match_recognize.expressions import json_value, microseconds
 from fraudlake.match_recognize.values import BOOLEAN, DOUBLE, Type
 from fraudlake.rules.columns import TABLES, TIME, query_columns
-from fraudlake.settings import DeclaredColumn
+from fraudlake.settings.columns import DeclaredColumn
 
 DECLARED = {
     "merchant_id": DeclaredColumn.model_validate({"from": "merchantId", "type": "string"}),

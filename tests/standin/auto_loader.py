@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from fraudlake.settings import size_in_bytes
+from fraudlake.settings.values import size_in_bytes
 from fraudlake.sources.local_folder import ANY_AGE
 
 # Databricks' reference, "Auto Loader options", read 2026-11: what applies to files of any kind.

@@ -18,7 +18,7 @@ from fraudlake.bronze.plain import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fraudlake.settings import DeclaredColumn
+    from fraudlake.settings.columns import DeclaredColumn
 
 
 class Field(NamedTuple):

@@ -16,7 +16,7 @@ from fraudlake import host, stop
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
 from fraudlake.errors import FraudlakeError, UsageError, first_line
-from fraudlake.settings import is_utf8
+from fraudlake.host import is_utf8
 
 
 def main() -> None:

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
-from fraudlake.settings import DEFINITION, DEFINITION_TYPES, DeclaredColumn, Settings
+from fraudlake.settings import DEFINITION, DEFINITION_TYPES, Settings
+from fraudlake.settings.columns import DeclaredColumn
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake

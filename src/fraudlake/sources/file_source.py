@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from fraudlake import stop, tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.host import is_utf8
 from fraudlake.lake import conflict
-from fraudlake.settings import is_utf8
 from fraudlake.sources import landing, ledger, numbered_append
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder, landing_folder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
-from fraudlake.settings import is_utf8
+from fraudlake.host import is_utf8
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend

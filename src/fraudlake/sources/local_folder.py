@@ -15,8 +15,9 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.bronze import transactions
 from fraudlake.errors import UsageError
+from fraudlake.host import is_utf8
 from fraudlake.lake import json_file
-from fraudlake.settings import is_utf8, size_in_bytes
+from fraudlake.settings.values import size_in_bytes
 from fraudlake.sources import landing, links
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder

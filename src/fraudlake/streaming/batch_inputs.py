@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.settings import DeclaredColumn
+from fraudlake.settings.columns import DeclaredColumn
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -1,0 +1,65 @@
+"""Place: where a lake is, a folder or a schema of a workspace, and where its files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, model_validator
+
+from fraudlake.settings.values import NAME
+
+
+class Place(BaseModel):
+    """Where a lake is."""
+
+    lake: Path = Field(Path("lake"), description="Folder of the local lake.")
+    catalog: str | None = Field(None, pattern=NAME, description="Unity Catalog's catalog of a lake in a workspace.")
+    # Pydantic reserves the name `schema`, by which users know this setting.
+    schema_name: str | None = Field(
+        None, pattern=NAME, validation_alias="fraudlake_schema", description="Schema of a lake in a workspace."
+    )
+    landing: str | None = Field(
+        None, description="Folder in which Flink's files land (default: LAKE/landing, or the volume landing)."
+    )
+    checkpoints: str | None = Field(
+        None, description="Folder of the checkpoints (default: LAKE/checkpoints, or the volume checkpoints)."
+    )
+    experiment: str | None = Field(
+        None, description="MLflow experiment (default: the model's name; in a workspace /Shared/ and that)."
+    )
+
+    @property
+    def landing_path(self) -> str:
+        """Folder in which Flink's files land."""
+        return self.landing or (self._volume("landing") if self.catalog else str(self.lake / "landing"))
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """Folder of the streams' checkpoints."""
+        if self.checkpoints:
+            return Path(self.checkpoints)
+        return Path(self._volume("checkpoints")) if self.catalog else self.lake.absolute() / "checkpoints"
+
+    def _volume(self, name: str) -> str:
+        return f"/Volumes/{self.catalog}/{self.schema_name}/{name}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind_of_lake(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Require a folder, or a catalog and a schema, which have their own defaults of model name and experiment."""
+        given = dict(given)
+        # The names of the schema in flags, the environment and the file, in the order of precedence.
+        schemas = [given.pop(name, None) for name in ("schema_name", "fraudlake_schema", "schema")]
+        schema = next((name for name in schemas if name is not None), None)
+        if schema is not None:
+            given["schema_name"] = schema
+        catalog = given.get("catalog")
+        if (catalog is None) != (schema is None):
+            raise ValueError("--catalog and --schema name a lake in a workspace together: give both, or --lake DIR")
+        if catalog is not None and "lake" in given:
+            raise ValueError("a lake is either a folder or in a workspace: give --lake, or --catalog and --schema")
+        if catalog is not None:
+            given.setdefault("model_name", f"{catalog}.{schema}.fraud_model")
+            given.setdefault("experiment", f"/Shared/{given['model_name']}")
+        return given

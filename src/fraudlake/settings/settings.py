@@ -1,0 +1,92 @@
+"""Settings: all groups of settings, composed into one typed, validated object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+
+from pydantic import PrivateAttr, SecretStr, TypeAdapter
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from fraudlake.settings.columns import Columns
+from fraudlake.settings.delivery import Delivery
+from fraudlake.settings.detection import Detection
+from fraudlake.settings.files import Files
+from fraudlake.settings.kafka import Kafka
+from fraudlake.settings.model import Model
+from fraudlake.settings.place import Place
+from fraudlake.settings.quality import Quality
+from fraudlake.settings.spark import Spark
+from fraudlake.settings.storage import Storage
+from fraudlake.settings.streams import Streams
+
+ENV_PREFIX = "FRAUDLAKE_"
+DEFINITION = ("columns", "ordering", "max_out_of_orderness", "buckets", "clustering")
+"""The settings that say what a lake is: it records them (:mod:`fraudlake.lake.definition`)."""
+
+
+# Pydantic collects the fields from the last base to the first. The first wrong setting is the one that is reported.
+class Settings(
+    Spark, Storage, Model, Delivery, Quality, Detection, Columns, Files, Streams, Kafka, Place, BaseSettings
+):
+    """All settings. Made once, at the entry point, by :func:`load`, and passed on.
+
+    Durations are read as ``"10 seconds"``; amounts are in the account's currency.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        env_ignore_empty=True,
+        allow_inf_nan=False,
+    )
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags come before the environment, the environment before the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What was given of :data:`DEFINITION`, by name: the flag, the variable of the environment or the file."""
+        return {name: self._origins.get(name, name) for name in DEFINITION if name in self.model_fields_set}
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The settings of :data:`DEFINITION`, as JSON has them."""
+        return {
+            name: DEFINITION_TYPES[name].dump_python(getattr(self, name), mode="json", by_alias=True)
+            for name in DEFINITION
+        }
+
+    def defined(self, values: Mapping[str, object]) -> Settings:
+        """Return these settings with a lake's values of :data:`DEFINITION`, of which none then counts as given."""
+        return Settings.model_construct(self.model_fields_set.difference(DEFINITION), **{**dict(self), **values})
+
+
+def _type_of(name: str) -> TypeAdapter[Any]:
+    kind: Any = Annotated[Settings.model_fields[name].annotation, Settings.model_fields[name]]
+    return TypeAdapter(kind)
+
+
+DEFINITION_TYPES = {name: _type_of(name) for name in DEFINITION}
+"""What reads and writes each of :data:`DEFINITION` as JSON."""
+
+
+def _is_secret(annotation: Any) -> bool:
+    return annotation is SecretStr or any(map(_is_secret, get_args(annotation)))
+
+
+SECRETS = tuple(name for name, field in Settings.model_fields.items() if _is_secret(field.annotation))
+"""Settings whose values are never shown."""

@@ -1,0 +1,61 @@
+"""Spark: memory and options of the local Spark process, and the partitions of an exchange."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from fraudlake.settings.values import MOST_INT, flattened
+
+
+def _spark_options(value: object) -> object:
+    """Read Spark's configuration by name, as JSON or as a table, whose names a TOML file may write as nested tables."""
+    try:
+        given = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise ValueError('must be JSON such as {"spark.sql.adaptive.enabled": "false"}')
+    options = {}
+    for name, option in flattened(given):
+        if not name.startswith("spark."):
+            raise ValueError(f"'{name}' is no name of Spark's configuration, which begin with 'spark.'")
+        if not isinstance(option, str | int | float):
+            raise ValueError(f"'{name}' must be a text, a number or a boolean")
+        options[name] = str(option).lower() if isinstance(option, bool) else str(option)
+    return options
+
+
+def _java_options(text: str) -> str:
+    """Check options of Java, which Spark reads as a shell reads words."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise ValueError("has a quote without its other one") from None
+    if any(word.startswith("-Xmx") for word in words):
+        raise ValueError("-Xmx has a setting of its own: driver_memory")
+    return text
+
+
+SparkOptions = Annotated[dict[str, str], NoDecode, BeforeValidator(_spark_options)]
+JavaOptions = Annotated[str, AfterValidator(_java_options)]
+
+
+class Spark(BaseModel):
+    """How Spark runs."""
+
+    driver_memory: str = Field("4g", pattern=r"^[1-9][0-9]{0,6}[mg]$", description="Memory of the local Spark process.")
+    java_options: JavaOptions = Field("", description="Further options for the Java of the local Spark process.")
+    spark_options: SparkOptions = Field(
+        {}, description='Further configuration of the local Spark process, as JSON: {"spark.…": "…"}.'
+    )
+    shuffle_partitions: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_INT,
+        description="Partitions of an exchange, and of new state (default: one a core, in a workspace one a bucket).",
+    )

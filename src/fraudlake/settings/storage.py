@@ -1,0 +1,54 @@
+"""Storage: how tables lie in files, and how long they keep rows and files."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from fraudlake.durations import Duration
+from fraudlake.settings.values import Size, size_in_bytes
+
+
+def _row_retention(value: object) -> object:
+    """Read limits by table, as a table or as JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError('must be JSON such as {"silver_transactions": "400 days"}') from None
+
+
+RowRetention = Annotated[
+    dict[str, Annotated[Duration, Field(ge=timedelta(days=1))]], NoDecode, BeforeValidator(_row_retention)
+]
+
+
+class Storage(BaseModel):
+    """How tables are stored."""
+
+    clustering: Literal["zorder", "liquid"] = Field(
+        "zorder", description="How new tables bring an account's rows together: ZORDER in date partitions, or liquid."
+    )
+    target_file_size: Size = Field(
+        "512k", description="Approximate size of the files that optimize writes, such as 512k or 128m."
+    )
+    retention: Duration = Field(
+        timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that tables no longer use."
+    )
+
+    row_retention: RowRetention = Field(
+        {}, description='How long tables keep rows, in event time, as JSON: {"silver_transactions": "400d", …}.'
+    )
+
+    @property
+    def target_file_bytes(self) -> int:
+        """Size of the files that optimize makes, in bytes."""
+        return size_in_bytes(self.target_file_size)
+
+    def first_day(self, *names: str) -> date | None:
+        """Return the first day (UTC) whose rows all of some tables keep; None where ``row_retention`` names none."""
+        limits = [self.row_retention[name] for name in names if name in self.row_retention]
+        return (datetime.now(UTC) - min(limits)).date() if limits else None

@@ -1,0 +1,59 @@
+"""Values: texts whose form several settings share become checked types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+NAME = r"^[\w-]+$"
+TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
+MOST_INT, MOST_LONG = 2**31 - 1, 2**63 - 1
+
+
+def size_in_bytes(text: str) -> int:
+    """Read a size such as ``512m``, for settings of Spark that accept only a number of bytes."""
+    return int(text.rstrip("kmgt")) << 10 * " kmgt".index(text[-1] if text[-1] in "kmgt" else " ")
+
+
+def _size(text: str) -> str:
+    """Check a size."""
+    if not re.fullmatch("[1-9][0-9]{0,18}[kmgt]?", text) or size_in_bytes(text) > MOST_LONG:
+        raise ValueError("must be a size such as '512k', '128m' or '2g'")
+    return text
+
+
+Size = Annotated[str, AfterValidator(_size)]
+
+
+def _day(text: str) -> str:
+    """Check a day."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError("must be a day such as '2026-03-07'") from None
+
+
+Day = Annotated[str, AfterValidator(_day)]
+
+
+def _topic(name: str) -> str:
+    """Check what Kafka's names of topics must be beside their characters."""
+    if name in (".", ".."):
+        raise ValueError("must be a name that Kafka allows, not '.' or '..'")
+    return name
+
+
+Topic = Annotated[str, AfterValidator(_topic)]
+
+
+def flattened(options: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Return options by their full names; a TOML file may write ``a.b = 1`` as nested tables."""
+    flat = []
+    for name, value in options.items():
+        flat += flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+    return flat
