@@ -29,7 +29,7 @@ LOCKED := --require-hashes --requirement
 # A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test quick check audit tables phrasebook databricks realtime realtime-demo python312 wheel lock clean
+.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook databricks realtime realtime-demo python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -63,11 +63,17 @@ demo: $(READY) ## run the main job on transactions that a real Flink wrote, into
 	@cp -R -n fixtures/flink/twodays/. $(LAKE)/landing/twodays
 	@$(FRAUDLAKE) --lake $(LAKE) run
 
-test: $(TESTS_READY) ## run all tests
-	@$(BIN)/python -m pytest
-
 quick: $(TESTS_READY) ## run the tests that need no Spark session and take no second each
 	@$(BIN)/python -m pytest -m "not stream and not slow"
+
+test: $(TESTS_READY) ## run the tests of every promise: ten minutes on two cores
+	@$(BIN)/python -m pytest -m "not long"
+
+test-long: $(TESTS_READY) ## run the others: second passes, crash points at every commit, soaks, whole matrices
+	@$(BIN)/python -m pytest -m long
+
+test-all: ## run all tests
+	@$(MAKE) --no-print-directory test test-long
 
 check: $(TESTS_READY) ## lint, format and types
 	@$(BIN)/ruff check .

@@ -16,7 +16,6 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from fraudlake import settings
-from fraudlake.lake import contents
 from fraudlake.settings import Settings
 
 # Spark hands timestamps to Python as naive local times: let local be UTC, wherever the tests run.
@@ -44,6 +43,7 @@ The programs that tests start have both, as users do; the workspace of the tests
 """
 
 LONGEST_FIRST = (
+    "integration/test_workspace_rounds.py",
     "integration/test_workspace_probe.py",
     "integration/test_connect.py",
     "integration/test_workspace_jobs.py",
@@ -74,6 +74,7 @@ TOGETHER = {
     "tests/integration/test_workspace_probe.py": "a workspace",
     "tests/integration/test_connect.py": "a workspace",
     "tests/integration/test_one_shot.py": "a workspace",
+    "tests/integration/test_serverless.py": "a workspace",
     "tests/integration/test_workspace_jobs.py": "a workspace",
     "tests/test_main_job.py": "the main job's lake",
     "tests/test_notebooks.py": "the main job's lake",
@@ -191,17 +192,13 @@ def fraudlake_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 
 
 @pytest.fixture(scope="session")
-def twice(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A lake after the main job ran on Flink's files, and what it holds after each of two runs."""
+def main_job(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The lake after the main job ran on Flink's files."""
     from fraudlake.lake import open_lake
 
     root = tmp_path_factory.mktemp("main") / "lake"
     (root / "landing").mkdir(parents=True)
     land_flink(root / "landing", "tutorial/int96")
     land_flink(root / "landing", "twodays")
-    counts = []
-    for _ in range(2):
-        run(root, "run")
-        lake = open_lake(Settings(lake=root))
-        counts.append({table.name: lake.count(table) for table in contents.TABLES})
-    return {"lake": lake, "counts": counts, "root": root}
+    run(root, "run")
+    return open_lake(Settings(lake=root))

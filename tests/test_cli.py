@@ -125,6 +125,7 @@ def test_a_databricks_job_finds_the_line_in_the_exception_that_ends_it(monkeypat
     assert str(end.value).startswith("fraudlake: --catalog and --schema need the Spark of a Databricks workspace")
 
 
+@pytest.mark.slow
 def test_no_java_is_one_line(tmp_path: Path) -> None:
     line = refused(fraudlake("refine", PATH=str(tmp_path), JAVA_HOME=""), 1)
     assert "no Java on the PATH: install Java 17 or 21" in line

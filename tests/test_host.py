@@ -135,6 +135,7 @@ def test_what_fraudlake_decides_is_no_option(name: str) -> None:
         session.with_options({"spark.ui.enabled": "false"}, wanted)
 
 
+@pytest.mark.slow
 def test_a_wrong_option_of_java_is_explained(tmp_path: Path) -> None:
     (tmp_path / "lake" / "landing").mkdir(parents=True)
     (tmp_path / "lake" / "landing" / "part-0").write_bytes(b"")

@@ -49,6 +49,7 @@ def answered(root: Path, fraudlake_here: FraudlakeHere, *arguments: str) -> Any:
     return json.loads(ended.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_command_finds_what_is_called_so_and_nothing_else(
     alerted: Path, fraudlake_here: FraudlakeHere, name: str

@@ -43,6 +43,7 @@ def test_dates_and_times_are_their_texts() -> None:
     assert strictly(json_text.dumps(value)) == {"day": "2026-03-07", "at": "2026-03-07 01:02:00+00:00"}
 
 
+@pytest.mark.slow
 @hypothesis.given(
     some.recursive(
         some.none() | some.booleans() | some.integers() | some.floats() | some.text(),

@@ -10,14 +10,15 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.gold import detector_agreement
+from fraudlake.lake import contents
 from tests.conftest import FLINK, run
 from tests.test_cli import without_java
 
 pytestmark = pytest.mark.stream
 
 
-def test_the_tutorials_transactions_alert_for_accounts_2_4_and_3_in_that_order(twice: dict[str, Any]) -> None:
-    alerts = twice["lake"].spark.sql(
+def test_the_tutorials_transactions_alert_for_accounts_2_4_and_3_in_that_order(main_job: Any) -> None:
+    alerts = main_job.spark.sql(
         "SELECT account_id, small_amount, amount, seconds_between FROM silver_alerts "
         "WHERE timestamp < '2000-01-01' ORDER BY timestamp"
     )
@@ -27,10 +28,10 @@ def test_the_tutorials_transactions_alert_for_accounts_2_4_and_3_in_that_order(t
     assert found == [("2", 0.5, 600.0, 0.001), ("4", 0.1, 520.0, 0.001), ("3", 0.75, 800.0, 0.001)]
 
 
-def test_our_alerts_are_those_that_flink_listed(twice: dict[str, Any]) -> None:
+def test_our_alerts_are_those_that_flink_listed(main_job: Any) -> None:
     with (FLINK / "json" / "twodays_alerts.csv").open() as file:
         flink = {(row["accountId"], int(row["ts_ms"]), float(row["amount"])) for row in csv.DictReader(file)}
-    ours = twice["lake"].spark.sql(
+    ours = main_job.spark.sql(
         "SELECT account_id, unix_millis(timestamp), amount FROM silver_alerts WHERE timestamp > '2000-01-01'"
     )
     rows = [tuple(row) for row in ours.collect()]
@@ -38,8 +39,8 @@ def test_our_alerts_are_those_that_flink_listed(twice: dict[str, Any]) -> None:
     assert set(rows) == flink
 
 
-def test_our_alerts_are_on_the_very_rows_that_flink_flagged(twice: dict[str, Any]) -> None:
-    agreement = twice["lake"].read(detector_agreement.TABLE).orderBy("date").collect()
+def test_our_alerts_are_on_the_very_rows_that_flink_flagged(main_job: Any) -> None:
+    agreement = main_job.read(detector_agreement.TABLE).orderBy("date").collect()
     assert [(str(row["date"]), row["only_flink"], row["only_spark"]) for row in agreement] == [
         ("1970-01-01", 0, 0),
         ("2026-03-07", 0, 0),
@@ -48,22 +49,23 @@ def test_our_alerts_are_on_the_very_rows_that_flink_flagged(twice: dict[str, Any
     assert sum(row["both"] for row in agreement) == 2776
 
 
-def test_a_second_run_adds_no_row(twice: dict[str, Any]) -> None:
-    once, again = twice["counts"]
-    assert once == again
-    assert once["bronze_transactions"] == once["silver_transactions"] == once["gold_fraud_predictions"] == 50_010
+@pytest.mark.long
+def test_a_second_run_adds_no_row(main_job: Any) -> None:
+    before = {table.name: main_job.count(table) for table in contents.TABLES}
+    run(main_job.root, "run")
+    assert {table.name: main_job.count(table) for table in contents.TABLES} == before
 
 
-def test_alerts_explain_themselves(twice: dict[str, Any]) -> None:
-    row = twice["lake"].read(tables.SILVER_ALERTS).orderBy("timestamp").first()
+def test_alerts_explain_themselves(main_job: Any) -> None:
+    row = main_job.read(tables.SILVER_ALERTS).orderBy("timestamp").first()
     assert row["explanation"] == (
         "Account 2 paid 0.50 and, 0.001 s later, 600.00 at 1970-01-01 00:00:01 UTC: "
         "a small payment to test the card, then a large one."
     )
 
 
-def test_account_days_add_up_to_the_transactions(twice: dict[str, Any]) -> None:
-    spark = twice["lake"].spark
+def test_account_days_add_up_to_the_transactions(main_job: Any) -> None:
+    spark = main_job.spark
     daily = spark.sql(
         "SELECT sum(transactions), round(sum(amount_sum), 2), max(amount_max), sum(small_transactions), "
         "sum(large_transactions), sum(alerts) FROM gold_account_daily"
@@ -75,19 +77,19 @@ def test_account_days_add_up_to_the_transactions(twice: dict[str, Any]) -> None:
     assert daily.collect() == straight.collect()
 
 
-def test_the_model_learns_flinks_label(twice: dict[str, Any]) -> None:
-    quality = twice["lake"].spark.sql(
+def test_the_model_learns_flinks_label(main_job: Any) -> None:
+    quality = main_job.spark.sql(
         "SELECT sum(true_prediction_rate * transactions) / sum(transactions) AS rate, sum(transactions) AS n, "
         "min_by(area_under_pr, date) AS area FROM gold_prediction_quality WHERE date = '2026-03-08'"
     )
     (row,) = quality.collect()
-    assert row["n"] == twice["lake"].spark.sql("SELECT * FROM silver_transactions WHERE date = '2026-03-08'").count()
+    assert row["n"] == main_job.spark.sql("SELECT * FROM silver_transactions WHERE date = '2026-03-08'").count()
     assert row["rate"] > 0.99
     assert row["area"] > 0.95
 
 
-def test_status_reconciles_and_prints_one_json_object(twice: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
-    run(twice["root"], "--json", "status")
+def test_status_reconciles_and_prints_one_json_object(main_job: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    run(main_job.root, "--json", "status")
     told = json.loads(capfd.readouterr().out)
     assert told["reconciles"] is True
     assert (told["landed"], told["bronze"], told["silver"], told["quarantine"]) == (50_010, 50_010, 50_010, 0)
@@ -95,22 +97,20 @@ def test_status_reconciles_and_prints_one_json_object(twice: dict[str, Any], cap
 
 
 def test_status_fails_when_rows_have_landed_that_bronze_does_not_hold(
-    twice: dict[str, Any], capfd: pytest.CaptureFixture[str]
+    main_job: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
-        run(twice["root"], "status", "--landing", str(FLINK / "tutorial" / "int96"))
+        run(main_job.root, "status", "--landing", str(FLINK / "tutorial" / "int96"))
     assert end.value.code == 1
     assert "50,020 rows landed but bronze holds 50,010" in capfd.readouterr().out
 
 
-def test_status_and_models_are_read_without_java(twice: dict[str, Any]) -> None:
-    rows = twice["counts"][1]
-
-    told = without_java(twice["root"], "status")
-    (version,) = without_java(twice["root"], "model", "list")["versions"]
+def test_status_and_models_are_read_without_java(main_job: Any) -> None:
+    told = without_java(main_job.root, "status")
+    (version,) = without_java(main_job.root, "model", "list")["versions"]
 
     assert told["gaps"] == told["breaches"] == []
-    assert (told["alerts"], told["predictions"]) == (rows["silver_alerts"], rows["gold_fraud_predictions"])
+    assert (told["alerts"], told["predictions"]) == (2776, 50_010)
     assert told["agreement"] == {"transactions": 50_010, "both": 2776, "only_flink": 0, "only_spark": 0}
     assert told["quality"]["transactions"] == 50_010
     assert set(told["last_batches"]) >= {"ingest", "refine", "detect", "score"}

@@ -33,13 +33,13 @@ Outputs = dict[tuple[str, str], list[Any]]
 
 
 @pytest.fixture(scope="module")
-def roots(twice: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def roots(main_job: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {name: tmp_path_factory.mktemp(name) / "lake" for name in ("every_rule", "empty")}
     for folder in folders.values():
         folder.mkdir()
     every_rule.make(folders["every_rule"])
     open_lake(Settings(lake=folders["empty"]))
-    return {"main": twice["root"], **folders}
+    return {"main": main_job.root, **folders}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,7 @@ def printed(outputs: list[Any]) -> list[str]:
 
 
 @pytest.mark.stream
+@pytest.mark.long
 def test_a_model_that_learned_verdicts_is_judged_by_verdicts(spark: Any, roots: dict[str, Path]) -> None:
     lake = open_lake(Settings(lake=roots["every_rule"], columns=every_rule.COLUMNS))
     known, judge = judged_predictions(lake)
@@ -85,13 +86,15 @@ def test_a_model_that_learned_verdicts_is_judged_by_verdicts(spark: Any, roots: 
 
 
 @pytest.mark.stream
-def test_a_model_that_learned_flinks_label_is_judged_by_it(twice: dict[str, Any]) -> None:
-    known, judge = judged_predictions(twice["lake"])
+@pytest.mark.long
+def test_a_model_that_learned_flinks_label_is_judged_by_it(main_job: Any) -> None:
+    known, judge = judged_predictions(main_job)
     assert judge.endswith(", judged by Flink's label")
     assert known.count() == known.where("label IS NOT NULL").count() > 0
 
 
 @pytest.mark.stream
+@pytest.mark.long
 @pytest.mark.parametrize(("lake", "name"), [(lake, path.stem) for lake, path in RUNS])
 def test_a_notebook_runs_and_shows_a_plot(executed: Outputs, lake: str, name: str) -> None:
     images = [output for output in executed[lake, name] if "image/png" in output.get("data", {})]
@@ -100,6 +103,7 @@ def test_a_notebook_runs_and_shows_a_plot(executed: Outputs, lake: str, name: st
 
 
 @pytest.mark.stream
+@pytest.mark.long
 def test_the_notebooks_tell_what_the_lake_holds(executed: Outputs) -> None:
     told = printed(executed["main", "3_analytics_and_zorder"])
     files = next(ast.literal_eval(text) for text in told if text.startswith("{'the whole table"))
@@ -112,6 +116,7 @@ def test_the_notebooks_tell_what_the_lake_holds(executed: Outputs) -> None:
 
 
 @pytest.mark.stream
+@pytest.mark.long
 def test_they_know_rules_of_every_kind_and_a_lake_without_an_alert(executed: Outputs) -> None:
     assert any(text.startswith("Account ") for text in printed(executed["every_rule", "2_story_of_an_alert"]))
     told = "".join(printed(executed["every_rule", "6_rules"]))

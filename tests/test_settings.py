@@ -361,6 +361,7 @@ def test_any_text_of_any_setting_is_settings_or_one_line(name: str, text: str) -
         assert datetime(2026, 3, 7) - made.retention < datetime(2026, 3, 7) + made.max_ahead
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode) | st.just(b"columns = " + b"[" * 100_000))
 def test_any_file_is_settings_or_one_line(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,7 @@ def runs(source: str) -> Iterator[str]:
             yield from {"compile"} & {ast.unparse(node.func)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_a_module_runs_nothing_that_it_reads(module: Path) -> None:
     assert list(runs(module.read_text())) == []

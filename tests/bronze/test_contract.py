@@ -292,6 +292,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
 NAMES = st.sampled_from(["dt", "accountId", "amount", "alert", "merchantId", "terminal", "paid_at", "Score", "new"])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(NAMES, columns(), min_size=1), st.sampled_from(["UTC", "America/New_York"]))
 def test_no_value_of_a_file_is_lost(given: dict[str, pa.Array], timezone: str) -> None:
     fitted = contract.fit(pa.RecordBatch.from_pydict(given), timezone, DECLARED)

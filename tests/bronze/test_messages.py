@@ -89,6 +89,7 @@ WRITTEN = st.one_of(
 SPACED = WRITTEN.map(lambda text: text.replace('":', '": ').replace(',"', ', "'))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(WRITTEN, SPACED, WRITTEN.map(lambda text: text + "\n"), WRITTEN.map(lambda text: text[:-1]))))
 def test_what_is_parsed_column_by_column_is_what_is_parsed_one_by_one(texts: list[str]) -> None:
     assert_parsed_alike([*(text.encode(errors="surrogatepass") for text in texts), None, b"\xff"])

@@ -38,6 +38,7 @@ def pieces(contents: dict[str, bytes], size: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows[begin : begin + 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row_group", [10, 1000], ids=["many row groups", "one row group"])
 @pytest.mark.parametrize("size", [1, 1000, 10**9], ids=lambda size: f"pieces of {size}")
 def test_a_file_in_pieces_gives_each_row_once_with_its_number(tmp_path: Path, row_group: int, size: int) -> None:

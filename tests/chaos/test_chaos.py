@@ -11,7 +11,7 @@ from tests.chaos import harness
 from tests.chaos.schedule import Kill
 from tests.conftest import SHORT_LIVED, run
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(1200)]
 
 KILLS = [
     Kill(12, "ingest", "checkpoints/ingest/commits", 0.0, 0),

@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.soak import Soak
 from tests.conftest import SHORT_LIVED
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_streams_maintenance_files_and_messages_go_on_beside_each_other_and_each_alert_is_raised_once(

@@ -141,6 +141,7 @@ def test_rows_of_the_same_time_are_ordered_by_source_and_position() -> None:
     assert len(detect([[large._replace(source="part-a", position=8), small]])) == 1
 
 
+@pytest.mark.slow
 def test_an_account_with_a_third_of_all_rows_hides_no_alert_of_its_own_or_of_others() -> None:
     draw = random.Random(7)
     rows = [

@@ -76,6 +76,7 @@ def raised(lake: Any) -> set[tuple[str, tuple[int, ...]]]:
     return distinct
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ordering", ["arrival", "event_time"])
 def test_rules_of_every_kind_raise_what_plain_python_does_however_the_rows_are_cut(lake: Any, ordering: str) -> None:
     opened = lake(rules=RULES, ordering=ordering, max_out_of_orderness="1 minute")

@@ -101,6 +101,7 @@ def test_the_command_runs_an_example(spark: object, tmp_path: Path, capsys: pyte
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_module_says_what_it_lacks_in_one_line() -> None:
     command = [sys.executable, "-m", f"{catalogue.PACKAGE}.kafka_source"]
     ended = subprocess.run(command, cwd=catalogue.ROOT, capture_output=True, text=True, check=False)
@@ -143,6 +144,7 @@ def path() -> dict[str, str]:
     return {"PYTHONPATH": ":".join(sys.path)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -157,6 +159,7 @@ def test_what_is_missing_is_one_line(arguments: list[str], line: str) -> None:
     assert line in refused(fraudlake("example", *arguments), 2)
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_one_line() -> None:
     from examples.terminal import Terminal
 
@@ -165,6 +168,7 @@ def test_a_port_in_use_is_one_line() -> None:
     assert f"port {terminal.port} is in use: end what listens there, or name another with --port" in line
 
 
+@pytest.mark.slow
 def test_no_java_is_one_line() -> None:
     line = refused(fraudlake("example", "word_count", PATH="", JAVA_HOME=""), 1)
     assert "no Java on the PATH: install Java 17 or 21" in line

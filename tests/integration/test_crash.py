@@ -166,6 +166,7 @@ def kill_workers_when(seen: Callable[[], bool]) -> None:
             os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +226,7 @@ def test_a_command_whose_jvm_is_killed_ends_with_one_line_and_the_next_one_goes_
     assert_bronze_is_whole(root)
 
 
+@pytest.mark.long
 def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark: Any, tmp_path: Path) -> None:
     root, files = tmp_path / "lake", in_time_order()[:12]
     land(root, files, 0, len(files))
@@ -302,6 +304,7 @@ for step in (steps.ingest, steps.refine, steps.detect):
 """
 
 
+@pytest.mark.long
 def test_an_executor_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     """Its state goes on in another executor."""
     root, files = tmp_path / "lake", in_time_order()[:12]

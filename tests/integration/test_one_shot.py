@@ -14,7 +14,7 @@ from tests.standin import workspace
 from tests.standin.process import Workspace, stored
 from tests.standin.workspace import CATALOG
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = """
 from fraudlake import steps

@@ -39,6 +39,7 @@ def learned(request: pytest.FixtureRequest) -> Classifier:
     return Classifier.calibrated(NAMES, made, features, fraud, np.ones(len(fraud)))
 
 
+@pytest.mark.slow
 def test_what_was_stored_scores_as_before(learned: Classifier) -> None:
     features, _ = rows()
     stored = learned.to_bytes()

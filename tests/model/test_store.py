@@ -32,6 +32,7 @@ Registry(model_store(SimpleNamespace(models=Path(sys.argv[1]))), "model", "model
 """
 
 
+@pytest.mark.slow
 def test_a_store_in_another_place_has_its_models_there(tmp_path: Path) -> None:
     before: Any = SimpleNamespace(models=tmp_path / "models" / "artifacts" / "a lake" / "models")
     before.models.parent.mkdir(parents=True)

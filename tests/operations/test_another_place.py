@@ -18,7 +18,7 @@ from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from tests.conftest import FLINK, run
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 ROUNDS = [sorted((FLINK / "twodays").glob(names)) for names in ("*f9208*", "*8cf8*-1*", "*8cf8*-[02-9].parquet")]
 SETTINGS = {"FRAUDLAKE_BUCKETS": "2", "FRAUDLAKE_ALGORITHM": "logistic", "FRAUDLAKE_MAX_OUT_OF_ORDERNESS": "1 hour"}

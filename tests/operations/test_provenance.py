@@ -27,10 +27,10 @@ pytestmark = pytest.mark.stream
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 
-def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(twice: dict[str, Any]) -> None:
-    alerts = twice["lake"].query(tables.SILVER_ALERTS, "*").to_pylist()
+def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(main_job: Any) -> None:
+    alerts = main_job.query(tables.SILVER_ALERTS, "*").to_pylist()
     named = defaultdict(list)
-    for alert, (small, large) in zip(alerts, provenance.origins(twice["lake"], alerts), strict=True):
+    for alert, (small, large) in zip(alerts, provenance.origins(main_job, alerts), strict=True):
         for origin, prefix in ((small, "small_"), (large, "")):
             expected = (alert["account_id"], alert[f"{prefix}timestamp"].timestamp(), alert[f"{prefix}amount"])
             named[origin.landed["path"]].append((origin.landed["row"], expected))
@@ -45,14 +45,12 @@ def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(twice: dict[str, 
     assert not [pair for pair in landed if pair[0] != pair[1]]
 
 
-def test_an_alert_is_explained_without_java(twice: dict[str, Any]) -> None:
-    (alert,) = (
-        twice["lake"]
-        .query(tables.SILVER_ALERTS, "*", "WHERE account_id = '2' AND timestamp < TIMESTAMP '2000-01-01'")
-        .to_pylist()
-    )
+def test_an_alert_is_explained_without_java(main_job: Any) -> None:
+    (alert,) = main_job.query(
+        tables.SILVER_ALERTS, "*", "WHERE account_id = '2' AND timestamp < TIMESTAMP '2000-01-01'"
+    ).to_pylist()
 
-    shown = without_java(twice["root"], "explain", alert["alert_id"])
+    shown = without_java(main_job.root, "explain", alert["alert_id"])
 
     assert shown["rule"] == {
         "kind": "small_then_large",
@@ -72,21 +70,21 @@ def test_an_alert_is_explained_without_java(twice: dict[str, Any]) -> None:
     ]
     path = Path(large["landed"]["path"])
     assert pq.read_table(path)["amount"][large["landed"]["row"]].as_py() == 600.0
-    assert path == twice["root"] / "landing" / large["landed"]["file"]
+    assert path == main_job.root / "landing" / large["landed"]["file"]
 
 
-def test_a_person_reads_where_an_alert_comes_from(twice: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
-    (alert,) = twice["lake"].query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp LIMIT 1").to_pylist()
-    run(twice["root"], "explain", alert["alert_id"])
+def test_a_person_reads_where_an_alert_comes_from(main_job: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    (alert,) = main_job.query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp LIMIT 1").to_pylist()
+    run(main_job.root, "explain", alert["alert_id"])
     shown = capfd.readouterr().out
     assert "Account 2 paid 0.50" in shown
     assert "small_then_large: kind small_then_large, small_below 1.0, large_above 500.0, within 60 s" in shown
     assert shown.count("file tutorial_int96/part-") == shown.count(" row ") == 2
 
 
-def test_an_unknown_alert_is_wrong_use(twice: dict[str, Any]) -> None:
+def test_an_unknown_alert_is_wrong_use(main_job: Any) -> None:
     with pytest.raises(UsageError, match="it's: silver_alerts has no such alert_id"):
-        run(twice["root"], "explain", "it's")
+        run(main_job.root, "explain", "it's")
 
 
 def first_version_with(table: Path, condition: ds.Expression) -> int:

@@ -199,6 +199,7 @@ RISING = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ordering", ["arrival", "event_time"])
 def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     lake: Callable[..., Any], landing: Path, ordering: str
@@ -228,6 +229,7 @@ def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("filled")
 def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
     lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -284,6 +286,7 @@ def test_what_a_replay_of_the_quarantine_corrected_stays(filled: Any) -> None:
     }
 
 
+@pytest.mark.long
 def test_of_two_rows_with_an_id_the_one_that_came_first_stays(lake: Callable[..., Any], landing: Path) -> None:
     opened = lake()
     land(landing, "part-b-0", ("2026-03-07 12:00:00", "1", 20.0), ids=["x"])
@@ -297,6 +300,7 @@ def test_of_two_rows_with_an_id_the_one_that_came_first_stays(lake: Callable[...
     }
 
 
+@pytest.mark.long
 def test_alerts_of_transactions_that_the_detector_still_holds_are_left_to_the_stream(
     lake: Callable[..., Any], landing: Path
 ) -> None:

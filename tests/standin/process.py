@@ -18,9 +18,6 @@ from pyarrow.dataset import ParquetReadOptions
 
 from tests.standin import workspace
 
-_SLOW_START = "failed to connect back"
-"""Spark gives the process of a stream's micro-batches ten seconds to start: a busy machine needs more."""
-
 
 def stored(table: Path) -> pa.Table:
     """Read a Delta table; Spark writes timestamps in a form that Arrow otherwise takes for nanoseconds."""
@@ -38,12 +35,8 @@ class Workspace:
 
     def task(self, *parameters: str) -> dict[str, Any]:
         """Run a task; return its exit code, its message, what it printed and the seconds that it took."""
-        for _ in range(5):
-            print(json.dumps(parameters), file=self._process.stdin, flush=True)
-            ended = self._answer()
-            if _SLOW_START not in ended["error"]:
-                break
-        return ended
+        print(json.dumps(parameters), file=self._process.stdin, flush=True)
+        return self._answer()
 
     def task_until_done(self, *parameters: str, first: int = 1) -> int:
         """Run a task, ended behind its first commit, the next run behind its second one, and so on, until a run makes

@@ -219,6 +219,7 @@ if sys.argv[2] == "task":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["task", "micro_batch"])
 def test_what_travels_to_a_worker_needs_no_wheel_there(process: str, tmp_path: Path) -> None:
     with pytest.raises(Sent) as sent:

@@ -4,6 +4,7 @@ Python imports a module of this name at its start, where the folder is on PYTHON
 """
 
 import builtins
+import contextlib
 import io
 import os
 import sys
@@ -31,6 +32,14 @@ for module, names in (
 sys.modules["mlflow"] = None  # an import of it fails
 
 if any(argument.endswith("foreach_batch_worker") for argument in sys.orig_argv):
+    from pyspark import worker_util
+
+    # Spark waits ten seconds for the process to connect: that comes first, since imports may take as long on a busy
+    # machine.
+    connection = worker_util.get_sock_file_to_executor(timeout=None)
+    connected = contextlib.nullcontext(connection.__enter__())
+    worker_util.get_sock_file_to_executor = lambda timeout: connected
+
     from fraudlake.bronze import transactions
     from tests.standin import serverless
 
