@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from fraudlake import simulator, tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import features, scoring, training, verdicts
+from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
 from fraudlake.streaming import stream
 from tests.traffic import add_to_silver
@@ -86,7 +87,7 @@ def timed(report: dict, name: str, run):
 
 def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
     """Compare every model, the rule and a constant guess with the truth on the held-out rows."""
-    registry = training.registry_of(lake)
+    registry = Registry.of(lake)
     begin = max(outcome.version.tested_from for outcome in outcomes.values())
     history = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
     held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()

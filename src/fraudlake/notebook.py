@@ -49,12 +49,12 @@ def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
     from pyspark.sql import functions as F
 
     from fraudlake import tables
-    from fraudlake.model import prediction_quality, training
+    from fraudlake.model import prediction_quality, registry
     from fraudlake.silver import verdicts
 
     predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS)
     number = predictions.select(F.max_by("model_version", "scored_at")).collect()[0][0]
-    learned = {version.number: version.labelled_by for version in training.versions(lake)}
+    learned = {version.number: version.labelled_by for version in registry.versions(lake)}
     by_verdict = learned.get(number) == "verdicts"
     known = prediction_quality.judged(
         predictions.where(F.col("model_version") == F.lit(number)),

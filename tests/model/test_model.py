@@ -36,7 +36,7 @@ from fraudlake.model import (
     training,
     verdicts,
 )
-from fraudlake.model.registry import Registry
+from fraudlake.model.registry import Registry, versions
 from fraudlake.model.store import model_store
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
@@ -164,7 +164,7 @@ def test_the_reasons_are_what_xgboost_itself_finds_to_raise_the_score_most(life:
     import xgboost
 
     lake = life["lake"]
-    champion = training.registry_of(lake).load("2")
+    champion = Registry.of(lake).load("2")
     flagged = (
         lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("prediction AND model_version = '2'").orderBy("transaction_id")
     )
@@ -249,7 +249,7 @@ def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: d
 
 
 def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, Any]) -> None:
-    lake, registry = life["lake"], training.registry_of(life["lake"])
+    lake, registry = life["lake"], Registry.of(life["lake"])
     compared = training.compare(lake, "1")
     assert (compared.champion, compared.challenger, compared.is_better) == ("2", "1", False)
     with pytest.raises(FraudlakeError, match=r"version 1 does not beat version 2.*--force"):
@@ -263,6 +263,13 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
     assert training.promote(lake, "2")[0].aliases == ("champion",)
     with pytest.raises(FraudlakeError, match="has no version 7"):
         training.promote(lake, "7", force=True)
+
+
+def test_versions_are_listed_without_mlflow(life: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    registered = Registry.of(life["lake"]).versions()
+    assert len(registered) == 2
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # an import of it fails
+    assert versions(life["lake"]) == registered
 
 
 def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
@@ -329,7 +336,7 @@ def test_a_store_or_a_model_that_cannot_be_read_is_one_line_and_changes_nothing(
         training.promote(lake, "1", force=True)
     shutil.rmtree(artifacts)
     shutil.copytree(tmp_path / "copy", artifacts)
-    assert training.registry_of(lake).champion().number == "2"
+    assert Registry.of(lake).champion().number == "2"
 
     store.rename(tmp_path / "mlflow.db")
     store.write_text("this is not a database, and long enough to be looked at " * 40)
@@ -340,7 +347,7 @@ def test_a_store_or_a_model_that_cannot_be_read_is_one_line_and_changes_nothing(
 
 def test_an_alias_that_was_moved_by_hand_is_taken_up_at_the_next_start(life: dict[str, Any]) -> None:
     lake = life["lake"]
-    registry = training.registry_of(lake)
+    registry = Registry.of(lake)
     registry._client.set_registered_model_alias("fraudlake", "champion", "1")
     assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "2"
     steps.score(lake)[0].before()
@@ -396,7 +403,7 @@ def test_fraud_of_one_kind_only_is_one_line(lake: Any, tmp_path: Path) -> None:
 def test_after_a_version_of_an_earlier_fraudlake_train_makes_a_new_champion(lake: Any, tmp_path: Path) -> None:
     opened = lake(algorithm="logistic", buckets=2)
     add_to_silver(opened, traffic(), tmp_path)
-    registry = training.registry_of(opened)
+    registry = Registry.of(opened)
     register_spark_ml_model(registry, tmp_path)
     earlier = (
         "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, and cannot be used"

@@ -13,7 +13,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.lake import contents, open_lake
-from fraudlake.model import training
+from fraudlake.model.registry import Registry
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from tests.conftest import FLINK, run
@@ -110,4 +110,4 @@ def test_a_lake_that_was_copied_restored_and_moved_goes_on_exactly_once(
     reasons = {row["error"].partition(":")[0] for row in other.rows(tables.BRONZE_REJECTED_FILES).to_pylist()}
     assert (reasons, other.count(tables.BRONZE_REJECTED_FILES)) == ({"it was renamed"}, len(ROUNDS[0]))
     assert delivered(moved) == delivered(undisturbed)
-    assert training.registry_of(other).load("1").number == "1"
+    assert Registry.of(other).load("1").number == "1"

@@ -164,9 +164,9 @@ def model() -> None:
 @click.pass_obj
 def list_models(app: App, /, **flags: str | None) -> None:
     """Show all versions with their aliases and figures. Needs: train."""
-    from fraudlake.model import training
+    from fraudlake.model import registry
 
-    versions = training.versions(app.open_existing(**flags))
+    versions = registry.versions(app.open_existing(**flags))
     result = {"versions": [{**asdict(version), "weakness": version.weakness} for version in versions]}
     app.show(result, lambda: summary.print_versions(output, versions))
 

@@ -33,7 +33,7 @@ def run(app: App, /, **flags: str | None) -> None:
     a Kafka topic (--source kafka).
     """
     from fraudlake import steps
-    from fraudlake.model import training
+    from fraudlake.model.registry import Registry
     from fraudlake.operations import maintenance
     from fraudlake.operations.status import status as status_of
 
@@ -45,7 +45,7 @@ def run(app: App, /, **flags: str | None) -> None:
             is_done()
         trained = train_or_tell(lake)
         is_done()
-        scoring = [steps.score] if training.registry_of(lake).champion() else []
+        scoring = [steps.score] if Registry.of(lake).champion() else []
         for step in scoring:
             run_streams(lake, step(lake), "available-now")
         is_done()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -16,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.model import classifier, features
 from fraudlake.model.published import Model
-from fraudlake.model.store import silence
+from fraudlake.model.store import has_models, model_store, reading, silence
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from fraudlake.lake import Lake
     from fraudlake.model.classifier import Classifier
     from fraudlake.model.drift import Profile
     from fraudlake.model.store import ModelStore
@@ -58,6 +61,26 @@ class Version:
     """The version that was the champion before it."""
     labelled_by: str = "flink"
     """The source of the labels that it learned: ``flink``, or ``verdicts`` of analysts."""
+
+    @classmethod
+    def of(
+        cls,
+        number: str,
+        tags: Mapping[str, str],
+        metrics: Mapping[str, float],
+        params: Mapping[str, str],
+        aliases: Iterable[str],
+    ) -> Version:
+        """Return a version from what MLflow stores of it and of its run."""
+        return cls(
+            number,
+            json.loads(tags.get(_TRAINED_ON, "{}")),
+            tags.get(_TESTED_FROM, ""),
+            dict(metrics),
+            tuple(sorted(aliases)),
+            tags.get(_REPLACED),
+            params.get(LABELLED_BY, "flink"),
+        )
 
     @property
     def weakness(self) -> str | None:
@@ -106,6 +129,12 @@ class Registry:
         self._uri, self._name, self._experiment = store.tracking, name, experiment
         self._artifacts = store.artifacts
         self._files = store.artifacts or store.tracking
+
+    @classmethod
+    def of(cls, lake: Lake) -> Registry:
+        """Open a lake's registry."""
+        settings = lake.settings
+        return cls(model_store(lake), settings.model_name, settings.experiment or settings.model_name)
 
     def champion(self) -> Version | None:
         """Return the version that scores, if there is one."""
@@ -262,14 +291,8 @@ class Registry:
     def _version(self, registered: Any) -> Version:
         with self._store():
             run = self._client.get_run(str(registered.run_id))
-        return Version(
-            str(registered.version),
-            json.loads(registered.tags.get(_TRAINED_ON, "{}")),
-            registered.tags.get(_TESTED_FROM, ""),
-            dict(run.data.metrics),
-            tuple(sorted(registered.aliases)),
-            registered.tags.get(_REPLACED),
-            run.data.params.get(LABELLED_BY, "flink"),
+        return Version.of(
+            str(registered.version), registered.tags, run.data.metrics, run.data.params, registered.aliases
         )
 
     def _present(self, ask: Any) -> Any:
@@ -295,6 +318,44 @@ class Registry:
                 f"the model store {self._uri} failed ({first_line(error)}): check that it exists and can be read and "
                 "written"
             ) from error
+
+
+def versions(lake: Lake) -> list[Version]:
+    """Return all versions of a lake's model, the newest first; nothing is made if there is none.
+
+    On a laptop they are read from MLflow's file itself, since MLflow takes seconds to be imported.
+
+    Raises:
+        FraudlakeError: the store cannot be read.
+    """
+    if lake.models is None:
+        return Registry.of(lake).versions()
+    if not has_models(lake):
+        return []
+    with reading(lake.models) as store:
+        return list(_stored(store, lake.settings.model_name))
+
+
+def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:
+    """Read versions from MLflow's tables (seen in 3.17)."""
+    registered = store.execute(
+        "SELECT version, run_id FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal' "
+        "ORDER BY version DESC",
+        (name,),
+    )
+    for number, run in registered.fetchall():
+        version = (name, number)
+        tags = store.execute("SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", version)
+        metrics = store.execute("SELECT key, value, is_nan FROM latest_metrics WHERE run_uuid = ?", (run,))
+        params = store.execute("SELECT key, value FROM params WHERE run_uuid = ?", (run,))
+        aliases = store.execute("SELECT alias FROM registered_model_aliases WHERE name = ? AND version = ?", version)
+        yield Version.of(
+            str(number),
+            dict(tags),
+            {key: math.nan if is_nan else value for key, value, is_nan in metrics},
+            dict(params),
+            (alias for (alias,) in aliases),
+        )
 
 
 def _downloaded(uri: str, number: str) -> Model | None:

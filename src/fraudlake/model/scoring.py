@@ -14,7 +14,8 @@ from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import drift, features, prediction_quality, predictions, published
-from fraudlake.model.training import publish, registry_of
+from fraudlake.model.registry import Registry
+from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
 from fraudlake.silver import verdicts
 from fraudlake.sources import kafka
@@ -50,7 +51,7 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
 
 
 def _champion(lake: Lake) -> Model:
-    registry = registry_of(lake)
+    registry = Registry.of(lake)
     return registry.load(registry.required_champion().number)
 
 
@@ -149,7 +150,7 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
     """
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
-    registry = registry_of(lake)
+    registry = Registry.of(lake)
     model = registry.load(number or registry.required_champion().number)
     with lake.exclusive("backfill"):
         known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= literals.day(last))

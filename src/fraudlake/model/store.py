@@ -6,6 +6,7 @@ import contextlib
 import logging
 import re
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,19 +54,37 @@ def model_store(lake: Lake) -> ModelStore:
     if lake.models is None:
         return WORKSPACE
     file, artifacts = _file(lake.models), (lake.models / "artifacts").as_uri()
-    try:
+    with _failing(lake.models):
         lake.models.mkdir(exist_ok=True)
         _make(file)
         # MLflow would try again for a minute, and fail with a stack trace.
         with contextlib.closing(sqlite3.connect(file)) as store:
             store.execute("PRAGMA schema_version")
             _settle(store, artifacts)
-    except (OSError, sqlite3.Error) as error:
-        raise FraudlakeError(
-            f"the model store {file} cannot be read ({error}): restore {lake.models} from a copy"
-        ) from None
     uri = f"sqlite:///{file}"
     return ModelStore(uri, uri, artifacts)
+
+
+@contextlib.contextmanager
+def reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open the store in a folder to read it.
+
+    Raises:
+        FraudlakeError: it cannot be read.
+    """
+    with _failing(folder), contextlib.closing(sqlite3.connect(f"{_file(folder).as_uri()}?mode=ro", uri=True)) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def _failing(folder: Path) -> Iterator[None]:
+    """Turn a failure of the store in a folder into an error of one line."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise FraudlakeError(
+            f"the model store {_file(folder)} cannot be read ({error}): restore {folder} from a copy"
+        ) from None
 
 
 def silence() -> None:

@@ -23,7 +23,7 @@ from fraudlake.model.registry import (
     Trained,
     Version,
 )
-from fraudlake.model.store import has_models, model_store
+from fraudlake.model.store import has_models
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
@@ -57,17 +57,6 @@ class Comparison:
     reason: str
 
 
-def registry_of(lake: Lake) -> Registry:
-    """Open the lake's model registry."""
-    settings = lake.settings
-    return Registry(model_store(lake), settings.model_name, settings.experiment or settings.model_name)
-
-
-def versions(lake: Lake) -> list[Version]:
-    """Return all versions of the lake's model, the newest first; nothing is made where there is none."""
-    return registry_of(lake).versions() if has_models(lake) else []
-
-
 def publish(lake: Lake, champion: Model) -> None:
     """Publish the champion for micro-batches, unless it is the latest that was published."""
     if not published.is_champion(lake.rows(tables.GOLD_MODELS), champion):
@@ -86,7 +75,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     Raises:
         FraudlakeError: there are too few labels to learn from, or the store cannot be reached.
     """
-    settings, registry = lake.settings, registry_of(lake)
+    settings, registry = lake.settings, Registry.of(lake)
     with lake.exclusive("train"):
         trained_on: dict[str, Any] = {
             "silver_version": lake.data_version(tables.SILVER_TRANSACTIONS),
@@ -177,7 +166,7 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     """
     if not has_models(lake):
         raise FraudlakeError("there is no model to compare: run 'fraudlake train' first")
-    settings, registry = lake.settings, registry_of(lake)
+    settings, registry = lake.settings, Registry.of(lake)
     champion = registry.required_champion()
     challenger = registry.version(number) if number else registry.challenger()
     if challenger is None or challenger.number == champion.number:
@@ -205,7 +194,7 @@ def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple
     Raises:
         FraudlakeError: the version is not better, is below its own baseline, or does not exist.
     """
-    registry = registry_of(lake)
+    registry = Registry.of(lake)
     chosen = registry.version(number) if number else registry.challenger()
     if chosen is None:
         raise FraudlakeError("there is no challenger to promote: train first, or name a version")
@@ -223,7 +212,7 @@ def rollback(lake: Lake) -> Version:
     Raises:
         FraudlakeError: the champion replaced none, or the version that it replaced cannot be used.
     """
-    registry = registry_of(lake)
+    registry = Registry.of(lake)
     loaded = registry.load(registry.replaced().number)
     version = registry.rollback()
     publish(lake, loaded)
