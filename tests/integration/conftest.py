@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import INTERPRETED
+from tests.conftest import INTERPRETED, SHORT_LIVED
 from tests.delivery.receiver import Receiver, listening
 from tests.standin.process import Workspace, running
 from tests.workspace import server
@@ -32,6 +32,7 @@ def workspace(folder: Path) -> Iterator[tuple[Workspace, Receiver]]:
                 DATABRICKS_HOST=api.host,
                 DATABRICKS_TOKEN=TOKEN,
                 FRAUDLAKE_SPARK_OPTIONS=json.dumps(INTERPRETED),
+                **SHORT_LIVED,
             ) as compute,
         ):
             yield compute, receiver
