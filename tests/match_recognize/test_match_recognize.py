@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.match_recognize import automaton, evaluation, rows
-from fraudlake.rules.check import Check
-from fraudlake.rules.pattern import PatternCheck
+from fraudlake.rules.compiled_rule import CompiledRule
+from fraudlake.rules.pattern import CompiledPattern
 from tests.match_recognize import flink
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "match_recognize"
@@ -68,17 +68,17 @@ def test_a_pattern_of_fixed_length_gives_the_same_matches_row_by_row(name: str) 
     assert at_once == evaluation.of_any_length(parsed, ordered).matches
 
 
-def in_parts(check: Check, history: pa.Table, cuts: list[int]) -> list[tuple[list[str], dict[str, Any]]]:
+def in_parts(rule: CompiledRule, history: pa.Table, cuts: list[int]) -> list[tuple[list[str], dict[str, Any]]]:
     """Evaluate rows in parts, each up to a time, and return each alert's transactions and measures."""
     time = history["timestamp"].cast(pa.int64()).to_numpy()
-    needed, open_matches, alerts = history.slice(0, 0), [], []
+    needed, state, alerts = history.slice(0, 0), (), []
     for begin, end in pairwise([-sys.maxsize, *cuts, None]):
         is_in = (time >= begin) & (time < (sys.maxsize if end is None else end))
         part = pa.concat_tables([needed, history.filter(pa.array(is_in))])
-        evaluated = check.evaluate(part, len(needed), json.loads(json.dumps(open_matches)), end)
+        evaluated = rule.evaluate(part, len(needed), json.loads(json.dumps(state)), end)
         names = part["transaction_id"].to_pylist()
         alerts += [([names[row] for row in alert.rows], dict(alert.measures)) for alert in evaluated.alerts]
-        needed, open_matches = part.take(pa.array(evaluated.needed)), evaluated.open_matches
+        needed, state = part.take(pa.array(evaluated.needed)), evaluated.state
     return sorted(alerts, key=str)
 
 
@@ -86,12 +86,12 @@ def in_parts(check: Check, history: pa.Table, cuts: list[int]) -> list[tuple[lis
 @pytest.mark.parametrize("name", ANSWERED)
 def test_rows_in_parts_give_the_alerts_that_they_give_at_once(name: str) -> None:
     over, sql = QUERIES[name]
-    check, history = PatternCheck(flink.parse(sql), None), table(over)
+    rule, history = CompiledPattern(flink.parse(sql), None), table(over)
     times = sorted(set(history["timestamp"].cast(pa.int64()).to_pylist()))
     draw = random.Random(name)
     for count in (1, 3, 30):
         cuts = sorted(draw.sample(times, min(count, len(times))))
-        assert in_parts(check, history, cuts) == in_parts(check, history, [])
+        assert in_parts(rule, history, cuts) == in_parts(rule, history, [])
 
 
 def clause(pattern: str = "A B", define: str = "B AS B.amount > 5", **parts: str) -> str:

@@ -128,8 +128,8 @@ def expected_beyond(
     )
     said = set()
     for rule in map(ThresholdRule.model_validate, thresholds):
-        name, check = rule.name, rule.check(query_columns({}))
-        for alert in evidence.table(table, check.evaluate(table).alerts, check.columns).to_pylist():
+        name, compiled = rule.name, rule.compile(query_columns({}))
+        for alert in evidence.table(table, compiled.evaluate(table).alerts, compiled.columns).to_pylist():
             ids = alert["transaction_ids"]
             alert_id = hashlib.sha256("|".join((name, ids[0], ids[-1])).encode()).hexdigest()[:32]
             counted = str([*zip(ids, alert["amounts"], alert["times"], strict=True)])

@@ -110,7 +110,7 @@ def alerts(**parameters: object) -> list[tuple[str, float]]:
     rule = ThresholdRule.model_validate({"name": "many", **parameters})
     rows = table("mixed")
     names = rows["transaction_id"].to_pylist()
-    found = rule.check(flink.COLUMNS).evaluate(rows).alerts
+    found = rule.compile(flink.COLUMNS).evaluate(rows).alerts
     return sorted((names[alert.rows[-1]], alert.measures[rule.aggregate]) for alert in found)
 
 
@@ -147,7 +147,7 @@ def test_a_sum_is_right_to_a_double_whatever_other_accounts_paid(limit: float, e
         }
     )
     rule = ThresholdRule(name="spent", aggregate="sum", last=timedelta(hours=1), above=limit)
-    alerts = rule.check(flink.COLUMNS).evaluate(rows).alerts
+    alerts = rule.compile(flink.COLUMNS).evaluate(rows).alerts
     assert [alert.measures["sum"] for alert in alerts if alert.rows[-1] >= 1000] == expected
 
 
@@ -162,7 +162,7 @@ def test_a_sum_is_right_to_a_double_whatever_other_accounts_paid(limit: float, e
 )
 def test_a_threshold_that_does_not_suit_the_columns_is_refused(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as refused:
-        ThresholdRule.model_validate({"name": "many", **parameters}).check(flink.COLUMNS)
+        ThresholdRule.model_validate({"name": "many", **parameters}).compile(flink.COLUMNS)
     assert message in str(refused.value)
 
 

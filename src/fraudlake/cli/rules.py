@@ -49,7 +49,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
     rules = [_rule(settings, name, file)] if name or file else list(settings.known_rules)
     columns = query_columns(settings.columns)
     for rule in rules:
-        rule.check(columns)
+        rule.compile(columns)
     valid = [{"name": rule.name, "kind": rule.kind} for rule in rules]
     app.say({"valid": valid}, "\n".join(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules))
 
@@ -84,7 +84,7 @@ def backtest(
     query = query_of(file) if file else None
     lake = app.open_existing(**flags)
     rule = query or rule_table.read(lake).version_of(str(name)).rule
-    rule.check(query_columns(lake.settings.columns))
+    rule.compile(query_columns(lake.settings.columns))
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
         report, alerts = steps.backtest(lake, rule, *days)

@@ -42,19 +42,19 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         UsageError: the rule does not suit the columns.
     """
     columns = query_columns(settings.columns)
-    check = rule.check(columns)
+    compiled = rule.compile(columns)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
         if present:
             table = pa.Table.from_batches(present)
-            # A rule travels to the task; what it was checked into holds functions of numpy, which do not.
-            of_rows = rule.check(columns)
+            # A rule travels to the task; a compiled one holds functions of numpy, which do not.
+            of_rows = rule.compile(columns)
             yield from evidence.table(table, of_rows.evaluate(table).alerts, of_rows.columns).to_batches()
 
-    names = dict.fromkeys((*evidence.NEEDS, *check.columns))
+    names = dict.fromkeys((*evidence.NEEDS, *compiled.columns))
     rows = silver.select(*names)
-    divided = rows.repartition(tasks, *check.partition_by) if check.partition_by else rows.coalesce(1)
+    divided = rows.repartition(tasks, *compiled.partition_by) if compiled.partition_by else rows.coalesce(1)
     return divided.mapInArrow(evaluate, evidence.COLUMNS)
 
 

@@ -18,7 +18,7 @@ from fraudlake.match_recognize.expressions import json_value
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fraudlake.rules.check import Alert
+    from fraudlake.rules.compiled_rule import Alert
 
 NEEDS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 """The columns of silver that evidence is made of, and that order rows."""

@@ -1,7 +1,7 @@
 """Live rules: thresholds and patterns raise alerts from a bucket's rows, micro-batch by micro-batch.
 
-Of each rule the state holds the rows that a later alert may have or count, and a pattern's open matches. The state of a
-rule that is gone is dropped.
+Of each rule the state holds the rows that a later alert may have or count, and what the rule needs beyond them. The
+state of a rule that is gone is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
     from fraudlake.match_recognize.expressions import Column
-    from fraudlake.rules.check import Check
+    from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
@@ -31,7 +31,7 @@ STATE = pa.schema(
         ("rule", pa.string()),
         ("definition", pa.string()),  # the rule as JSON
         ("rows", pa.binary()),  # the rows that it needs, as an Arrow IPC stream, in the order of their evaluation
-        ("open_matches", pa.string()),  # as JSON
+        ("open_matches", pa.string()),  # the rule's own state, as JSON; checkpoints hold this name
     ]
 )
 """A rule that needs earlier rows of a bucket."""
@@ -62,13 +62,13 @@ class LiveRules:
         columns = query_columns(settings.columns) if versions else {}
         needed: set[str] = set()
         for version in versions:
-            check = version.rule.check(columns)
-            if "account_id" not in check.partition_by:
+            compiled = version.rule.compile(columns)
+            if "account_id" not in compiled.partition_by:
                 raise UsageError(
                     f"{version.rule.name}: a rule of a stream needs PARTITION BY accountId, since the stream divides "
                     "rows by account; 'fraudlake rules backtest' evaluates it as it is"
                 )
-            needed |= set(check.columns)
+            needed |= set(compiled.columns)
         return cls(versions, columns, tuple(sorted(needed - {*evidence.NEEDS})))
 
     def fields(self, settings: Settings) -> dict[str, pa.Field]:
@@ -91,57 +91,50 @@ class LiveRules:
             return [], STATE.empty_table()
         new, before = self._silver(rows), {row["definition"]: row for row in state.to_pylist()}
         raised, needed = [], []
-        for version, check in zip(self.versions, self._checks, strict=True):
+        for version, compiled in zip(self.versions, self._compiled, strict=True):
             definition = version.rule.model_dump_json()
             known = before.get(definition)
-            part = new.select([*dict.fromkeys((*evidence.NEEDS, *check.columns))])
-            seen, open_matches = 0, []
+            part = new.select([*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
+            seen, rule_state = 0, ()
             if known is not None:
                 earlier = pa.ipc.open_stream(known["rows"]).read_all()
                 part, seen = pa.concat_tables([earlier, part]), len(earlier)
-                open_matches = json.loads(known["open_matches"])
-            evaluation = check.evaluate(part, seen, open_matches, now)
+                rule_state = json.loads(known["open_matches"])
+            evaluation = compiled.evaluate(part, seen, rule_state, now)
             if evaluation.alerts:
-                raised.append(RuleAlerts(version, evidence.described(part, evaluation.alerts, check.columns)))
+                raised.append(RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns)))
             if len(evaluation.needed):
                 needed.append(
                     {
                         "rule": version.rule.name,
                         "definition": definition,
                         "rows": buckets.to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks()),
-                        "open_matches": json.dumps(evaluation.open_matches),
+                        "open_matches": json.dumps(evaluation.state),
                     }
                 )
         return raised, pa.Table.from_pylist(needed, STATE)
 
     def without_accounts(self, state: pa.Table, accounts: Collection[str]) -> pa.Table:
-        """Return a bucket's state, :data:`STATE`, without the rows and open matches of accounts."""
+        """Return a bucket's state, :data:`STATE`, without accounts."""
         definitions = (version.rule.model_dump_json() for version in self.versions)
-        checks = dict(zip(definitions, self._checks, strict=True))
+        compiled_rules = dict(zip(definitions, self._compiled, strict=True))
         states = []
         for row in state.to_pylist():
-            check = checks.get(row["definition"])
-            if check is None:  # the rule is gone
+            compiled = compiled_rules.get(row["definition"])
+            if compiled is None:  # the rule is gone
                 continue
             rows = pa.ipc.open_stream(row["rows"]).read_all()
-            # There is one for each partition, in the order of their first rows, or there is none.
-            open_matches = json.loads(row["open_matches"])
-            if open_matches:
-                keys = dict.fromkeys(zip(*(rows[name].to_pylist() for name in check.partition_by), strict=True))
-                at = check.partition_by.index("account_id")
-                open_matches = [
-                    matches for matches, key in zip(open_matches, keys, strict=True) if key[at] not in accounts
-                ]
+            rule_state = compiled.forget(json.loads(row["open_matches"]), rows, accounts)
             stays = rows.filter(pc.invert(pc.is_in(rows["account_id"], pa.array(list(accounts), pa.string()))))
             if len(stays):
-                new = {"rows": buckets.to_bytes(stays.combine_chunks()), "open_matches": json.dumps(open_matches)}
+                new = {"rows": buckets.to_bytes(stays.combine_chunks()), "open_matches": json.dumps(rule_state)}
                 states.append(row | new)
         return pa.Table.from_pylist(states, STATE)
 
     @cached_property
-    def _checks(self) -> list[Check]:
-        """The rules, checked: in a task, since a checked rule cannot travel there."""
-        return [version.rule.check(self.columns) for version in self.versions]
+    def _compiled(self) -> list[CompiledRule]:
+        """The compiled rules: made in a task, since they cannot travel there."""
+        return [version.rule.compile(self.columns) for version in self.versions]
 
     def _silver(self, rows: pa.Table) -> pa.Table:
         """Return rows of the detector in the columns of silver."""

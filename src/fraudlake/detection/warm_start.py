@@ -139,7 +139,7 @@ def _newest(silver: DataFrame) -> int:
 def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> int | None:
     """Return the event time that rules look back to from a time, both microseconds; None: they look back to all."""
     columns = query_columns(settings.columns)
-    spans = [version.rule.check(columns).look_back for version in added]
+    spans = [version.rule.compile(columns).look_back for version in added]
     if None in spans:
         return None
     longest = max(span for span in spans if span is not None)

@@ -166,7 +166,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
         raise UsageError(f"--to {last} is before --from {first}")
     columns = query_columns(lake.settings.columns)
     rules = rule_table.read(lake).live
-    reaches = {version.rule.name: version.rule.check(columns).look_back for version in rules}
+    reaches = {version.rule.name: version.rule.compile(columns).look_back for version in rules}
     days = _Days(first, last, reaches)
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():

@@ -1,7 +1,7 @@
 """Kinds of rule: a rule of any kind is read by its ``kind``.
 
-A kind is a module with a model of its parameters. Its method ``check`` checks the rule against the columns of the lake
-and returns a :class:`~fraudlake.rules.check.Check`, which evaluates rows.
+A kind is a module with a model of its parameters. Its method ``compile`` checks the rule against the columns of the
+lake and returns a :class:`~fraudlake.rules.compiled_rule.CompiledRule`, which evaluates rows.
 """
 
 from __future__ import annotations

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fraudlake.durations import Duration
-from fraudlake.rules.check import Alert, Evaluation
+from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
     from fraudlake.match_recognize.expressions import Column
-    from fraudlake.match_recognize.matcher import OpenMatches
     from fraudlake.match_recognize.query import Query
 
 
@@ -65,8 +64,8 @@ class PatternRule(BaseModel):
         lines = "\n  ".join(clause for clause in clauses if clause)
         return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"  # noqa: S608 (our own parser reads it)
 
-    def check(self, columns: Mapping[str, Column]) -> PatternCheck:
-        """Check the rule against the columns, which are given by the names that a query may use.
+    def compile(self, columns: Mapping[str, Column]) -> CompiledPattern:
+        """Compile the rule for the columns, which are given by the names that a query may use.
 
         Raises:
             UsageError: the query is not valid; with its position.
@@ -77,11 +76,11 @@ class PatternRule(BaseModel):
         parsed = parse(self.text, columns, TIME, TABLES, self.name)
         # Where matching goes on behind a match, the next match depends on where it ended, and so on back.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
-        return PatternCheck(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
+        return CompiledPattern(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
 
 
 @dataclass(frozen=True)
-class PatternCheck:
+class CompiledPattern:
     """A pattern that can evaluate rows."""
 
     query: Query
@@ -97,10 +96,8 @@ class PatternCheck:
         """The columns that the query names, and the time."""
         return self.query.columns
 
-    def evaluate(
-        self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
-    ) -> Evaluation:
-        """Return the matches that the query selects."""
+    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
+        """Return the matches that the query selects; the state is the open matches of each partition of such rows."""
         from fraudlake.match_recognize import evaluation
         from fraudlake.match_recognize.expressions import json_value
         from fraudlake.match_recognize.rows import sort
@@ -108,7 +105,7 @@ class PatternCheck:
 
         query = self.query
         ordered = sort(rows, query.time, query.partition_by, query.order_by, query.columns, arrival(rows), seen)
-        matches, begin, still_open = evaluation.matches(query, ordered, open_matches, now)
+        matches, begin, still_open = evaluation.matches(query, ordered, state, now)
         types = {output.name: output.expression.type for output in query.select}
         alerts = []
         for match, result in zip(matches, evaluation.results(query, ordered, matches), strict=True):
@@ -124,3 +121,9 @@ class PatternCheck:
             measures = {name: json_value(value, types[name]) for name, value in result.items()}
             alerts.append(Alert(numbers, roles, measures))
         return Evaluation(alerts, ordered.behind(begin), still_open)
+
+    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
+        """Return the open matches of the other accounts: they are in the order of their partitions' first rows."""
+        partitions = dict.fromkeys(zip(*(needed[name].to_pylist() for name in self.partition_by), strict=True))
+        account = self.partition_by.index("account_id")
+        return [matches for matches, key in zip(state, partitions, strict=bool(state)) if key[account] not in accounts]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fraudlake.match_recognize.expressions import Column
-    from fraudlake.rules.pattern import PatternCheck
+    from fraudlake.rules.pattern import CompiledPattern
 
 
 class SmallThenLargeRule(BaseModel):
@@ -34,7 +34,7 @@ class SmallThenLargeRule(BaseModel):
             raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
         return self
 
-    def check(self, columns: Mapping[str, Column]) -> PatternCheck:
+    def compile(self, columns: Mapping[str, Column]) -> CompiledPattern:
         """Return the rule as the pattern that it is; in a stream, the detector's arrays give the same alerts."""
         from fraudlake.rules.pattern import PatternRule
 
@@ -47,4 +47,4 @@ class SmallThenLargeRule(BaseModel):
         }
         measures = {"seconds_between": "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
         pair = PatternRule(name=self.name, pattern="SMALL LARGE", define=define, measures=measures)
-        return replace(pair.check(columns), look_back=self.within)
+        return replace(pair.compile(columns), look_back=self.within)

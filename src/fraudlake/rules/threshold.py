@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fraudlake.durations import Duration
 from fraudlake.errors import UsageError
-from fraudlake.rules.check import Alert, Evaluation
+from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from fraudlake.match_recognize.expressions import Column
-    from fraudlake.match_recognize.matcher import OpenMatches
     from fraudlake.match_recognize.values import Expression
 
 EVIDENCE = 20
@@ -62,8 +61,8 @@ class ThresholdRule(BaseModel):
         """What the aggregate must be above, or below."""
         return (self.below or 0.0) if self.above is None else self.above
 
-    def check(self, columns: Mapping[str, Column]) -> ThresholdCheck:
-        """Check the rule against the columns, which are given by the names that a rule may use.
+    def compile(self, columns: Mapping[str, Column]) -> CompiledThreshold:
+        """Compile the rule for the columns, which are given by the names that a rule may use.
 
         Raises:
             UsageError: there is no such column, its type does not suit, or the condition is not valid.
@@ -81,11 +80,11 @@ class ThresholdRule(BaseModel):
             text = sql.Text(self.where, f"{self.name}: where")
             context = expressions.Context(text, columns, TIME, is_outer=True)
             condition = expressions.condition(text.parse(0, len(self.where)), context)
-        return ThresholdCheck(self, column, condition)
+        return CompiledThreshold(self, column, condition)
 
 
 @dataclass(frozen=True)
-class ThresholdCheck:
+class CompiledThreshold:
     """A threshold that can evaluate rows."""
 
     rule: ThresholdRule
@@ -108,10 +107,8 @@ class ThresholdCheck:
         """The duration of the window; so many transactions may take any time."""
         return self.rule.last
 
-    def evaluate(
-        self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
-    ) -> Evaluation:
-        """Return an alert for each row at which the aggregate is beyond the limit."""
+    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
+        """Return an alert for each row at which the aggregate is beyond the limit; there is no state but the rows."""
         import numpy as np
 
         from fraudlake.match_recognize import expressions
@@ -142,7 +139,11 @@ class ThresholdCheck:
             total = float(totals[row])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
             alerts.append(Alert(numbers, ["counted"] * len(numbers), measures))
-        return Evaluation(alerts, ordered.order[still_counts if now is not None else []], [])
+        return Evaluation(alerts, ordered.order[still_counts if now is not None else []])
+
+    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
+        """Return the state, in which no account is."""
+        return state
 
     def _is_beyond(self, totals: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which totals raise an alert; NaN, the total of no values, is never beyond."""

@@ -1,8 +1,8 @@
-"""Check: a rule that was checked against the columns becomes what evaluates rows, all at once or part by part."""
+"""Compiled rules: a rule that fits the columns evaluates rows, all at once or part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-
-    from fraudlake.match_recognize.matcher import OpenMatches
 
 
 class Alert(NamedTuple):
@@ -32,12 +30,12 @@ class Evaluation(NamedTuple):
     alerts: list[Alert]
     needed: NDArray[np.int64]
     """Numbers of the rows that a later alert may have or count, in the order in which they were processed."""
-    open_matches: list[OpenMatches]
-    """The open matches of a pattern, which have these rows."""
+    state: Any = ()
+    """What else the next part needs: a value for JSON that only the rule understands."""
 
 
-class Check(Protocol):
-    """A rule that was checked against the columns: it can evaluate rows."""
+class CompiledRule(Protocol):
+    """A rule that fits the columns: it can evaluate rows."""
 
     @property
     def partition_by(self) -> Sequence[str]:
@@ -51,15 +49,22 @@ class Check(Protocol):
     def look_back(self) -> timedelta | None:
         """How far before a transaction others may lie that its alert depends on, in event time; None: any distance."""
 
-    def evaluate(
-        self, rows: pa.Table, seen: int = 0, open_matches: Sequence[OpenMatches] = (), now: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Evaluate rows, which hold whole partitions: at once, or in parts that follow each other.
 
         Args:
             rows: :attr:`columns`, ``source`` and ``position``; of a part first the rows that the part before needed,
                 as they stood there, then new ones in any order.
             seen: the number of the former.
-            open_matches: what the part before gave.
+            state: the ``state`` that the part before gave.
             now: no row that follows has an earlier time, microseconds; None: no row follows.
+        """
+
+    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
+        """Return the state without accounts.
+
+        Args:
+            state: what :meth:`evaluate` gave.
+            needed: the rows that it gave with it, with those of the accounts.
+            accounts: the accounts to forget.
         """
