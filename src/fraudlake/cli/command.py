@@ -78,10 +78,10 @@ EVERYWHERE = _everywhere()
 class Command(click.Command):
     """A command that takes the options of all commands, too, and whose help ends with an example of its call."""
 
-    def __init__(self, *arguments: Any, example: str = "", **given: Any) -> None:
-        """Make a command; ``example`` is a call of it."""
+    def __init__(self, *arguments: Any, example: str = "", task: str = "", **given: Any) -> None:
+        """Make a command; ``example`` is a call of it, and ``task`` the heading that lists it if the group does not."""
         super().__init__(*arguments, **given)
-        self.example = example
+        self.example, self.task = example, task
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's own options and those of all commands."""
@@ -113,7 +113,8 @@ class Commands(click.Group):
         Args:
             arguments: what click takes.
             example: a call of one of its commands.
-            tasks: names of commands by task; commands that have none come last.
+            tasks: names of commands by task; then come the commands that name the task themselves. Commands without
+                a task come last.
             given: what click takes.
         """
         super().__init__(*arguments, **given)
@@ -148,10 +149,12 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""
-        listed = {name for names in self._tasks.values() for name in names}
-        others = [name for name in self.list_commands(ctx) if name not in listed]
+        tasks = {task: [*names] for task, names in self._tasks.items()}
+        for name in sorted(set(self.list_commands(ctx)) - {name for names in tasks.values() for name in names}):
+            others = "Others" if self._tasks else "Commands"
+            tasks.setdefault(getattr(self.commands[name], "task", "") or others, []).append(name)
         width = max(map(len, self.commands), default=0)
-        for task, names in {**self._tasks, "Others" if listed else "Commands": others}.items():
+        for task, names in tasks.items():
             commands = [(name.ljust(width), self.get_command(ctx, name)) for name in names if name in self.commands]
             if commands:
                 with formatter.section(task):
