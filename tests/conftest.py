@@ -78,7 +78,7 @@ TOGETHER = {
     "tests/integration/test_workspace_jobs.py": "a workspace",
     "tests/test_main_job.py": "the main job's lake",
     "tests/test_notebooks.py": "the main job's lake",
-    "tests/operations/test_provenance.py": "the main job's lake",
+    "tests/operations/test_lineage.py": "the main job's lake",
 }
 """Files that share what takes a minute to make: one process runs them."""
 

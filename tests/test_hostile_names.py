@@ -15,7 +15,7 @@ import pytest
 from fraudlake import settings, steps, tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.lake import literal, spark_literal
-from fraudlake.operations import provenance
+from fraudlake.operations import lineage
 from fraudlake.streaming import stream
 from tests import plain_lake
 from tests.conftest import FraudlakeHere, run
@@ -141,7 +141,7 @@ def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
     assert sorted(alert["account_id"] for alert in alerts) == sorted(NAMES)
     assert len({alert["alert_id"] for alert in alerts}) == len(NAMES)
     for alert in alerts:
-        shown = provenance.explain(opened, alert["alert_id"])
+        shown = lineage.explain(opened, alert["alert_id"])
         assert shown.transactions[-1].landed["file"] == "';-- `x` $(y)/part-'; DROP TABLE x; --"
         assert shown.transactions[0].values["transaction_id"] == f"small {alert['account_id']}"
     files = (tmp_path / "delivered").glob("*.jsonl")

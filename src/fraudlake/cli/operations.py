@@ -110,10 +110,10 @@ def explain(app: App, /, alert: str) -> None:
     Reads ALERT, an alert_id of silver_alerts, and what it was made from, with the versions of the tables that took each
     row; starts no Java on a laptop and writes nothing. Needs: detect.
     """
-    from fraudlake.operations import provenance
+    from fraudlake.operations import lineage
 
     with console.status("explain"):
-        explained = provenance.explain(app.open_existing(), alert)
+        explained = lineage.explain(app.open_existing(), alert)
     app.say(explained.as_dict(), summary.explained(explained))
 
 

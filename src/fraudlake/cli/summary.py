@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
-    from fraudlake.operations.provenance import Provenance, Taken
+    from fraudlake.operations.lineage import Lineage, Taken
     from fraudlake.operations.rebuild import Rebuilt
     from fraudlake.operations.status import Status
     from fraudlake.quarantine.replay import Replayed
@@ -138,15 +138,15 @@ def rebuilt(done: Rebuilt) -> str:
     return "\n".join([*lines, "in place" if done.versions else "in place already: no table differed", *versions])
 
 
-def explained(provenance: Provenance) -> str:
+def explained(lineage: Lineage) -> str:
     """Tell where an alert comes from."""
-    limits = [f"{name} {value}" for name, value in provenance.rule.items() if name != "name"]
+    limits = [f"{name} {value}" for name, value in lineage.rule.items() if name != "name"]
     lines = [
-        provenance.alert["explanation"],
-        f"rule        {provenance.rule['name']}: {', '.join(limits) or 'not in silver_rules'}",
-        f"alert       {provenance.alert['alert_id']}{_taken(provenance.taken, tables.SILVER_ALERTS)}",
+        lineage.alert["explanation"],
+        f"rule        {lineage.rule['name']}: {', '.join(limits) or 'not in silver_rules'}",
+        f"alert       {lineage.alert['alert_id']}{_taken(lineage.taken, tables.SILVER_ALERTS)}",
     ]
-    for origin in provenance.transactions:
+    for origin in lineage.transactions:
         if not origin.transaction:
             lines.append(f"{origin.variable:<12}silver_transactions does not hold it any more")
             continue

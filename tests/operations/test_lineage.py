@@ -1,4 +1,4 @@
-"""Provenance: what an alert is traced back to is what the landed files say, read here without the package."""
+"""Lineage: what an alert is traced back to is what the landed files say, read here without the package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from fraudlake import simulator, steps, tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.lake import literal
-from fraudlake.operations import maintenance, provenance
+from fraudlake.operations import lineage, maintenance
 from fraudlake.streaming import stream
 from tests import plain_lake
 from tests.conftest import run
@@ -30,7 +30,7 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(main_job: Any) -> None:
     alerts = main_job.query(tables.SILVER_ALERTS, "*").to_pylist()
     named = defaultdict(list)
-    for alert, (small, large) in zip(alerts, provenance.origins(main_job, alerts), strict=True):
+    for alert, (small, large) in zip(alerts, lineage.origins(main_job, alerts), strict=True):
         for origin, prefix in ((small, "small_"), (large, "")):
             expected = (alert["account_id"], alert[f"{prefix}timestamp"].timestamp(), alert[f"{prefix}amount"])
             named[origin.landed["path"]].append((origin.landed["row"], expected))
@@ -105,7 +105,7 @@ def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callabl
     alert = opened.query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp DESC LIMIT 1").to_pylist()[0]
     assert "bronze_transactions" in maintenance.optimize(opened)
 
-    shown = provenance.explain(opened, alert["alert_id"])
+    shown = lineage.explain(opened, alert["alert_id"])
 
     large = shown.transactions[-1]
     file, row = large.landed["file"], large.landed["row"]
@@ -130,7 +130,7 @@ def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., An
         stream.run(opened, step(opened), "available-now")
     (alert,) = opened.query(tables.SILVER_ALERTS, "alert_id").to_pylist()
 
-    shown = provenance.explain(opened, alert["alert_id"])
+    shown = lineage.explain(opened, alert["alert_id"])
 
     small, large = shown.transactions
     assert small.landed == {"topic": "it's", "partition": 3, "offset": 41}

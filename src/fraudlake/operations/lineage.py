@@ -1,4 +1,4 @@
-"""Provenance: an alert becomes its rule, its transactions, where each landed, and the commits that took them."""
+"""Lineage: an alert becomes its rule, its transactions, where each landed, and the commits that took them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Provenance:
+class Lineage:
     """Where an alert comes from."""
 
     alert: dict[str, Any]
@@ -69,7 +69,7 @@ class Provenance:
         return asdict(self)
 
 
-def explain(lake: Lake, alert_id: str) -> Provenance:
+def explain(lake: Lake, alert_id: str) -> Lineage:
     """Trace an alert back to where it came from; on a laptop without Spark.
 
     Raises:
@@ -80,7 +80,7 @@ def explain(lake: Lake, alert_id: str) -> Provenance:
     if not alerts:
         raise UsageError(f"{alert_id}: silver_alerts has no such alert_id{_newest(lake)}")
     (origins_of_alert,) = origins(lake, alerts)
-    return Provenance(
+    return Lineage(
         alerts[0],
         _rule(lake, alerts[0]["rule"], alerts[0]["rule_version"]),
         _taken(lake, tables.SILVER_ALERTS, is_alert),
