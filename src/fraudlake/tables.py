@@ -445,7 +445,7 @@ GOLD_PREDICTION_QUALITY = Table(
     judged_by STRING source of the truth: flink (its label) or verdict (an analyst's)
     transactions BIGINT predictions whose truth is known
     fraud BIGINT of those, fraud
-    true_prediction_rate DOUBLE share of predictions that equal the truth
+    true_prediction_rate DOUBLE share of predictions that equal the truth (accuracy)
     precision DOUBLE share of the predicted fraud that is fraud
     recall DOUBLE share of the fraud that was predicted
     f1 DOUBLE harmonic mean of precision and recall

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.model.measures import measures
+from fraudlake.model.metrics import metrics_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ def prediction_quality(predictions: DataFrame, verdicts: DataFrame) -> DataFrame
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
 
     Returns:
-        The columns of ``gold_prediction_quality``: :func:`measures.measures` of the predictions whose label is known.
+        The columns of ``gold_prediction_quality``: :func:`metrics.metrics_of` of the predictions whose label is known.
     """
     by_flink, by_verdict = (
         judged(predictions, verdicts, judge)
@@ -56,6 +56,6 @@ def judged(predictions: DataFrame, verdicts: DataFrame, judge: str) -> DataFrame
 def _figures(rows: pa.Table) -> pa.Table:
     """Return the row of a group."""
     fraud, predicted, scores = (rows[name].to_numpy() for name in ("label", "prediction", "probability"))
-    row = {name: rows[name][0].as_py() for name in KEYS} | measures(fraud, predicted, scores)
+    row = {name: rows[name][0].as_py() for name in KEYS} | metrics_of(fraud, predicted, scores)
     schema = tables.GOLD_PREDICTION_QUALITY.schema
     return pa.table([pa.array([row.get(field.name)]).cast(field.type) for field in schema], schema)

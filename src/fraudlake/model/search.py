@@ -16,7 +16,7 @@ import numpy as np
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import features, history
 from fraudlake.model.classifier import Classifier, Logistic, Trees
-from fraudlake.model.measures import area_under_pr, measures
+from fraudlake.model.metrics import area_under_pr, metrics_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,6 +159,6 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
 
 
 def metrics(classifier: Classifier, rows: Rows, threshold: float) -> dict[str, float]:
-    """Measure a classifier on rows: :func:`measures.measures`."""
+    """Compute the metrics of a classifier on rows: :func:`metrics.metrics_of`."""
     probability = classifier.probabilities(rows.features)
-    return measures(rows.fraud == 1, probability >= threshold, probability, rows.weights)
+    return metrics_of(rows.fraud == 1, probability >= threshold, probability, rows.weights)

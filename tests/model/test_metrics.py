@@ -1,11 +1,11 @@
-"""Measures, by hand."""
+"""Metrics, by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fraudlake.model.measures import area_under_pr, measures
+from fraudlake.model.metrics import area_under_pr, metrics_of
 
 NO, YES = False, True
 
@@ -13,7 +13,7 @@ NO, YES = False, True
 def test_figures_of_five_transactions() -> None:
     fraud = np.array([YES, YES, NO, NO, YES])
     predicted = np.array([YES, YES, YES, NO, NO])
-    assert measures(fraud, predicted, np.array([0.9, 0.8, 0.7, 0.2, 0.1])) == pytest.approx(
+    assert metrics_of(fraud, predicted, np.array([0.9, 0.8, 0.7, 0.2, 0.1])) == pytest.approx(
         {
             "transactions": 5,
             "fraud": 3,
@@ -27,7 +27,7 @@ def test_figures_of_five_transactions() -> None:
 
 
 def test_an_entry_that_stands_for_four_transactions_counts_four_times() -> None:
-    figures = measures(np.array([YES, NO]), np.array([YES, YES]), np.array([0.9, 0.8]), np.array([1.0, 4.0]))
+    figures = metrics_of(np.array([YES, NO]), np.array([YES, YES]), np.array([0.9, 0.8]), np.array([1.0, 4.0]))
     assert (figures["transactions"], figures["precision"]) == (5, 1 / 5)
 
 
@@ -42,7 +42,7 @@ def test_an_entry_that_stands_for_four_transactions_counts_four_times() -> None:
 )
 def test_a_measure_that_is_undefined_is_left_out(fraud: list[bool], predicted: list[bool], undefined: set[str]) -> None:
     names = {"transactions", "fraud", "true_prediction_rate", "precision", "recall", "f1", "area_under_pr"}
-    assert set(measures(np.array(fraud), np.array(predicted), np.array([0.1, 0.2]))) == names - undefined
+    assert set(metrics_of(np.array(fraud), np.array(predicted), np.array([0.1, 0.2]))) == names - undefined
 
 
 def test_equal_scores_are_one_step_of_the_curve() -> None:

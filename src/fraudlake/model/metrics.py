@@ -1,4 +1,4 @@
-"""Measures: the truth, predictions and scores become the figures that a classifier is compared by."""
+"""Metrics: the truth, predictions and scores become the metrics by which classifiers are compared."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 
-def measures(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats | None = None) -> dict[str, float]:
-    """Compare predictions with the truth; a measure that is undefined is left out.
+def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats | None = None) -> dict[str, float]:
+    """Compare predictions with the truth; a metric that is undefined is left out.
 
-    ``true_prediction_rate`` is the share of predictions that equal the truth, as Databricks' article on Flink with
-    Delta Lake defines it. Where fraud is rare it is close to 1 for any model, so there are precision, recall, F1 and
-    the area under the precision-recall curve as well.
+    ``true_prediction_rate`` is the accuracy, under the name that Databricks' article on Flink with Delta Lake gives it.
+    It is close to 1 for any model if fraud is rare, so precision, recall, F1 and the area under the precision-recall
+    curve are given as well.
 
     Args:
         fraud: whether a transaction is fraud.
