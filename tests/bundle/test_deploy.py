@@ -130,7 +130,7 @@ def test_a_target_is_deployed_once_and_destroyed_whole(
 
     assert not any(workspace.objects.values())
     assert not workspace.files
-    assert not workspace.strange
+    assert not workspace.unanswered
 
 
 @pytest.mark.parametrize(("target", "cloud"), [("staging", "aws")], indirect=["cloud"])

@@ -24,7 +24,7 @@ Answer = tuple[int, Any]
 
 
 class Workspace:
-    """What is deployed: ``objects`` by kind and id, ``files`` by path; ``strange`` are requests it has no answer to."""
+    """What is deployed: ``objects`` by kind and id, ``files`` by path; ``unanswered`` requests."""
 
     def __init__(self, application_id: str | None = None) -> None:
         """Open an empty workspace for a person, or for a service principal."""
@@ -33,7 +33,7 @@ class Workspace:
         self.rights: dict[str, list[dict[str, Any]]] = {}
         self.files: dict[str, bytes] = {}
         self.folders = {"/": 0}
-        self.strange: list[str] = []
+        self.unanswered: list[str] = []
         self._numbers = count(1000)
         self._lock = threading.Lock()
 
@@ -49,7 +49,7 @@ class Workspace:
             match = re.fullmatch(pattern, request.path)
             if match and wanted == request.method:
                 return handler(self, *map(unquote, match.groups()), {**request.query, "": _content(request)})
-        self.strange.append(f"{request.method} {request.path}")
+        self.unanswered.append(f"{request.method} {request.path}")
         return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": f"{request.method} {request.path}"}
 
     def me(self, asked: dict[str, Any]) -> Answer:

@@ -117,7 +117,7 @@ def test_the_first_model_scores_at_once_and_the_same_rows_are_not_learned_twice(
 
 def test_a_verdict_is_taken_once(life: dict[str, Any]) -> None:
     once, twice = life["taken"]
-    assert (once.taken, once.known, once.strange) == (twice.known, 0, 0)
+    assert (once.taken, once.known, once.unmatched) == (twice.known, 0, 0)
     assert once.taken == (life["old"] + 1) // 2
     assert twice.taken == 0
 

@@ -64,7 +64,7 @@ def test_verdicts_name_transactions_or_alerts_and_unknown_ids_are_listed(
 
     again = fraudlake_here("--lake", str(raised.root), "--json", "verdicts", str(file))
     assert again.returncode == 1
-    loaded = {"taken": 0, "known": 3, "strange": 2, "unknown": ["no-such-alert", "part-0-99"]}
+    loaded = {"taken": 0, "known": 3, "unmatched": 2, "unknown": ["no-such-alert", "part-0-99"]}
     assert json.loads(again.stdout) == loaded
     assert decided(raised) == expected
 

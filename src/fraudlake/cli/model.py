@@ -68,8 +68,8 @@ def train_with_progress(lake: Lake) -> dict[str, Any]:
     }
 
 
-def train_or_tell(lake: Lake) -> dict[str, Any] | None:
-    """Train; where a lake has too little to learn from, print that and return None."""
+def train_if_enough(lake: Lake) -> dict[str, Any] | None:
+    """Train; if the lake has too little data to learn from, print that and return None."""
     from fraudlake.model.search import TooLittleError
 
     try:
@@ -107,7 +107,7 @@ def verdicts(app: App, /, file: Path) -> None:
         more = len(done.unknown) - _LISTED
         listed = ", ".join(done.unknown[:_LISTED]) + (f" and {more:,} more, which --json lists" if more > 0 else "")
         raise FraudlakeError(
-            f"{file}: {done.strange:,} verdicts are about no transaction and no alert of this lake, "
+            f"{file}: {done.unmatched:,} verdicts are about no transaction and no alert of this lake, "
             f"and were not loaded: {listed}"
         )
 

@@ -8,7 +8,7 @@ import click
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
-from fraudlake.cli.model import train_or_tell
+from fraudlake.cli.model import train_if_enough
 from fraudlake.cli.progress import output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
 
@@ -43,7 +43,7 @@ def run(app: App, /, **flags: str | None) -> None:
         for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
             run_streams(lake, step(lake), "available-now")
             is_done()
-        trained = train_or_tell(lake)
+        trained = train_if_enough(lake)
         is_done()
         scoring = [steps.score] if Registry.of(lake).champion() else []
         for step in scoring:

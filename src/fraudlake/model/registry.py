@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.model import classifier, features
 from fraudlake.model.published import Model
-from fraudlake.model.store import has_models, model_store, reading, silence
+from fraudlake.model.store import has_models, log_only_errors, model_store, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ class Registry:
         """
         import mlflow
 
-        silence()
+        log_only_errors()
         mlflow.set_tracking_uri(store.tracking)
         mlflow.set_registry_uri(store.registry)
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
@@ -275,10 +275,10 @@ class Registry:
                 f"{what} was trained by an earlier fraudlake, as a Spark ML model, and cannot be used: "
                 "train again with 'fraudlake train'"
             )
-        strange = sorted(set(model.classifier.features) ^ set(features.NAMES))
-        if strange:
+        differing = sorted(set(model.classifier.features) ^ set(features.NAMES))
+        if differing:
             raise OutdatedModelError(
-                f"{what} does not fit the features of this fraudlake (they differ in {', '.join(strange)}): "
+                f"{what} does not fit the features of this fraudlake (they differ in {', '.join(differing)}): "
                 "train again with 'fraudlake train'"
             )
         return model

@@ -87,8 +87,8 @@ def _failing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def silence() -> None:
-    """Let MLflow log nothing but errors; it reports its progress otherwise."""
+def log_only_errors() -> None:
+    """Have MLflow log errors only; by default it also logs its progress."""
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
 
@@ -104,7 +104,7 @@ def _make(file: Path) -> None:
     with FileLock(file.with_name(".lock")):
         if file.exists() and file.stat().st_size:
             return
-        silence()
+        log_only_errors()
         draft = file.with_name(".draft.db")
         draft.unlink(missing_ok=True)
         MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)

@@ -23,13 +23,13 @@ _ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
 
 @dataclass(frozen=True)
 class Loaded:
-    """Numbers of a file's rows: inserted, already in the table, and about what the lake does not have."""
+    """How many rows of a file were inserted, were already in the table, and match nothing in the lake."""
 
     taken: int
     known: int
-    strange: int
+    unmatched: int
     unknown: list[str]
-    """The ids of the last ones, which are those of no transaction and of no alert."""
+    """The ids that match no transaction and no alert."""
 
 
 def load(lake: Lake, file: Path) -> Loaded:

@@ -62,7 +62,7 @@ class LocalFolder(LandingFolder):
             .option("maxBytesPerTrigger" if at_most else "maxFilesPerTrigger", at_most or most_files)
             # A file that vanishes after it was listed does not stop the stream; the ledger tells of it.
             .option("ignoreMissingFiles", "true")
-            # By default a file older than the newest one by a week would be passed over in silence.
+            # By default a file older than the newest one by a week would be skipped silently.
             .option("maxFileAge", ANY_AGE)
         )
         return reader.load(landing.literal(self.path)).select("path", "modificationTime", "length")
