@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.bronze import epochs
 from fraudlake.settings import Settings
-from fraudlake.silver import rules, transactions
+from fraudlake.silver import quality_rules, transactions
 
 pytestmark = pytest.mark.stream
 
@@ -100,10 +100,10 @@ def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -
 @pytest.mark.usefixtures("spark")
 def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
     settings = Settings(columns={"kind": "string", "shop": {"type": "string", "nullable": False}})
-    quality_rules, reasons = rules.quality_rules(settings, F.current_timestamp()), rules.reasons(settings)
-    assert tuple(rule.name for rule in quality_rules) == reasons[: len(quality_rules)]
-    assert reasons[len(quality_rules) - 3 : len(quality_rules)] == ("kind_fits", "shop_fits", "shop_is_given")
-    assert reasons[len(quality_rules) :] == ("place_is_new", "transaction_is_new", "late", "forgotten")
+    rules, reasons = quality_rules.of(settings, F.current_timestamp()), quality_rules.reasons(settings)
+    assert tuple(rule.name for rule in rules) == reasons[: len(rules)]
+    assert reasons[len(rules) - 3 : len(rules)] == ("kind_fits", "shop_fits", "shop_is_given")
+    assert reasons[len(rules) :] == ("place_is_new", "transaction_is_new", "late", "forgotten")
 
 
 def test_a_row_may_not_be_ahead_of_the_time_of_its_arrival(spark: Any) -> None:

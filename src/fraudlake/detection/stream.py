@@ -18,7 +18,7 @@ from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.lake import conflict
 from fraudlake.lake.rows import has_rows, persisted_batch
-from fraudlake.silver import rules as quality
+from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
 from fraudlake.streaming.stream import Appender, OutdatedError, Stream
 
@@ -48,7 +48,7 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
         rule_table.start(lake)
         if pending is None:
             _note(lake, checkpoint, first, rules.change)
-        is_late = f"array_contains(reasons, '{quality.LATE}')"
+        is_late = f"array_contains(reasons, '{quality_rules.LATE}')"
         if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
             name = lake.name_of(tables.SILVER_QUARANTINE)
             conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
@@ -164,7 +164,7 @@ def _states(
         return None
     in_event_time = lake.settings.ordering == "event_time"
     watermark = checkpoint.watermark_milliseconds(done) if in_event_time else None
-    late = lake.read(tables.SILVER_QUARANTINE).where(f"array_contains(reasons, '{quality.LATE}')")
+    late = lake.read(tables.SILVER_QUARANTINE).where(f"array_contains(reasons, '{quality_rules.LATE}')")
     places = late.select(silver.source().alias("source"), silver.position().alias("position"))
     micros = None if watermark is None else watermark * 1000
     try:

@@ -16,7 +16,7 @@ from fraudlake.forget.account_rows import BY_ACCOUNT, rows_of
 from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published, scoring
-from fraudlake.silver import clock, rules
+from fraudlake.silver import clock, quality_rules
 from fraudlake.streaming import refresh
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
     merge.merge(lake, positions, tables.SILVER_QUARANTINE, at, "WHEN MATCHED THEN DELETE")
     quarantine = lake.table(tables.SILVER_QUARANTINE)
     known = {name: F.col(name) for name in (*tables.SOURCE_POSITION, "_ingested_at")} | {
-        "reasons": F.array(F.lit(rules.FORGOTTEN)),
+        "reasons": F.array(F.lit(quality_rules.FORGOTTEN)),
         "quarantined_at": clock.now(),
     }
     empty = landed.select(

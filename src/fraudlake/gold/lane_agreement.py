@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake.silver import rules as quality
+from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
 from fraudlake.tables import GOLD_LANE_AGREEMENT
 
@@ -264,7 +264,7 @@ def _is_late() -> Column:
     def is_needed(row: Column) -> Column:
         return _is_one_of_the_two(row) | _is_in_window(row)
 
-    by_detector = _any("rows", lambda row: F.array_contains(row["reasons"], quality.LATE) & is_needed(row))
+    by_detector = _any("rows", lambda row: F.array_contains(row["reasons"], quality_rules.LATE) & is_needed(row))
     return by_detector | _is_overtaken(F.col("large")) | _is_overtaken(F.col("small"))
 
 
@@ -275,7 +275,7 @@ def _is_overtaken(transaction: Column) -> Column:
 
 def _is_quarantined() -> Column:
     """Return whether one of the two is quarantined, or a duplicate between them in the topic, or in the window."""
-    duplicate = F.array(F.lit(quality.PLACE_IS_NEW), F.lit(quality.TRANSACTION_IS_NEW))
+    duplicate = F.array(F.lit(quality_rules.PLACE_IS_NEW), F.lit(quality_rules.TRANSACTION_IS_NEW))
     is_there = _any(
         "rows",
         lambda row: (

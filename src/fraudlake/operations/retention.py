@@ -21,7 +21,7 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake import conflict, contents
-from fraudlake.silver import rules
+from fraudlake.silver import quality_rules
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -44,7 +44,7 @@ _OLD |= {table.name: "{date}" for table in contents.TABLES if "date" in table.co
 """When a row is old, by the name of each table that may have a limit. A row without a time has that of its arrival."""
 _ASIDE = {
     tables.BRONZE_TRANSACTIONS.name: "_topic IS NOT NULL",
-    tables.SILVER_QUARANTINE.name: f"array_contains(reasons, '{rules.LATE}')",
+    tables.SILVER_QUARANTINE.name: f"array_contains(reasons, '{quality_rules.LATE}')",
 }
 """Rows that ``status`` sets against nothing: those of Kafka have no ledger, and late ones are in silver, too."""
 

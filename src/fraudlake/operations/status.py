@@ -17,7 +17,7 @@ from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.quarantine import replay
 from fraudlake.quarantine.show import count_by_name
-from fraudlake.silver import rules
+from fraudlake.silver import quality_rules
 from fraudlake.sources import file_source, kafka, kafka_source
 from fraudlake.sources.landing_folder import landing_folder
 
@@ -192,7 +192,7 @@ def status(lake: Lake) -> Status:
         predictions=lake.count(tables.GOLD_FRAUD_PREDICTIONS),
         agreement=_agreement(lake),
         quality=_quality(lake),
-        late=reasons.get(rules.LATE, 0),
+        late=reasons.get(quality_rules.LATE, 0),
         removed=removed.rows,
         removed_late=removed.from_kafka_or_late.get(tables.SILVER_QUARANTINE.name, 0),
         reasons=reasons,

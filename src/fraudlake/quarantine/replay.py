@@ -28,7 +28,7 @@ from fraudlake.lake import json_file
 from fraudlake.lake.merge import merge, same
 from fraudlake.lake.rows import has_rows
 from fraudlake.quarantine.show import broken, raw_columns, require_known
-from fraudlake.silver import duplicates, rules, transactions
+from fraudlake.silver import duplicates, quality_rules, transactions
 from fraudlake.streaming.stream import Appender
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         finished = finish(lake)
         rows = lake.read(tables.SILVER_QUARANTINE)
         rows = rows if rule is None else broken(rows, rule)
-        is_empty = F.array_contains("reasons", rules.FORGOTTEN)
+        is_empty = F.array_contains("reasons", quality_rules.FORGOTTEN)
         replayable = rows.where(duplicates.REPLAYABLE).where(~is_empty)
         candidates, total = replayable.count(), rows.count()
         moved = 0

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.lake import literal
-from fraudlake.silver import rules
+from fraudlake.silver import quality_rules
 from fraudlake.silver.transactions import POSITION, SOURCE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def require_known(lake: Lake, rule: str) -> None:
     Raises:
         UsageError: names those that are known.
     """
-    known = rules.reasons(lake.settings)
+    known = quality_rules.reasons(lake.settings)
     if rule not in known and rule not in count_by_name(lake, tables.SILVER_QUARANTINE, "reasons"):
         raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(known)}")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.silver import clock, rules
+from fraudlake.silver import clock, quality_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ def position() -> Column:
 
 def own_id() -> Column:
     """Return the transaction id that the producer sent with a bronze row; null where it is missing or blank."""
-    return F.when(~rules.is_blank("transaction_id"), F.col("transaction_id"))
+    return F.when(~quality_rules.is_blank("transaction_id"), F.col("transaction_id"))
 
 
 def derived_id(source: ColumnOrName, position: ColumnOrName) -> Column:
@@ -65,13 +65,13 @@ def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) 
     Returns:
         The rows with ``reasons``, an empty array for a valid row, and ``warnings``, null where there are none.
     """
-    quality_rules = rules.quality_rules(settings, F.col("_ingested_at") if clock is None else clock)
-    reasons, warnings = (_broken(quality_rules, severity) for severity in ("reject", "warn"))
+    rules = quality_rules.of(settings, F.col("_ingested_at") if clock is None else clock)
+    reasons, warnings = (_broken(rules, severity) for severity in ("reject", "warn"))
     return bronze.withColumns({"reasons": reasons, "warnings": F.when(F.size(warnings) > 0, warnings)})
 
 
-def _broken(quality_rules: list[rules.QualityRule], severity: str) -> Column:
-    broken = [F.when(~rule.valid, F.lit(rule.name)) for rule in quality_rules if rule.severity == severity]
+def _broken(rules: list[quality_rules.QualityRule], severity: str) -> Column:
+    broken = [F.when(~rule.valid, F.lit(rule.name)) for rule in rules if rule.severity == severity]
     return F.array_compact(F.array(*broken)) if broken else F.array().cast("array<string>")
 
 

@@ -68,7 +68,7 @@ def _time(text: str) -> Column:
 
 
 def reasons(settings: Settings) -> tuple[str, ...]:
-    """Return all that a row can be in quarantine for: the rules of :func:`quality_rules`, and the reasons above."""
+    """Return all that a row can be in quarantine for: the rules of :func:`of`, and the reasons above."""
     return (_MESSAGE_IS_READABLE, *_conditions(settings), PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE, FORGOTTEN)
 
 
@@ -100,7 +100,7 @@ class QualityRule:
     severity: Literal["reject", "warn"]
 
 
-def quality_rules(settings: Settings, clock: Column) -> list[QualityRule]:
+def of(settings: Settings, clock: Column) -> list[QualityRule]:
     """Return the rules that look at one row alone. A null value breaks only the rule that forbids nulls.
 
     Args:
