@@ -89,7 +89,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fraudlake.lake.session.start", start)
-        patch.setattr("fraudlake.lake.spark_home.archive_classes", start)
+        patch.setattr("fraudlake.lake.spark_home.folder", start)
         # The program takes the first line of an error that it did not foresee, and of no other.
         patch.setattr(sys.modules[main.__module__], "first_line", raise_)
         patch.setenv("HOME", str(folder))

@@ -13,7 +13,6 @@ LOCAL_ONLY = {
     "fraudlake.lake.delta_folder": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.local": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.session": "a JVM on this machine",
-    "fraudlake.lake.workout": "the process of that JVM",
 }
 """Modules that use more than a workspace offers, and for what."""
 

@@ -24,20 +24,31 @@ def test_its_jars_outlive_the_environment_that_they_came_with() -> None:
 
 
 @pytest.mark.slow
-def test_java_takes_sparks_classes_from_the_archive() -> None:
-    spark_home.archive_classes()
-    log = "-Xlog:class+load:stdout"
+def test_the_first_java_writes_an_archive_of_classes_from_which_the_next_one_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_home, "class_archive", lambda: tmp_path / "classes.jsa")
+    first, second = (_sources_of_classes() for _ in range(2))
+    assert first and not any("(top)" in line for line in first)
+    assert second and all("shared objects file (top)" in line for line in second), second
+    assert [file.name for file in tmp_path.iterdir()] == ["classes.jsa"]
+
+
+def test_an_archive_that_is_not_complete_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_home, "class_archive", lambda: tmp_path / "classes.jsa")
+    (tmp_path / "classes.jsa.1").write_bytes(bytes(4096))  # Java writes the head last
+    options = spark_home.java_options()
+    assert options[0] == f"-XX:ArchiveClassesAtExit={tmp_path}/classes.jsa.{os.getpid()}"
+    assert [file.name for file in tmp_path.iterdir()] == ["classes.jsa.1"]
+
+
+def _sources_of_classes() -> list[str]:
+    """Start Spark's program for a moment; return the lines in which Java says where it takes its class from."""
     environment = {**os.environ, "SPARK_HOME": str(spark_home.folder())}
-    options = " ".join([*spark_home.java_options(), log, *session.JAVA_OPTIONS])
+    options = " ".join([*spark_home.java_options(), "-Xlog:class+load:stdout", *session.JAVA_OPTIONS])
     command = [spark_home.folder() / "bin" / "spark-submit", "--driver-java-options", options, "--version"]
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    loaded = [line for line in printed.splitlines() if " org.apache.spark.deploy.SparkSubmit source:" in line]
-    assert loaded and all("shared objects file (top)" in line for line in loaded), loaded
-
-
-def test_a_second_archive_is_not_made() -> None:
-    spark_home.archive_classes()
-    assert not spark_home.archive_classes()
+    return [line for line in printed.splitlines() if " org.apache.spark.deploy.SparkSubmit source:" in line]
 
 
 def _own_jars() -> list[Path]:

@@ -139,10 +139,12 @@ def quarantine(
         lake = app.open(**flags)
         if lake.checkpoint("refine").pending_batch() is not None:
             stream.run(lake, steps.refine(lake), "available-now")
-        done = replay.replay(
-            lake, rule, {name.strip(): sql for name, _, sql in (item.partition("=") for item in assignments)}
-        )
+        replaced = {name.strip(): sql for name, _, sql in (item.partition("=") for item in assignments)}
+        with console.status("replay"):
+            done = replay.replay(lake, rule, replaced)
         app.say(asdict(done), summary.replayed(done))
         return
-    rows = show.quarantine(app.open_existing(**flags), rule, limit)
+    lake = app.open_existing(**flags)
+    with console.status("reading the quarantine"):
+        rows = show.quarantine(lake, rule, limit)
     app.show(asdict(rows), lambda: summary.print_quarantine(output, rows))

@@ -97,7 +97,9 @@ def verdicts(app: App, /, file: Path) -> None:
     """
     from fraudlake.model import verdicts as decided
 
-    done = decided.load(app.open(), file)
+    lake = app.open()
+    with console.status("verdicts"):
+        done = decided.load(lake, file)
     app.say(
         asdict(done),
         f"{done.taken:,} verdicts taken, {done.known:,} were there already; the figures of the model follow with the "
@@ -166,7 +168,9 @@ def list_models(app: App, /, **flags: str | None) -> None:
     """Show all versions with their aliases and figures. Needs: train."""
     from fraudlake.model import registry
 
-    versions = registry.versions(app.open_existing(**flags))
+    lake = app.open_existing(**flags)
+    with console.status("reading the versions"):
+        versions = registry.versions(lake)
     result = {"versions": [{**asdict(version), "weakness": version.weakness} for version in versions]}
     app.show(result, lambda: summary.print_versions(output, versions))
 
@@ -207,5 +211,7 @@ def rollback(app: App, /, **flags: str | None) -> None:
     """Make the version that the champion replaced the champion again. Needs: a promotion."""
     from fraudlake.model import training
 
-    restored = training.rollback(app.open(**flags))
+    lake = app.open(**flags)
+    with console.status("rollback"):
+        restored = training.rollback(lake)
     app.say({"champion": restored.number}, f"version {restored.number} is the champion again")

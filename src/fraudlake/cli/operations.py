@@ -15,12 +15,14 @@ from fraudlake.cli.progress import console, output, planned, timed
 @cli.command(example="fraudlake setup")
 @click.pass_obj
 def setup(app: App, /) -> None:
-    """Fetch the jars and archive Java's classes, once: each later start of Spark then takes half the time."""
-    from fraudlake.lake import spark_home
+    """Fetch the jars that Spark needs, once; otherwise the first command that starts Spark does it."""
+    from fraudlake.lake import jars, spark_home
 
-    is_new = spark_home.archive_classes()
-    folder = str(spark_home.folder())
-    app.say({"folder": folder, "is_new": is_new}, f"setup: {'made' if is_new else 'already there'}: {folder}")
+    with timed("jars"):
+        jars.folder()
+    with timed("Spark's home"):
+        folder = str(spark_home.folder())
+    app.say({"folder": folder}, f"setup: {folder}")
 
 
 @cli.command(example='fraudlake optimize --row-retention \'{"silver_transactions": "400d"}\'')
@@ -80,7 +82,9 @@ def status(app: App, /, **flags: str | None) -> None:
     """
     from fraudlake.operations.status import status as status_of
 
-    figures = status_of(app.open_existing(**flags))
+    lake = app.open_existing(**flags)
+    with console.status("counting rows"):
+        figures = status_of(lake)
     app.show(figures.as_dict(), lambda: summary.print_counts(output, figures))
     if figures.gaps or figures.breaches:
         sys.exit(1)

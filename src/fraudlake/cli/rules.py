@@ -10,7 +10,7 @@ import click
 
 from fraudlake.cli.app import RULES, App, cli, options
 from fraudlake.cli.command import Day
-from fraudlake.cli.progress import timed
+from fraudlake.cli.progress import console, timed
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     version = rules.version_of(name, number)
     changes = rule_table.changes(lake, name) or rules.versions_of(name)
     days = (first.date() if first else None, last.date() if last else None)
-    compared = steps.compare(lake, rules, version, *days)
+    with console.status("reading what the rule has raised"):
+        compared = steps.compare(lake, rules, version, *days)
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
     lines = [
         f"{version}: {version.status}",

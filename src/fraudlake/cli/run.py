@@ -9,7 +9,7 @@ import click
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
 from fraudlake.cli.model import train_if_enough
-from fraudlake.cli.progress import output, planned, run_streams, timed
+from fraudlake.cli.progress import console, output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
 
 
@@ -56,6 +56,7 @@ def run(app: App, /, **flags: str | None) -> None:
         streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
         run_streams(lake, [stream for step in streaming for stream in step(lake)], "continuous")
     note_other_rules(lake)
-    figures = status_of(lake)
+    with console.status("counting rows"):
+        figures = status_of(lake)
     result = {**figures.as_dict(), "model": trained}
     app.show(result, lambda: summary.print_run(output, lake, figures, trained, time.monotonic() - begun))
