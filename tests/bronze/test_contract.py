@@ -14,19 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fraudlake.bronze import contract
-from fraudlake.settings import Settings
-
-DECLARED = contract.of(
-    Settings(
-        columns={
-            "merchant": {"from": "merchantId", "type": "string"},
-            "terminal": "bigint",
-            "score": "double",
-            "chip": "boolean",
-            "paid_at": "timestamp",
-        }
-    ).columns
-)
+from tests.bronze.declared import DECLARED
 
 
 def fitted(timezone: str = "UTC", **columns: Any) -> list[dict[str, Any]]:
@@ -218,7 +206,7 @@ def test_declared_columns_are_taken_with_their_types_and_the_rest_is_rescued() -
         terminal=pa.array([7], pa.int16()),
         score=pa.array([Decimal("1.5")]),
         chip=[True],
-        paid_at=pa.array([1], pa.timestamp("s")),
+        **{'paid "at"': pa.array([1], pa.timestamp("s"))},
         shop=["x"],
     )
     assert (row["merchant"], row["terminal"], row["score"], row["chip"]) == ("m1", 7, 1.5, True)
@@ -289,7 +277,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
     return column
 
 
-NAMES = st.sampled_from(["dt", "accountId", "amount", "alert", "merchantId", "terminal", "paid_at", "Score", "new"])
+NAMES = st.sampled_from(["dt", "accountId", "amount", "alert", "merchantId", "terminal", 'paid "at"', "Score", "new"])
 
 
 @pytest.mark.slow

@@ -34,25 +34,25 @@ def test_an_event_is_a_row_with_the_columns_of_silver_alerts(tmp_path: Path) -> 
     with sqlite3.connect(tmp_path / "db") as connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(fraud_alerts)")]
     assert columns == [name for name in tables.SILVER_ALERTS.column_names if name != "evidence_columns"]
-    assert rows(tmp_path / "db")[1] == (
-        "00000000000000000000000000000001",
-        "small_then_large",
-        "1",
-        "large-1",
-        "2026-03-07 12:00:01.000000",
-        900.5,
-        "small-1",
-        "2026-03-07 11:59:59.750000",
-        0.1,
-        1.25,
-        "Konto 1 „zahlte“ 'klein', dann groß\n1",
-        "2026-03-07 12:00:01.000000",
-        "small_then_large",
-        '[{"variable": "LARGE", "transaction_id": "large-1", '
+    assert dict(zip(columns, rows(tmp_path / "db")[1], strict=True)) == {
+        "alert_id": "00000000000000000000000000000001",
+        "rule": "small_then_large",
+        "account_id": "1",
+        "transaction_id": "large-1",
+        "timestamp": "2026-03-07 12:00:01.000000",
+        "amount": 900.5,
+        "small_transaction_id": "small-1",
+        "small_timestamp": "2026-03-07 11:59:59.750000",
+        "small_amount": 0.1,
+        "seconds_between": 1.25,
+        "explanation": "Konto 1 „zahlte“ 'klein', dann groß\n1",
+        "detected_at": "2026-03-07 12:00:01.000000",
+        "kind": "small_then_large",
+        "evidence": '[{"variable": "LARGE", "transaction_id": "large-1", '
         '"timestamp": "2026-03-07T12:00:01.000000Z", "amount": 900.5}]',
-        '{"seconds_between": "1.25"}',
-        1,
-    )
+        "measures": '{"seconds_between": "1.25"}',
+        "rule_version": 1,
+    }
 
 
 def test_a_row_is_updated_by_its_id(tmp_path: Path) -> None:

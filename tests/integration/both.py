@@ -22,6 +22,8 @@ from tests.standin.workspace import CATALOG, SCHEMA
 
 DAY = "2026-01-01"
 """The day that is scored again."""
+DECLARED = '{"merchant_id": {"from": "merchantId", "type": "string"}}'
+"""The column that the lakes get by the job ``define``."""
 BY_HAND = "by hand"
 """The job of commands that no job runs."""
 ENDED = {"ingest", "refine", "detect", "deliver", "aggregate", "score"}

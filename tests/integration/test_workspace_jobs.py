@@ -19,7 +19,7 @@ from tests.standin import classic, workspace
 from tests.standin.process import Workspace, stored
 from tests.standin.workspace import CATALOG, SCHEMA
 
-from .both import Both
+from .both import DECLARED, Both
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
@@ -30,7 +30,6 @@ small_below = 1
 large_above = 400
 within = "60 s"
 """
-DECLARED = '{"merchant_id": {"from": "merchantId", "type": "string"}}'
 
 
 @pytest.fixture(scope="module")

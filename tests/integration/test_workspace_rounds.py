@@ -24,7 +24,7 @@ from tests.conftest import FLINK
 from tests.standin.process import stored
 from tests.standin.workspace import CATALOG, SCHEMA
 
-from .both import BY_HAND, ENDED, Both
+from .both import BY_HAND, DECLARED, ENDED, Both
 from .broker import Broker
 from .conftest import workspace
 
@@ -49,8 +49,6 @@ above = 1
 status = "shadow"
 """
 """One rule changes, and another one begins in the shadow, between two runs of the stream."""
-DECLARED = '{"merchant_id": {"from": "merchantId", "type": "string"}}'
-"""The column that the lakes get between the rounds."""
 
 
 @pytest.fixture(scope="module")

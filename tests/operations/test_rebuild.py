@@ -158,6 +158,7 @@ def test_another_rule_adds_its_alerts_and_streams_go_on(filled: Any, lake: Calla
     assert counts(rebuild(opened, DAY_7, DAY_7))["alerts"] == (0, 0, 4)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("filled")
 def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Callable[..., Any], landing: Path) -> None:
     opened = lake(timestamp_floor="2026-03-08")
@@ -276,6 +277,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
     assert [path.name for path in opened.replays.iterdir()] == []
 
 
+@pytest.mark.long
 def test_what_a_replay_of_the_quarantine_corrected_stays(filled: Any) -> None:
     replay.replay(filled, None, {"amount": "abs(amount)"})
     take(filled, ALERTED)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
@@ -20,27 +21,19 @@ NAN, INF = float("nan"), float("inf")
 
 def bronze(spark: Any, *rows: tuple[datetime | None, str | None, float | None]) -> Any:
     full = [
-        (
-            dt,
-            account,
-            amount,
-            False,
-            None,
-            None,
-            None,
-            None,
-            None,
-            "part-0",
-            i,
-            None,
-            None,
-            None,
-            NOON,
-            dt and dt.date(),
-        )
+        {
+            "dt": dt,
+            "accountId": account,
+            "amount": amount,
+            "alert": False,
+            "_source_file": "part-0",
+            "_source_row": i,
+            "_ingested_at": NOON,
+            "date": dt and dt.date(),
+        }
         for i, (dt, account, amount) in enumerate(rows)
     ]
-    return spark.createDataFrame(full, tables.BRONZE_TRANSACTIONS.columns)
+    return spark.createDataFrame(pa.Table.from_pylist(full, tables.BRONZE_TRANSACTIONS.schema))
 
 
 @pytest.mark.parametrize(
