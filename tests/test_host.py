@@ -181,6 +181,7 @@ NOEXEC = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 HAS_NAMESPACES = subprocess.run([*NOEXEC, "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.stream
 @pytest.mark.skipif(not HAS_NAMESPACES, reason="this machine allows no user namespaces")
 def test_a_container_without_user_home_locale_and_temporary_programs_raises_the_tutorials_alerts(

@@ -141,7 +141,9 @@ class KilledError(BaseException):
 
 
 @pytest.mark.stream
-@pytest.mark.parametrize("is_noted", [False, True], ids=["before its rows", "after its rows"])
+@pytest.mark.parametrize(
+    "is_noted", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before its rows", "after its rows"]
+)
 def test_a_micro_batch_that_is_cut_is_sent_again_and_noted_once(
     lake: LakeHere, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, is_noted: bool
 ) -> None:

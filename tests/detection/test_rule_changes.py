@@ -37,6 +37,7 @@ def run(lake: Any) -> None:
     stream.run(lake, steps.detect(lake), "available-now")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ordering", ["arrival", "event_time"])
 def test_each_part_has_the_alerts_of_its_rules_as_if_they_had_always_been_there(lake: Any, ordering: str) -> None:
     draw = random.Random(7)
@@ -95,7 +96,7 @@ def test_a_running_stream_takes_a_change_up_with_its_next_micro_batch(
     assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
 
 
-@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("is_written", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_micro_batch_that_is_repeated_keeps_its_rules(
     lake: Any, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:

@@ -38,6 +38,7 @@ def test_waiting_rows_and_the_watermark_are_reported(lake: Any) -> None:
     assert snapshot.open_flags == 0
 
 
+@pytest.mark.long
 def test_state_shrinks_back_when_100_000_accounts_have_gone_by(lake: Any) -> None:
     opened = lake()
     crowd = [Row(str(i), MARCH_7 + i, 0.5, position=i) for i in range(100_000)]

@@ -134,8 +134,19 @@ FOLLOWED = (
 )
 
 
-def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_go_on(
-    open_lake: Any, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def cut(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+CUTS = (
+    (table_rows, "_empty_landed_rows"),
+    (checkpoint.Checkpoint, "erase_past_state"),
+)
+
+
+@pytest.mark.parametrize("cuts", [(), pytest.param(CUTS, marks=pytest.mark.long)], ids=["at once", "every call is cut"])
+def test_two_accounts_leave_no_trace_and_the_streams_go_on(
+    open_lake: Any, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: tuple[tuple[Any, str], ...]
 ) -> None:
     simulator.simulate(landing, TRAFFIC, rows=400, file_rows=200)
     # An alert of each account, an amount that no rule allows, and a flag that is open at the end.
@@ -174,7 +185,7 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
     assert planned.rows[NAMED]["silver_alerts"] == planned.rows[NAMED]["delivered files"] == 1
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
 
-    for owner, name in CUTS:
+    for owner, name in cuts:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, cut)
             with pytest.raises((KeyboardInterrupt, FraudlakeError)):
@@ -220,16 +231,6 @@ def test_two_accounts_leave_no_trace_although_every_call_is_cut_and_the_streams_
     days = Counter(row["date"] for row in silver)
     agreement = {row["date"]: row["transactions"] for row in lake.read(detector_agreement.TABLE).collect()}
     assert agreement == days
-
-
-def cut(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
-
-
-CUTS = (
-    (table_rows, "_empty_landed_rows"),
-    (checkpoint.Checkpoint, "erase_past_state"),
-)
 
 
 def audit(lake: Any, account: str) -> list[Any]:

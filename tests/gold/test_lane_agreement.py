@@ -222,6 +222,7 @@ def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_
     assert stored(opened) == {"small_then_large": EXPECTED["small_then_large"]}
 
 
+@pytest.mark.long
 def test_it_is_the_same_when_the_fast_lanes_alerts_come_first_and_in_parts(lake: Any) -> None:
     opened = lake(**TOPICS, **IN_TIME)
     alert(opened, 0, EVENTS[:7])
@@ -242,6 +243,7 @@ def test_an_alert_that_was_pending_gets_its_reason_although_no_other_alert_comes
     assert compare(opened)["small_then_large"]["only_fast_unknown"] == 1
 
 
+@pytest.mark.long
 def test_on_rows_in_order_the_lanes_agree_and_a_repeated_message_has_an_equal_id(lake: Any) -> None:
     draw = random.Random(5)
     rows = [

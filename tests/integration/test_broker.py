@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from .broker import Broker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_end_offsets_count_what_was_produced_to_each_partition(broker: Broker) -> None:

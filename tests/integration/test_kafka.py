@@ -380,6 +380,7 @@ def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None
     assert "secret-rubbish" not in str(told.value)
 
 
+@pytest.mark.long
 def test_run_takes_a_topic_from_end_to_end(
     broker: Broker, lake: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import FraudlakeHere, land_flink
 
-pytestmark = [pytest.mark.stream, pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")]
+pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")]
 
 SIZE = "96m"
 

@@ -84,6 +84,7 @@ def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Maintained(lake, done.rows, failures)
 
 
+@pytest.mark.long
 def test_maintenance_runs_while_a_stream_runs_and_no_row_is_lost(maintained: Maintained) -> None:
     assert maintained.failures == []
     assert maintained.streamed == 120
@@ -136,6 +137,7 @@ def test_zorder_within_days_leaves_few_files_to_read_for_an_account(lake: Any) -
     assert {Path(file).parent.name for file in rewritten} == {"date=2026-03-08"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
 def test_what_predictive_optimization_compacted_is_still_clustered(lake: Any) -> None:
     """It runs OPTIMIZE without ZORDER, whenever it likes."""

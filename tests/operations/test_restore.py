@@ -58,7 +58,14 @@ def test_a_restored_table_has_the_rows_of_the_version_and_the_present_one_stays_
     assert detail.partition_columns == ("date",)
 
 
-@pytest.mark.parametrize("deleted", ["true", "position = 0", "position < 2"])
+@pytest.mark.parametrize(
+    "deleted",
+    [
+        pytest.param("true", marks=pytest.mark.long),
+        pytest.param("position = 0", marks=pytest.mark.long),
+        "position < 2",
+    ],
+)
 def test_streams_go_on_and_read_no_row_twice(lake: Any, deleted: str) -> None:
     """A whole table, a part of a file, a whole file is deleted: Delta's own RESTORE would only add files."""
     opened = lake()

@@ -97,7 +97,7 @@ def test_a_time_in_seconds_is_taken_once_it_is_mended(lake: Callable[..., Lake])
     assert opened.query(tables.SILVER_QUARANTINE, "*").num_rows == 0
 
 
-@pytest.fixture(params=["delta-rs", "spark"])
+@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What reads the tables: delta-rs, or Spark as in a workspace."""
     if request.param == "spark":
@@ -166,7 +166,10 @@ def test_a_value_that_is_mended_lets_rows_of_one_rule_back_in(broken: Lake, capf
     assert landed is not None and landed["amount"] == -6.0
 
 
-@pytest.mark.parametrize("cut_before", ["append", "delete", "done"])
+@pytest.mark.parametrize(
+    "cut_before",
+    [pytest.param("append", marks=pytest.mark.long), "delete", pytest.param("done", marks=pytest.mark.long)],
+)
 def test_a_replay_that_was_interrupted_is_finished_by_the_next_one(
     broken: Lake, monkeypatch: pytest.MonkeyPatch, cut_before: str
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[...
     assert quarantine(opened) == [("a", 0, ["place_is_new"])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "positions",
     [

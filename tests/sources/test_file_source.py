@@ -51,7 +51,7 @@ Open = Callable[..., Any]
 only_on_a_laptop = pytest.mark.parametrize("kind_of_lake", ["laptop"], indirect=True)
 
 
-@pytest.fixture(params=["laptop", "workspace"])
+@pytest.fixture(params=["laptop", pytest.param("workspace", marks=pytest.mark.long)])
 def kind_of_lake(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -137,7 +137,6 @@ def reconciles(lake: Any) -> bool:
     return landed.rows == lake.count(tables.BRONZE_TRANSACTIONS) and not landed.waiting_files
 
 
-@pytest.mark.parametrize("kind_of_lake", ["laptop", pytest.param("workspace", marks=pytest.mark.long)], indirect=True)
 def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kind_of_lake: str) -> None:
     shutil.copytree(BAD / "files", landing, dirs_exist_ok=True)
     shutil.copytree(FLINK / "tutorial" / "int96", landing / "good")
