@@ -340,6 +340,7 @@ def test_a_second_copy_of_a_stream_is_refused(lake: Callable[..., Any], landing:
     run(root, "ingest")
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_two_processes_use_a_lake_at_once(
     lake: Callable[..., Any], landing: Path, fraudlake_here: FraudlakeHere, tmp_path: Path

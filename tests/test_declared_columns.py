@@ -147,6 +147,7 @@ def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_firs
     assert quarantine(changed) == [("wrong", ["kind_fits"])]
 
 
+@pytest.mark.long
 def test_steps_from_another_folder_without_a_settings_file_do_the_same(
     lake: Open, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraudlake_here: FraudlakeHere
 ) -> None:

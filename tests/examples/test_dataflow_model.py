@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import Printed, flink
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_all_levels_give_the_same_sums(printed: Printed) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import Printed, flink
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_a_list_is_a_source(printed: Printed) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import Printed
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 ALERTS = [
     "1970-01-01 00:00:01.002000 2 600.0 True",

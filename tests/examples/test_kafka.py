@@ -11,7 +11,7 @@ from tests.integration.broker import Broker
 
 from .conftest import Printed
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_a_topic_is_a_source(printed: Printed, broker: Broker) -> None:

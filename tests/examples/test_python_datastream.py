@@ -9,7 +9,7 @@ from fraudlake.errors import FraudlakeError
 
 from .conftest import Printed, flink
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_the_running_count_changes_as_many_rows_as_in_flink(printed: Printed) -> None:

@@ -211,6 +211,7 @@ def test_a_retention_gap_stops_the_stream_with_what_to_do(broker: Broker, topic_
     assert "\n" not in line
 
 
+@pytest.mark.long
 def test_a_retention_gap_is_logged_and_counted_where_the_stream_may_go_on(
     broker: Broker, topic_lake: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -240,6 +241,7 @@ def test_another_topic_needs_another_lake(broker: Broker, topic_lake: Any) -> No
         steps.ingest(topic_lake("second"))
 
 
+@pytest.mark.long
 def test_a_broker_that_restarts_does_not_end_a_continuous_stream(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("restart", partitions=2)
     produce(broker, "restart", range(50))
@@ -291,6 +293,7 @@ def sasl(broker: Broker, password: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_credentials_reach_the_broker_and_are_never_shown(
     broker: Broker, lake: Any, spark_log: Path, fraudlake_here: FraudlakeHere
 ) -> None:

@@ -16,7 +16,7 @@ from tests.traffic import add_to_silver, traffic
 
 from .broker import Broker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def produce(broker: Broker, topic: str, numbers: range) -> None:

@@ -361,6 +361,7 @@ def test_a_model_of_other_features_is_refused(life: dict[str, Any], monkeypatch:
         steps.score(life["lake"])
 
 
+@pytest.mark.long
 def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraudlake_here: FraudlakeHere
 ) -> None:
@@ -387,6 +388,7 @@ def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     assert re.fullmatch(f"promoted without a comparison; {weak.format(2)}", reason)
 
 
+@pytest.mark.long
 def test_fraud_of_one_kind_only_is_one_line(lake: Any, tmp_path: Path) -> None:
     one_class = traffic().slice(0, 300)
     at = one_class.schema.get_field_index("alert")
@@ -400,6 +402,7 @@ def test_fraud_of_one_kind_only_is_one_line(lake: Any, tmp_path: Path) -> None:
         steps.score(opened)
 
 
+@pytest.mark.long
 def test_after_a_version_of_an_earlier_fraudlake_train_makes_a_new_champion(lake: Any, tmp_path: Path) -> None:
     opened = lake(algorithm="logistic", buckets=2)
     add_to_silver(opened, traffic(), tmp_path)
@@ -438,6 +441,7 @@ def register_spark_ml_model(registry: Registry, folder: Path) -> None:
     registry.promote("1")
 
 
+@pytest.mark.long
 def test_of_a_long_history_all_fraud_is_learned_and_the_same_share_of_the_rest(lake: Any, tmp_path: Path) -> None:
     opened = lake(max_training_rows=3_000, buckets=2)
     rows = traffic()

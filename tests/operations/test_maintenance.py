@@ -159,6 +159,7 @@ def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> N
     assert maintenance.optimize(opened) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
 def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_COMPACT_EVERY", 1)

@@ -139,6 +139,7 @@ def test_a_removal_that_was_cut_before_it_was_noted_is_counted_and_noted_once(
     assert status(filled).gaps == []
 
 
+@pytest.mark.long
 def test_a_restore_brings_rows_back_and_they_do_not_count_as_removed(filled: Any) -> None:
     version = filled.version(tables.SILVER_TRANSACTIONS)
     retention.remove_old_rows(filled)
@@ -162,6 +163,7 @@ def test_late_rows_that_leave_quarantine_are_set_against_nothing(filled: Any) ->
     assert (status(filled).late, status(filled).removed_late, status(filled).gaps) == (1, 1, [])
 
 
+@pytest.mark.long
 def test_old_rows_of_every_table_that_may_have_a_limit_are_found_by_both_engines(lake: Callable[..., Any]) -> None:
     opened = lake()
     for name in retention._OLD:

@@ -49,6 +49,7 @@ def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(la
     assert behind(opened) == []
 
 
+@pytest.mark.long
 def test_late_rows_of_a_detector_that_starts_over_are_neither_doubled_nor_left_behind(lake: Any) -> None:
     values = {"ordering": "event_time", "max_out_of_orderness": "10 seconds", "buckets": 2}
     opened = lake(**values)
