@@ -20,10 +20,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from fraudlake import steps
 from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import deliver, stream
 from tests.delivery.alerts import alert, raise_
 from tests.delivery.receiver import Receiver, listening
 
@@ -49,7 +48,7 @@ def main() -> None:
         )
         committed: dict[str, float] = {}
         threading.Thread(target=raise_alerts, args=(lake, options.seconds, committed, receiver)).start()
-        stream.run(lake, steps.deliver(lake, "webhook"), "continuous")
+        stream.run(lake, deliver.streams(lake, "webhook"), "continuous")
         arrived = {event["id"]: request.at for request in receiver.taken for event in request.events}
     # A stream takes its time to start, and to compile what its first micro-batches need.
     begun = min(arrived.values()) + options.warm_up

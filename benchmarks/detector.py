@@ -19,11 +19,12 @@ from typing import Any
 from fraudlake import simulator, tables
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.lake import Lake, open_lake
+from fraudlake.lake.appender import Appender
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import stream
 
 FILE_ROWS = 1_000_000
 
@@ -81,7 +82,7 @@ def measure(lake: Lake, rules: Sequence[Rule], files_per_batch: int, warm_up: in
     """Run the detector over all of silver, from nothing, and return what was seen."""
     shutil.rmtree(lake.checkpoint("detect").folder, ignore_errors=True)
     lake.spark.sql(f"DELETE FROM {tables.SILVER_ALERTS.name}")
-    appender = stream.Appender.of(lake, "detect")
+    appender = Appender.of(lake, "detect")
 
     def write(lake, batch, batch_id):
         appender.append(lake, silver_alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)

@@ -13,16 +13,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fraudlake import simulator, steps, tables
+from fraudlake import simulator, tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, stream
 
 
-def ingest(lake: Lake) -> float:
+def seconds(lake: Lake) -> float:
     begun = time.monotonic()
-    stream.run(lake, steps.ingest(lake), "available-now")
+    stream.run(lake, ingest.streams(lake), "available-now")
     return time.monotonic() - begun
 
 
@@ -44,7 +44,7 @@ def lake_of(root: Path, **settings: Any) -> Lake:
 def speed(work: Path) -> None:
     land(work / "warm" / "landing", 50_000, 10_000)
     warm = lake_of(work / "warm")
-    ingest(warm), plain(warm, "plain")
+    seconds(warm), plain(warm, "plain")
     for label, rows, file_rows in (
         ("large", 2_000_000, 100_000),
         ("larger", 10_000_000, 100_000),
@@ -52,7 +52,7 @@ def speed(work: Path) -> None:
     ):
         land(work / label / "landing", rows, file_rows)
         lake = lake_of(work / label)
-        ours, theirs = ingest(lake), plain(lake, "plain")
+        ours, theirs = seconds(lake), plain(lake, "plain")
         assert lake.read(tables.BRONZE_TRANSACTIONS).count() == rows
         print(
             f"{label}: {rows:,} rows in {rows // file_rows:,} files of {file_rows:,}: {ours:.1f} s, "
@@ -73,10 +73,10 @@ def memory(work: Path, rows: int) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    seconds = ingest(lake)
+    took = seconds(lake)
     done.set()
     watcher.join()
-    print(f"{rows:,} rows: {seconds:.0f} s, peak {peak[0] / 2**20:,.0f} MiB in all processes (Python and Java)")
+    print(f"{rows:,} rows: {took:.0f} s, peak {peak[0] / 2**20:,.0f} MiB in all processes (Python and Java)")
 
 
 def _resident() -> int:

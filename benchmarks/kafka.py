@@ -8,11 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
 from fraudlake.sources import kafka
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, stream
 from tests.integration.broker import Broker
 
 FLINK = Path(__file__).parents[1] / "fixtures" / "flink" / "json" / "twodays_first1000.sql.jsonl"
@@ -40,7 +40,7 @@ def main(messages: int = 2_000_000, partitions: int = 4) -> None:
             plain.option("subscribe", "speed").load().write.format("delta").save(f"{folder}/plain")
             copied = time.monotonic() - begun
             begun, ended = time.monotonic(), []
-            (done,) = stream.run(lake, steps.ingest(lake), "available-now", lambda *_: ended.append(time.monotonic()))
+            (done,) = stream.run(lake, ingest.streams(lake), "available-now", lambda *_: ended.append(time.monotonic()))
             seconds = time.monotonic() - begun
             half = len(ended) // 2
             warm = (len(ended) - 1 - half) * lake.settings.max_offsets_per_trigger / (ended[-1] - ended[half] or 1)

@@ -25,11 +25,11 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, ingest, refine, stream
 
 FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 SIMULATE = ("simulate", "--rate", "1000", "--real-time", "--accounts", "500", "--start", "now")
@@ -53,7 +53,7 @@ def main() -> None:
     threading.Timer(options.seconds + 20, os.kill, [os.getpid(), signal.SIGTERM]).start()
     while not any(True for _ in landing_folder(lake).list_files()):
         time.sleep(0.1)
-    streams = [new for step in (steps.ingest, steps.refine, steps.detect) for new in step(lake)]
+    streams = [new for step in (ingest.streams, refine.streams, detect.streams) for new in step(lake)]
     stream.run(lake, streams, lake.settings.trigger)
     simulator.wait()
 

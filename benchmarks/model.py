@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from fraudlake import simulator, tables
 from fraudlake.lake import Lake, open_lake
-from fraudlake.model import features, scoring, training, verdicts
+from fraudlake.model import features, training, verdicts
 from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import score, stream
 from tests.traffic import add_to_silver
 
 FILES = 10
@@ -129,7 +129,7 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     shutil.rmtree(lake.checkpoint("score").folder, ignore_errors=True)
     lake.spark.sql(f"DELETE FROM {tables.GOLD_FRAUD_PREDICTIONS.name}")
     batches: dict[int, tuple[int, float]] = {}
-    scoring_stream = scoring.streams(lake)[0]
+    scoring_stream = score.streams(lake)[0]
     scoring_stream.before()
     source = lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch).table(tables.SILVER_TRANSACTIONS.name)
     query = (

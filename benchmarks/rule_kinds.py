@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.detector import measure, prepared
-from fraudlake import steps
 from fraudlake.bronze.calendar import MICROSECOND
+from fraudlake.detection import backtest
 from fraudlake.match_recognize import rows
 from fraudlake.match_recognize.expressions import Column
 from fraudlake.match_recognize.values import STRING
@@ -88,7 +88,7 @@ def main() -> None:
             figures |= {"flink": flink, "ratio": round(ratio, 1)}
         print(json.dumps(figures), flush=True)
         begun = time.monotonic()
-        steps.backtest(lake, rule, None, None)
+        backtest.backtest(lake, rule, None, None)
         print(json.dumps({"backtest": name, "rows_per_second": round(options.rows / (time.monotonic() - begun))}))
     for number in (1, 10, 100):
         some = [numbered(index, rules) for index in range(number)]

@@ -10,12 +10,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from fraudlake import simulator, steps, tables
+from fraudlake import simulator, tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, stream
 
 
 def show(lake: Lake, when: str) -> None:
@@ -40,7 +40,7 @@ def main(count: int, batch: int) -> None:
         traffic = simulator.Traffic(rate=20 * count / (40 * 86_400))
         simulator.simulate(Path(landing_folder(lake).path), traffic, rows=20 * count, file_rows=20)
         begun = time.monotonic()
-        stream.run(lake, steps.ingest(lake), "available-now")
+        stream.run(lake, ingest.streams(lake), "available-now")
         print(f"{count:,} input files of 20 rows: {time.monotonic() - begun:.0f} s, {batch} a micro-batch", flush=True)
         show(lake, "before optimize")
         begun = time.monotonic()

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake import simulator, steps, tables
+from fraudlake import simulator, tables
 from fraudlake.detection import rule_table
 from fraudlake.lake import Lake, open_lake
-from fraudlake.model import search, verdicts
+from fraudlake.model import search, training, verdicts
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, detect, ingest, refine, score, stream
 
 ROWS, DAYS = 9_000, 6
 TRAFFIC = simulator.Traffic(accounts=30, rate=ROWS / DAYS / 86_400, fraud=0.03, bad=0.005, columns=True)
@@ -59,21 +59,21 @@ def make(root: Path) -> Lake:
     landing = root / "landing"
     landing.mkdir()
     pq.write_table(landed.slice(0, ROWS // 2), landing / "part-0")
-    run(lake, steps.ingest, steps.refine, steps.detect)
+    run(lake, ingest.streams, refine.streams, detect.streams)
     for shadow in SHADOW:
         rule_table.add(lake, RULE.validate_python(shadow), "ann", "an idea")
         rule_table.set_status(lake, shadow["name"], "shadow", "ann", None)
     pq.write_table(landed.slice(ROWS // 2), landing / "part-1")
-    run(lake, steps.ingest, steps.refine, steps.detect, steps.aggregate)
+    run(lake, ingest.streams, refine.streams, detect.streams, aggregate.streams)
 
     _decide(lake, rows, root.parent / "verdicts.csv")
     before = search.SEARCH["trees"]
     search.SEARCH["trees"] = (search.Candidate("trees", 8, 20),)
     try:
-        steps.train(lake)
+        training.train(lake)
     finally:
         search.SEARCH["trees"] = before
-    run(lake, steps.score)
+    run(lake, score.streams)
     return lake
 
 

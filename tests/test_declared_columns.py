@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.cli import cli
 from fraudlake.errors import UsageError
 from fraudlake.lake import Lake
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.definition import Change
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
-from fraudlake.streaming import stream
-from fraudlake.streaming.stream import Appender
+from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from fraudlake.tables import Table
 from tests.conftest import FraudlakeHere
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.stream
 
 Open = Callable[..., Lake]
 Step = Callable[[Lake], list[stream.Stream]]
-ALL = (steps.ingest, steps.refine, steps.detect, steps.aggregate)
+ALL = (ingest.streams, refine.streams, detect.streams, aggregate.streams)
 ME = Change("me")
 MARCH_7 = datetime(2026, 3, 7)
 COLUMNS = {
@@ -101,7 +101,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
 
     land(landing, "later", 4, 9.0, kind="chip", merchantId="m4", terminalId=4)
     removed = lake(columns={}, change=ME)
-    run(removed, steps.ingest, steps.refine)
+    run(removed, ingest.streams, refine.streams)
     assert silver(removed, "amount", *COLUMNS)[-1] == (9.0, None, None, None)
     later = removed.read(tables.BRONZE_TRANSACTIONS).where("_source_file = 'later'").first()
     assert later is not None
@@ -128,7 +128,7 @@ def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_firs
     land(landing, "valid", 0, 5.0, kind="chip")
     land(landing, "wrong", 1, 6.0, kind=True)
     declared = lake(columns={"kind": {"type": "string", "nullable": False}})
-    run(declared, steps.ingest)
+    run(declared, ingest.streams)
     append = Appender.append
 
     def cut(self: Appender, lake: Lake, rows: Any, table: Table, batch_id: int, **options: Any) -> None:
@@ -139,9 +139,9 @@ def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_firs
     with monkeypatch.context() as patched:
         patched.setattr(Appender, "append", cut)
         with pytest.raises(Exception, match="killed"):
-            run(declared, steps.refine)
+            run(declared, refine.streams)
     changed = lake(columns={"shop": {"type": "string", "nullable": False}}, change=ME)
-    run(changed, steps.refine)
+    run(changed, refine.streams)
 
     assert silver(changed, "amount", "kind") == [(5.0, "chip")]
     assert quarantine(changed) == [("wrong", ["kind_fits"])]

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import settings, steps, tables
+from fraudlake import settings, tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.lake import literal, spark_literal
 from fraudlake.operations import lineage
-from fraudlake.streaming import stream
+from fraudlake.streams import deliver, detect, ingest, refine, stream
 from tests import plain_lake
 from tests.conftest import FraudlakeHere, run
 
@@ -133,9 +133,9 @@ def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
         ),
         landing / "part-'; DROP TABLE x; --",
     )
-    for step in (steps.ingest, steps.refine, steps.detect):
+    for step in (ingest.streams, refine.streams, detect.streams):
         stream.run(opened, step(opened), "available-now")
-    stream.run(opened, steps.deliver(opened, "file"), "available-now")
+    stream.run(opened, deliver.streams(opened, "file"), "available-now")
 
     alerts = opened.query(tables.SILVER_ALERTS, "alert_id, account_id").to_pylist()
     assert sorted(alert["account_id"] for alert in alerts) == sorted(NAMES)

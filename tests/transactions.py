@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fraudlake import steps, tables
-from fraudlake.streaming import stream
+from fraudlake import tables
+from fraudlake.streams import detect, stream
 from tests.oracle import Row
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,11 +45,11 @@ def land(lake: Any, rows: Iterable[Row]) -> None:
     lake.write(silver(rows), tables.SILVER_TRANSACTIONS, "append")
 
 
-def detect(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
+def detected(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
     """Land each batch and run the stream over it, as a restarted process does; the pairs of small and large ones."""
     for rows in batches:
         land(lake, rows)
-        stream.run(lake, steps.detect(lake), "available-now")
+        stream.run(lake, detect.streams(lake), "available-now")
     columns = "small_transaction_id, transaction_id"
     pairs = lake.query(tables.SILVER_ALERTS, columns, "WHERE kind = 'small_then_large'")
     return sorted(tuple(row.values()) for row in pairs.to_pylist())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_CAUSE = re.compile(r"(Error|Exception)(: |$)")
+
 
 class FraudlakeError(Exception):
     """Something failed. The message says what, where, and what to do; the process exits with 1."""
@@ -23,3 +27,13 @@ def first_line(error: Exception | str, limit: int = 300) -> str:
     """Return the first line of a message that is not blank; the name of the error's class where there is none."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), "" if isinstance(error, str) else type(error).__name__)[:limit]
+
+
+def cause_of(message: str) -> str:
+    """Return the line of a message that names the innermost cause, without class names and stack frames."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
+    causes = [line for line in messages if _CAUSE.search(line) and not line.endswith("(most recent call last):")]
+    # Spark's plan of the query follows its own first line.
+    line = causes[-1] if causes else messages[0].rpartition("terminated with exception: ")[2] if messages else ""
+    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500] or "no reason given"

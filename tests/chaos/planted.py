@@ -32,7 +32,7 @@ class Bug:
     moments: tuple[Moment, ...]
 
 
-_STREAM, _STEPS, _FILES = "fraudlake.streaming.stream", "fraudlake.steps", "fraudlake.sources.file_source"
+_STREAM, _REFINE, _FILES = "fraudlake.streams.stream", "fraudlake.streams.refine", "fraudlake.sources.file_source"
 _BETWEEN_COMMITS: tuple[Moment, ...] = (INGESTED, (0, "refine", "tables/silver_transactions/_delta_log"))
 
 BUGS = (
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "plain_append",
         "a micro-batch is appended without the name of its checkpoint and its number",
-        _STREAM,
+        "fraudlake.lake.appender",
         (("transaction = (self.application, batch_id)", "transaction = None"),),
         _BETWEEN_COMMITS,
     ),
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         "inputs_of_now",
         "a repeated micro-batch is compared with the tables as they are now, with its own rows in them",
-        _STEPS,
+        _REFINE,
         (("inputs = recorded.get(batch_id) or BatchInputs.now(lake)", "inputs = BatchInputs.now(lake)"),),
         _BETWEEN_COMMITS,
     ),
@@ -107,8 +107,13 @@ BUGS = (
     Bug(
         "wall_clock",
         "the watermark is taken from the wall clock",
-        _STEPS,
-        (("return _instant(newest - lake.settings.max_out_of_orderness // MICROSECOND)", "return F.now()"),),
+        "fraudlake.streams.watermark",
+        (
+            (
+                "return F.timestamp_micros(F.lit(newest - lake.settings.max_out_of_orderness // MICROSECOND))",
+                "return F.now()",
+            ),
+        ),
         (INGESTED,),
     ),
     Bug(
@@ -138,7 +143,7 @@ BUGS = (
     Bug(
         "unmarked_quarantine",
         "rows go to quarantine without the name of the checkpoint and the number of the micro-batch",
-        _STEPS,
+        _REFINE,
         (
             (
                 "appender.append(lake, silver.quarantined(rows), tables.SILVER_QUARANTINE, batch_id)",
@@ -151,7 +156,7 @@ BUGS = (
     Bug(
         "unmarked_messages",
         "messages are appended without the name of the checkpoint and the number of the micro-batch",
-        "fraudlake.sources.kafka_source",
+        "fraudlake.streams.ingest",
         (
             (
                 "appender.append(lake, batch.select(*columns), table, batch_id, compute=compute)",
@@ -165,7 +170,7 @@ BUGS = (
     Bug(
         "noted_first",
         "alerts count as delivered before they are sent",
-        "fraudlake.delivery.delivery",
+        "fraudlake.streams.deliver",
         (
             (
                 "            rows = _deliver(lake, to, settings, alerts, ",

@@ -24,9 +24,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.cli import cli
-from fraudlake.detection import rule_table
+from fraudlake.detection import backtest, rule_table
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, open_lake
 from fraudlake.rules.kinds import RULE
@@ -451,7 +451,7 @@ class RuleChanges:
                 raised[alert.rule].add((alert.rows, alert.measure))
         for fields in STAYING[: self.staying]:
             name = fields["name"]
-            _, alerts = steps.backtest(self.lake, RULE.validate_python(fields), None, None)
+            _, alerts = backtest.backtest(self.lake, RULE.validate_python(fields), None, None)
             tried = {
                 alert_of(fields["kind"], row["transaction_ids"], json.loads(row["measures"]))
                 for row in alerts.to_pylist()

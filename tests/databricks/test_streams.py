@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import shutil
 import subprocess
@@ -12,7 +11,9 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,11 +24,11 @@ from pyspark.sql.connect import proto
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from fraudlake import steps
+from fraudlake import streams
 from fraudlake.lake import change_log, open_lake
 from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, deliver, detect, ingest, refine, score, stream
 from tests.databricks.empty_workspace import Workspace, empty_workspace
 from tests.databricks.package import ROOT
 
@@ -36,20 +37,20 @@ IN_TIME = {"ordering": "event_time", "max_out_of_orderness": "10 seconds"}
 
 # What is started: a step, the lake's settings, and the step's own arguments.
 CASES: dict[str, tuple[Callable[..., list[stream.Stream]], dict[str, Any], dict[str, Any]]] = {
-    "ingest from files": (steps.ingest, {}, {}),
-    "ingest from Kafka": (steps.ingest, KAFKA, {}),
-    "ingest from Kafka with gaps": (steps.ingest, {**KAFKA, "fail_on_data_loss": False}, {}),
-    "refine": (steps.refine, {}, {}),
-    "detect as rows arrive": (steps.detect, {}, {}),
-    "detect in event time": (steps.detect, IN_TIME, {}),
-    "deliver to the log": (steps.deliver, {}, {"to": "log"}),
-    "deliver to a volume": (steps.deliver, {"delivery_folder": "/Volumes/main/fraud/out"}, {"to": "file"}),
-    "deliver to Kafka": (steps.deliver, {**KAFKA, "delivery_topic": "fraud-alerts"}, {"to": "kafka"}),
-    "deliver to a webhook": (steps.deliver, {"webhook_url": "https://alerts.example.com"}, {"to": "webhook"}),
-    "aggregate": (steps.aggregate, {}, {}),
-    "aggregate beside a fast lane": (steps.aggregate, {**KAFKA, "fast_alerts_topic": "fast-alerts"}, {}),
-    "score": (steps.score, {}, {}),
-    "score from Kafka": (steps.score, KAFKA, {"from_topic": True}),
+    "ingest from files": (ingest.streams, {}, {}),
+    "ingest from Kafka": (ingest.streams, KAFKA, {}),
+    "ingest from Kafka with gaps": (ingest.streams, {**KAFKA, "fail_on_data_loss": False}, {}),
+    "refine": (refine.streams, {}, {}),
+    "detect as rows arrive": (detect.streams, {}, {}),
+    "detect in event time": (detect.streams, IN_TIME, {}),
+    "deliver to the log": (deliver.streams, {}, {"to": "log"}),
+    "deliver to a volume": (deliver.streams, {"delivery_folder": "/Volumes/main/fraud/out"}, {"to": "file"}),
+    "deliver to Kafka": (deliver.streams, {**KAFKA, "delivery_topic": "fraud-alerts"}, {"to": "kafka"}),
+    "deliver to a webhook": (deliver.streams, {"webhook_url": "https://alerts.example.com"}, {"to": "webhook"}),
+    "aggregate": (aggregate.streams, {}, {}),
+    "aggregate beside a fast lane": (aggregate.streams, {**KAFKA, "fast_alerts_topic": "fast-alerts"}, {}),
+    "score": (score.streams, {}, {}),
+    "score from Kafka": (score.streams, KAFKA, {"from_topic": True}),
 }
 
 
@@ -108,11 +109,8 @@ def _pickled(message: Message) -> Iterator[bytes]:
 
 
 def test_every_step_that_is_a_stream_is_tried() -> None:
-    streaming = {
-        function
-        for name, function in inspect.getmembers(steps, inspect.isfunction)
-        if not name.startswith("_") and inspect.signature(function).return_annotation == "list[Stream]"
-    }
+    modules = (import_module(f"{streams.__name__}.{module.name}") for module in iter_modules(streams.__path__))
+    streaming = {module.streams for module in modules if hasattr(module, "streams")}
     assert {step for step, _, _ in CASES.values()} == streaming
 
 

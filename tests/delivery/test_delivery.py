@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
-from fraudlake.delivery import delivery, webhook
+from fraudlake import tables
+from fraudlake.delivery import webhook
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import deliver, stream
 from tests.conftest import FraudlakeHere
 
 from .alerts import alert, raise_
@@ -36,9 +36,9 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         yield receiver
 
 
-def deliver(lake: Lake, to: Any = "webhook", from_now: bool = False) -> int:
+def delivered(lake: Lake, to: Any = "webhook", from_now: bool = False) -> int:
     """Deliver what is there; the number of alerts read."""
-    return sum(done.rows for done in stream.run(lake, steps.deliver(lake, to, from_now), "available-now"))
+    return sum(done.rows for done in stream.run(lake, deliver.streams(lake, to, from_now), "available-now"))
 
 
 def deliveries(lake: Lake) -> list[tuple[int, str, int]]:
@@ -55,10 +55,10 @@ def numbers(events: list[dict[str, Any]]) -> list[int]:
 def test_alerts_are_posted_once_each_in_the_order_of_detection(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url)
     raise_(opened, alert(2), alert(1))
-    assert deliver(opened) == 2
+    assert delivered(opened) == 2
     raise_(opened, alert(3))
-    assert deliver(opened) == 1
-    assert deliver(opened) == 0
+    assert delivered(opened) == 1
+    assert delivered(opened) == 0
 
     assert numbers(receiver.events) == [1, 2, 3]
     assert {event["source"] for event in receiver.events} == {"/fraudlake/lake"}
@@ -73,12 +73,12 @@ def test_what_a_receiver_does_not_take_is_a_dead_letter_until_it_does(
 ) -> None:
     opened = lake(webhook_url=receiver.url)
     raise_(opened, alert(1))
-    deliver(opened)
+    delivered(opened)
     receiver.always = answer(503)
     raise_(opened, alert(2), alert(3))
-    deliver(opened)
+    delivered(opened)
     raise_(opened, alert(4))
-    deliver(opened)
+    delivered(opened)
     assert deliveries(opened) == [(1, "delivered", 1), (2, "dead", 3), (3, "dead", 3), (4, "dead", 3)]
     assert status(opened).gaps == [
         "3 alerts could not be delivered to webhook: once it takes them, run "
@@ -101,10 +101,10 @@ def test_what_a_receiver_does_not_take_is_a_dead_letter_until_it_does(
 def test_what_is_held_back_is_kept_and_counted(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url, suppress_within="1 minute", max_alerts_per_minute=3)
     raise_(opened, alert(1, "a", 0), alert(2, "a", 1), alert(3, "b", 2))
-    deliver(opened)
+    delivered(opened)
     # The first two are decided by what was delivered before; the others are of another minute.
     raise_(opened, alert(4, "a", 59.5), alert(5, "c", 59.6), alert(6, "d", 59.7), alert(7, "a", 60.5))
-    deliver(opened)
+    delivered(opened)
 
     assert numbers(receiver.events) == [1, 3, 5, 7]
     assert [(number, kept) for number, kept, _ in deliveries(opened)] == [
@@ -124,16 +124,16 @@ def test_what_is_held_back_is_kept_and_counted(lake: LakeHere, receiver: Receive
 def test_a_new_destination_may_begin_now(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url)
     raise_(opened, alert(1))
-    assert deliver(opened, from_now=True) == 0
+    assert delivered(opened, from_now=True) == 0
     years = 30_000 * 86_400.0
     raise_(opened, alert(2, detected=years))
     # It is noted where the stream begins, also where the flag is given each time.
-    deliver(opened, from_now=True)
+    delivered(opened, from_now=True)
     raise_(opened, alert(3, detected=years + 1))
-    deliver(opened)
+    delivered(opened)
     assert numbers(receiver.events) == [2, 3]
     # Another destination has a beginning of its own.
-    assert deliver(opened, "log") == 3
+    assert delivered(opened, "log") == 3
 
 
 class KilledError(BaseException):
@@ -158,8 +158,8 @@ def test_a_micro_batch_that_is_cut_is_sent_again_and_noted_once(
 
     with monkeypatch.context() as patch, pytest.raises(FraudlakeError, match="killed"):
         patch.setattr(LocalLake, "append", cut)
-        deliver(opened)
-    deliver(opened)
+        delivered(opened)
+    delivered(opened)
 
     assert Counter(numbers(receiver.events)) == {1: 2, 3: 2}
     first, second = (request.body for request in receiver.taken)
@@ -180,7 +180,7 @@ def test_alerts_become_files_rows_of_a_database_and_lines_of_the_log(
     raise_(opened, alert(1), alert(2))
     with caplog.at_level(logging.WARNING, "fraudlake.alerts"):
         for to in ("file", "jdbc", "log"):
-            assert deliver(opened, to) == 2
+            assert delivered(opened, to) == 2
     (file,) = (tmp_path / "out").iterdir()
     assert numbers([json.loads(line) for line in file.read_text().splitlines()]) == [1, 2]
     with sqlite3.connect(tmp_path / "db") as connection:
@@ -197,13 +197,13 @@ def test_alerts_become_files_rows_of_a_database_and_lines_of_the_log(
 def test_a_lost_checkpoint_does_not_send_everything_again(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url)
     raise_(opened, alert(1))
-    deliver(opened)
+    delivered(opened)
     checkpoint = opened.checkpoint("deliver_webhook").folder
     checkpoint.rename(checkpoint.with_name("lost"))
     with pytest.raises(FraudlakeError, match="deliver_webhook: silver_deliveries has rows, but the checkpoint"):
-        deliver(opened)
+        delivered(opened)
     assert numbers(receiver.events) == [1]
-    deliver(opened, "log")
+    delivered(opened, "log")
 
 
 @pytest.mark.parametrize(
@@ -217,4 +217,4 @@ def test_a_lost_checkpoint_does_not_send_everything_again(lake: LakeHere, receiv
 )
 def test_a_destination_says_what_it_needs(to: Any, missing: str) -> None:
     with pytest.raises(UsageError, match=missing):
-        delivery.sink_of(to, Settings(), None)  # type: ignore[arg-type]
+        deliver.sink_of(to, Settings(), None)  # type: ignore[arg-type]

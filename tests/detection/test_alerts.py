@@ -15,7 +15,7 @@ from fraudlake.detection.alerts import alert_id
 from tests import oracle
 from tests.conftest import FLINK
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect
+from tests.transactions import MARCH_7, SECOND, detected
 
 pytestmark = pytest.mark.stream
 
@@ -49,7 +49,7 @@ def test_in_the_order_of_arrival_it_finds_what_the_oracle_finds(lake: Any) -> No
     rows = history(seed=1, rows=3000, accounts=40)
     batches = [rows[:1000], rows[1000:1001], rows[1001:]]
     in_order = [row for batch in batches for row in oracle.in_event_time(batch)]
-    assert detect(lake(), *(batch[::-1] for batch in batches)) == expected(in_order)
+    assert detected(lake(), *(batch[::-1] for batch in batches)) == expected(in_order)
     assert len(expected(in_order)) > 50
 
 
@@ -59,7 +59,7 @@ def test_in_event_time_order_it_finds_what_flink_found_however_the_input_is_shuf
     draw = random.Random(7)
     shuffled = sorted(rows, key=lambda row: row.time + draw.randrange(600 * SECOND))
     end = Row("end", max(row.time for row in rows) + 601 * SECOND, 20.0, "part-end", 0)
-    detect(opened, shuffled[:20_000], shuffled[20_000:20_010], shuffled[20_010:], [end])
+    detected(opened, shuffled[:20_000], shuffled[20_000:20_010], shuffled[20_010:], [end])
     alerts = [
         (row["account_id"], round(row["timestamp"].timestamp() * 1000), row["amount"])
         for row in opened.rows(tables.SILVER_ALERTS).to_pylist()
@@ -73,8 +73,8 @@ def test_waiting_rows_of_a_quiet_bucket_are_processed_when_the_streams_watermark
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds", buckets=64)
     small, large = Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)
     others = [Row(str(i), MARCH_7 + 60 * SECOND, 20.0, position=i) for i in range(2, 5)]
-    assert detect(opened, [small, large]) == []
-    assert detect(opened, others) == [("part-0-0", "part-0-1")]
+    assert detected(opened, [small, large]) == []
+    assert detected(opened, others) == [("part-0-0", "part-0-1")]
 
 
 def test_a_row_later_than_the_bound_goes_to_quarantine_and_not_to_the_detector(lake: Any) -> None:
@@ -82,7 +82,7 @@ def test_a_row_later_than_the_bound_goes_to_quarantine_and_not_to_the_detector(l
     pair = [Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + 2 * SECOND, 600.0, position=1)]
     newer = Row("2", MARCH_7 + 60 * SECOND, 20.0, position=2)
     between = Row("1", MARCH_7 + SECOND, 20.0, "kafka:fraud-events/0000000003", 9)
-    assert detect(opened, pair, [newer], [between, Row("2", MARCH_7 + 90 * SECOND, 20.0, position=3)]) == [
+    assert detected(opened, pair, [newer], [between, Row("2", MARCH_7 + 90 * SECOND, 20.0, position=3)]) == [
         ("part-0-0", "part-0-1")
     ]
     (late,) = opened.read(tables.SILVER_QUARANTINE).collect()
@@ -98,7 +98,7 @@ def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
     )
     opened = lake(rules=rules)
     steps_of_1 = [(0, 0.5), (30, 600.0), (100, 0.05), (400, 900.0), (500, 0.05), (520, 900.0)]
-    detect(opened, [Row("1", MARCH_7 + s * SECOND, amount, position=i) for i, (s, amount) in enumerate(steps_of_1)])
+    detected(opened, [Row("1", MARCH_7 + s * SECOND, amount, position=i) for i, (s, amount) in enumerate(steps_of_1)])
     columns = "rule, small_transaction_id, transaction_id, alert_id"
     alerts = opened.query(tables.SILVER_ALERTS, columns, "ORDER BY transaction_id, rule")
     rows = [tuple(row.values()) for row in alerts.to_pylist()]

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import backtest, evidence
+from fraudlake.detection.report import report
+from fraudlake.detection.truth import Range
 from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.threshold import ThresholdRule
 
@@ -35,23 +37,23 @@ def test_figures_count_alerts_by_day_and_what_they_found() -> None:
     found = pa.Table.from_pylist(
         [alert(1, "a", "b", labels=[False, True]), alert(1, "b", "c", labels=[True, None]), alert(2, "d", "e")]
     )
-    history = backtest.Range(100, None, None, fraud=4)
+    history = Range(100, None, None, fraud=4)
 
-    report = backtest.report(RULE, found, history, {"a": False, "c": True, "x": True})
+    figures = report(RULE, found, history, {"a": False, "c": True, "x": True})
 
-    assert report.alerts_per_day == {"2026-01-01": 2, "2026-01-02": 1}
-    assert report.amount_at_risk == 30.0
-    label = report.by_label
+    assert figures.alerts_per_day == {"2026-01-01": 2, "2026-01-02": 1}
+    assert figures.amount_at_risk == 30.0
+    label = figures.by_label
     assert (label.alerts_with_truth, label.right_alerts, label.fraud, label.detected_fraud) == (3, 2, 4, 1)
-    verdict = report.by_verdict
+    verdict = figures.by_verdict
     assert (verdict.precision, verdict.recall) == (1 / 2, 1 / 2)
-    assert "count 2" in report.samples[0]
+    assert "count 2" in figures.samples[0]
 
 
 def test_without_anything_to_find_the_shares_are_unknown() -> None:
     empty = pa.Table.from_pylist([], schema=pa.Table.from_pylist([alert(1, "a")]).schema)
-    report = backtest.report(RULE, empty, backtest.Range(0, None, None, fraud=0), {})
-    assert (report.by_label.precision, report.by_label.recall, report.samples) == (None, None, [])
+    figures = report(RULE, empty, Range(0, None, None, fraud=0), {})
+    assert (figures.by_label.precision, figures.by_label.recall, figures.samples) == (None, None, [])
 
 
 @pytest.mark.parametrize("count", [3, 9])

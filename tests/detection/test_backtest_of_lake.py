@@ -9,7 +9,8 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
+from fraudlake.detection import backtest
 from fraudlake.lake import Lake
 from fraudlake.rules.pattern import PatternRule
 from tests.match_recognize.test_match_recognize import ANSWERS, QUERIES, table
@@ -34,7 +35,7 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
     version = there.version(tables.SILVER_TRANSACTIONS)
 
     rule = PatternRule(name="loop", sql=QUERIES[QUERY][1])
-    report, found = steps.backtest(there, rule, date(2026, 1, 1), None)
+    report, found = backtest.backtest(there, rule, date(2026, 1, 1), None)
 
     flinks = [json.loads(row) for row in ANSWERS[QUERY]]
     ours = [json.loads(measures) for measures in found["measures"].to_pylist()]
@@ -43,5 +44,5 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
     )
     assert (report.alerts, report.transactions) == (len(flinks), len(rows))
     assert report.alerts > 0
-    assert steps.backtest(there, rule, date(2026, 1, 2), None)[0].transactions == 0
+    assert backtest.backtest(there, rule, date(2026, 1, 2), None)[0].transactions == 0
     assert there.version(tables.SILVER_TRANSACTIONS) == version

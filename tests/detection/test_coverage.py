@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps
-from fraudlake.detection import coverage, rule_table
+from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.rules.kinds import RULE
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -30,38 +29,38 @@ def figures(lake: Any) -> tuple[int, int, int]:
     """The transactions, by versions of silver and by event times, and the alerts that the rule is judged over."""
     rules = rule_table.read(lake)
     version = rules.version_of("dear")
-    report = steps.compare(lake, rules, version, None, None).report
+    report = comparison.compare(lake, rules, version, None, None).report
     return report.transactions, coverage.seen(lake, version, by_time=True).count(), report.alerts
 
 
 def test_a_rule_is_judged_over_what_it_has_seen_in_the_shadow_and_live(lake: Any) -> None:
     opened = lake()
-    detect(opened, rows(0, 100, 900.0))
+    detected(opened, rows(0, 100, 900.0))
     rule_table.add(opened, RULE.validate_python(DEAR), "ann", None)
     shadow(opened)
     assert figures(opened) == (0, 0, 0)  # no micro-batch had it yet
-    detect(opened, rows(100, 3))
+    detected(opened, rows(100, 3))
     assert figures(opened) == (3, 3, 0)
     rule_table.set_status(opened, "dear", "live", "ann", None)
-    detect(opened, rows(103, 2, 900.0))
+    detected(opened, rows(103, 2, 900.0))
     land(opened, rows(105, 2))
     assert figures(opened)[::2] == (5, 2)  # the last two were not read yet
     rule_table.retire(opened, "dear", "ann", None)
-    detect(opened, rows(107, 1, 900.0))
+    detected(opened, rows(107, 1, 900.0))
     assert figures(opened) == (5, 5, 2)
     shadow(opened)
-    detect(opened, rows(108, 1, 900.0))
+    detected(opened, rows(108, 1, 900.0))
     assert figures(opened) == (6, 6, 3)
-    of_the_first = steps.compare(opened, rule_table.read(opened), rule_table.read(opened).live[0], None, None)
+    of_the_first = comparison.compare(opened, rule_table.read(opened), rule_table.read(opened).live[0], None, None)
     assert of_the_first.report.transactions == 109
 
 
 def test_in_event_time_order_a_rule_sees_the_rows_that_were_waiting_when_it_began(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds")
-    detect(opened, rows(0, 100, 900.0))
+    detected(opened, rows(0, 100, 900.0))
     rule_table.add(opened, RULE.validate_python(DEAR), "ann", None)
     shadow(opened)
-    detect(opened, rows(1000, 1))
+    detected(opened, rows(1000, 1))
     transactions, by_time, alerts = figures(opened)
     assert transactions == by_time == alerts + 1
     assert 9 <= alerts <= 11

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.delivery import event
-from fraudlake.detection import rule_table
+from fraudlake.detection import backtest, rule_table
 from fraudlake.detection.state import state
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import RULE, Rule
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, stream
 from tests.detection import plain_rules
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -85,7 +85,7 @@ def test_rules_of_every_kind_raise_what_plain_python_does_however_the_rows_are_c
     # In the order of arrival rows of the same time must come together.
     apart = [number for number in range(1, 900) if rows[number - 1].time < rows[number].time]
     cuts = [0, *apart[40:43], apart[-30], 900]
-    detect(opened, *([*rows[first:last]] for first, last in pairwise(cuts)), [end])
+    detected(opened, *([*rows[first:last]] for first, last in pairwise(cuts)), [end])
     assert raised(opened) == expected(rows)
     assert {rule for rule, _ in expected(rows)} == {"busy", "dear", "probe", "triple"}
 
@@ -95,9 +95,9 @@ def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
     rows = history(4, 900, 12)
     shuffled = sorted(rows, key=lambda row: row.time + random.Random(row.position).randrange(60 * SECOND))
     end = Row("end", rows[-1].time + 600 * SECOND, 20.0, "part-9", 0)
-    detect(opened, shuffled[:450], shuffled[450:], [end])
+    detected(opened, shuffled[:450], shuffled[450:], [end])
     for each in opened.settings.known_rules[1:]:
-        _, alerts = steps.backtest(opened, each, None, None)
+        _, alerts = backtest.backtest(opened, each, None, None)
         tried = sorted(
             (row["transaction_ids"], {name: as_text(value) for name, value in json.loads(row["measures"]).items()})
             for row in alerts.to_pylist()
@@ -116,7 +116,7 @@ def as_text(value: Any) -> str:
 def test_an_alert_says_what_raised_it(lake: Any) -> None:
     opened = lake(rules=[PROBE])
     amounts = [0.5, 0.25, 600.0]
-    detect(opened, [Row("7", MARCH_7 + i * SECOND, amount, position=i) for i, amount in enumerate(amounts)])
+    detected(opened, [Row("7", MARCH_7 + i * SECOND, amount, position=i) for i, amount in enumerate(amounts)])
     pair, probe = opened.read(tables.SILVER_ALERTS).orderBy("rule").collect()[::-1]
     assert (probe["rule"], probe["kind"], probe["transaction_id"]) == ("probe", "pattern", "part-0-2")
     assert [(part["variable"], part["amount"]) for part in probe["evidence"]] == [
@@ -140,18 +140,18 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
 
     busy, busier = rule(BUSY), rule({**BUSY, "above": 9})
     opened = lake()
-    detect(opened, rows(0))
+    detected(opened, rows(0))
     rule_table.apply(opened, [(busy, "live")], "test", None)
-    detect(opened, rows(10))  # it has seen the four rows before
+    detected(opened, rows(10))  # it has seen the four rows before
     rule_table.apply(opened, [(busier, "live")], "test", None)
-    detect(opened, rows(20))  # these are rows 9 to 12 of the window
+    detected(opened, rows(20))  # these are rows 9 to 12 of the window
     rule_table.retire(opened, "busy", "test", None)
     assert state(opened).rows_by_rule == {"busy": 12}
-    detect(opened, rows(30))
+    detected(opened, rows(30))
     assert state(opened).rows_by_rule == {}
     rule_table.set_status(opened, "busy", "live", "test", None)
     assert state(opened).rows_by_rule == {"busy": 0}
-    detect(opened, rows(55))  # of those before, the window holds all but the first ones
+    detected(opened, rows(55))  # of those before, the window holds all but the first ones
     assert state(opened).rows_by_rule == {"busy": 20}
     alerts = opened.query(tables.SILVER_ALERTS, "*", "WHERE rule = 'busy'").to_pylist()
     found = {(row["rule_version"], int(row["transaction_id"].rpartition("-")[2])) for row in alerts}
@@ -164,7 +164,7 @@ def test_a_rule_may_name_a_declared_column(lake: Any) -> None:
     land(opened, [Row("1", MARCH_7 + i * SECOND, 20.0, position=i) for i in range(3)])
     name = opened.name_of(tables.SILVER_TRANSACTIONS)
     opened.spark.sql(f"UPDATE {name} SET terminal = CASE position WHEN 0 THEN 'a' WHEN 1 THEN 'a' ELSE 'b' END")
-    stream.run(opened, steps.detect(opened), "available-now")
+    stream.run(opened, detect.streams(opened), "available-now")
     assert [position for _, (position,) in raised(opened)] == [2]
 
 
@@ -186,7 +186,7 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
         "chip = nullif(position = 0, false), floors = position, unused = 'x', "
         "opened = timestamp_seconds(1767225600 + position)"
     )
-    stream.run(opened, steps.detect(opened), "available-now")
+    stream.run(opened, detect.streams(opened), "available-now")
     alerts = {row["rule"]: row for row in opened.query(tables.SILVER_ALERTS, "*").to_pylist()}
     assert [dict(part) for part in alerts["moved"]["evidence_columns"]] == [
         {"chip": "true", "country": "DE", "floors": "0", "opened": "2026-01-01T00:00"},
@@ -198,7 +198,7 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
     )
     assert [dict(part) for part in alerts["far"]["evidence_columns"]] == [{"country": "FR"}] * 2
     for each in opened.settings.known_rules[1:]:
-        report, _ = steps.backtest(opened, each, None, None)
+        report, _ = backtest.backtest(opened, each, None, None)
         assert report.samples == [alerts[each.name]["explanation"]]
     sent = event.of_alert(alerts["far"], "lake")["data"]
     assert [part["columns"] for part in sent["evidence"]] == [{"country": "FR"}] * 2
@@ -207,7 +207,7 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
 
 def test_a_rule_that_reads_account_time_and_amount_alone_shows_no_further_columns(lake: Any) -> None:
     opened = lake(rules=[PROBE])
-    detect(opened, [Row("7", MARCH_7 + i * SECOND, 0.5 + 900 * (i > 1), position=i) for i in range(3)])
+    detected(opened, [Row("7", MARCH_7 + i * SECOND, 0.5 + 900 * (i > 1), position=i) for i in range(3)])
     rows = opened.query(tables.SILVER_ALERTS, "rule, evidence_columns").to_pylist()
     assert sorted((row["rule"], row["evidence_columns"]) for row in rows) == [
         ("probe", None),
@@ -217,12 +217,12 @@ def test_a_rule_that_reads_account_time_and_amount_alone_shows_no_further_column
 
 def test_the_state_holds_what_a_later_alert_can_need(lake: Any) -> None:
     opened = lake(rules=RULES, ordering="event_time", max_out_of_orderness="1 second")
-    detect(opened, history(5, 600, 12))
+    detected(opened, history(5, 600, 12))
     later = [Row(f"x{i}", MARCH_7 + 100_000 * SECOND, 20.0, "part-9", i) for i in range(200)]
     rows = state(opened).rows_by_rule
     assert set(rows) == {"busy", "dear", "probe", "triple"}
     assert 0 < rows["dear"] <= 24
-    detect(opened, later, [Row("end", MARCH_7 + 100_100 * SECOND, 20.0, "part-10", 0)])
+    detected(opened, later, [Row("end", MARCH_7 + 100_100 * SECOND, 20.0, "part-10", 0)])
     rows = state(opened).rows_by_rule
     assert rows["probe"] == 0
     assert rows["busy"] <= 200
@@ -234,4 +234,4 @@ def test_a_rule_whose_rows_are_not_divided_by_account_is_refused(lake: Any) -> N
         rules=[{"kind": "pattern", "name": "all", "sql": f"SELECT * FROM transactions MATCH_RECOGNIZE ({clauses})"}]
     )
     with pytest.raises(UsageError, match="all: a rule of a stream needs PARTITION BY accountId"):
-        steps.detect(opened)
+        detect.streams(opened)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.streaming import stream
-from fraudlake.streaming.stream import Appender
+from fraudlake.lake.appender import Appender
+from fraudlake.streams import detect, stream
 from tests.detection.test_live_rules import BUSY, DEAR, PROBE, RULES, TRIPLE, expected, history, rule
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -34,7 +34,7 @@ def raised(lake: Any, table: tables.Table = tables.SILVER_ALERTS) -> Alerts:
 
 
 def run(lake: Any) -> None:
-    stream.run(lake, steps.detect(lake), "available-now")
+    stream.run(lake, detect.streams(lake), "available-now")
 
 
 @pytest.mark.long
@@ -61,7 +61,7 @@ def test_each_part_has_the_alerts_of_its_rules_as_if_they_had_always_been_there(
         part = rows[first:last]
         if ordering == "event_time":
             part = [*part, Row("end", part[-1].time + 600 * SECOND, 20.0, f"end-{number}", 0)]
-        detect(opened, part)
+        detected(opened, part)
         here = {alert for alert in by_rule if first <= alert[1][-1] < last}
         wanted |= {alert for alert in here if active[alert[0]] == "live"}
         shadows |= {alert for alert in here if active[alert[0]] == "shadow"}
@@ -127,13 +127,13 @@ def test_a_micro_batch_that_is_repeated_keeps_its_rules(
 
 def test_a_changed_pair_of_limits_sees_the_open_flags_that_it_would_have(lake: Any) -> None:
     opened = lake()
-    detect(
+    detected(
         opened, [Row("1", 1_772_841_600 * SECOND, 5.0, position=0), Row("2", 1_772_841_600 * SECOND, 0.5, position=1)]
     )
     (known,) = rule_table.read(opened).live
     rule_table.apply(opened, [(known.rule.model_copy(update={"small_below": 10.0}), "live")], "test", None)
     later = [Row(account, 1_772_841_610 * SECOND, 600.0, position=int(account) + 1) for account in ("1", "2")]
-    assert detect(opened, later) == [("part-0-0", "part-0-2"), ("part-0-1", "part-0-3")]
+    assert detected(opened, later) == [("part-0-0", "part-0-2"), ("part-0-1", "part-0-3")]
 
 
 @pytest.fixture
@@ -159,9 +159,9 @@ def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
     opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
     rows = history(6, 700, 8)
     changed_behind(opened, (rule(DEAR), "live"), (rule(BUSY), "shadow"))
-    detect(opened, rows[:350])
+    detected(opened, rows[:350])
     assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
-    detect(opened, [*rows[350:], Row("end", rows[-1].time + 600 * SECOND, 20.0, "end", 0)])
+    detected(opened, [*rows[350:], Row("end", rows[-1].time + 600 * SECOND, 20.0, "end", 0)])
     for name, table in (("dear", tables.SILVER_ALERTS), ("busy", tables.SILVER_SHADOW_ALERTS)):
         there = {alert for alert in raised(opened, table) if alert[0] == name}
         wanted = {alert for alert in expected(rows) if alert[0] == name}
@@ -185,6 +185,6 @@ def test_a_new_rule_does_not_raise_what_it_would_have_raised_before(
     rows = [Row("1", MARCH_7 + time * SECOND, amount, position=i) for i, (time, amount) in enumerate(amounts)]
     opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
     changed_behind(opened, (rule(held_back), "live"))
-    detect(opened, rows[:4], rows[4:], [Row("end", MARCH_7 + 999 * SECOND, 20.0, "end", 0)])
+    detected(opened, rows[:4], rows[4:], [Row("end", MARCH_7 + 999 * SECOND, 20.0, "end", 0)])
     assert opened.checkpoint("detect").rules_of(1) == 2
     assert raised(opened) == {("held_back", (5, 6))}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect
+from tests.transactions import MARCH_7, SECOND, detected
 
 pytestmark = pytest.mark.stream
 
@@ -43,10 +43,10 @@ def test_a_rule_goes_from_an_idea_to_alerts_and_out_again(
 
     file.write_text(BUSY.format(2, ""))
     assert changed("add", str(file), "--author", "ann", "--reason", "an idea") == [("busy", 1, "draft")]
-    detect(opened, rows(0, 0.5, 600.0, 20.0))
+    detected(opened, rows(0, 0.5, 600.0, 20.0))
     assert rules("backtest", "busy")["alerts"] == 1
     assert changed("shadow", "busy") == [("busy", 1, "shadow")]
-    detect(opened, rows(10, 20.0, 0.5, 600.0))
+    detected(opened, rows(10, 20.0, 0.5, 600.0))
 
     shown = rules("show", "busy")
     assert [(change["status"], change["author"]) for change in shown["changes"][:1]] == [("draft", "ann")]
@@ -63,7 +63,7 @@ def test_a_rule_goes_from_an_idea_to_alerts_and_out_again(
     assert changed("add", str(file)) == [("busy", 2, "draft")]
     assert rules("diff", "busy")["changed"] == {"above": [2.0, 7.0]}
     assert changed("promote", "busy") == [("busy", 1, "retired"), ("busy", 2, "live")]
-    detect(opened, rows(20, 20.0, 20.0))
+    detected(opened, rows(20, 20.0, 20.0))
     alerts = opened.spark.sql("SELECT rule_version, transaction_id FROM silver_alerts WHERE rule = 'busy'").collect()
     assert [(row[0], row[1]) for row in alerts] == [(2, "part-0-21")]
     explained = fraudlake_here("--lake", str(opened.root), "--json", "rules", "show", "busy", "--version", "1")
@@ -107,7 +107,7 @@ def test_a_query_becomes_a_rule(lake: Any, tmp_path: Path, fraudlake_here: Fraud
     assert (named.returncode, named.stderr.count("\n")) == (2, 1)
     assert named.stderr.startswith("fraudlake: --name No Name: ")
     assert fraudlake_here("--lake", str(opened.root), "rules", "promote", "pair").returncode == 0
-    assert detect(opened, rows(0, 0.5, 600.0)) == [("part-0-0", "part-0-1")]
+    assert detected(opened, rows(0, 0.5, 600.0)) == [("part-0-0", "part-0-1")]
     assert opened.spark.sql("SELECT rule FROM silver_alerts ORDER BY rule").toPandas()["rule"].tolist() == [
         "pair",
         "small_then_large",
@@ -136,7 +136,7 @@ def test_settings_that_a_lake_does_not_follow_are_named(
     lake: Any, fraudlake_here: FraudlakeHere, tmp_path: Path
 ) -> None:
     opened = lake()
-    detect(opened, rows(0, 20.0))
+    detected(opened, rows(0, 20.0))
     (tmp_path / "fraudlake.toml").write_text(BUSY.format(3, ""))
     hint = (
         "the settings have rules that are not live in this lake (busy): "

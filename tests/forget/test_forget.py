@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator, steps, tables
+from fraudlake import simulator, tables
 from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import checkpoint
 from fraudlake.operations.status import status
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
 
 pytestmark = pytest.mark.stream
 
@@ -41,9 +41,9 @@ def rows(*values: tuple[float, str | None, float]) -> pa.Table:
 
 def run(lake: Any) -> None:
     """Run what needs no model."""
-    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+    for step in (ingest.streams, refine.streams, detect.streams, aggregate.streams):
         stream.run(lake, step(lake), "available-now")
-    stream.run(lake, steps.deliver(lake, "file"), "available-now")
+    stream.run(lake, deliver.streams(lake, "file"), "available-now")
 
 
 def traces(folder: Path, account: str) -> set[str]:
@@ -244,12 +244,12 @@ def audit(lake: Any, account: str) -> list[Any]:
 def test_an_account_that_is_nowhere_and_a_step_that_is_behind_are_refused(lake: Any, landing: Path) -> None:
     parquet.write_own(rows((0, NAMED, 5.0)), landing / "part-own-0.parquet")
     opened = lake()
-    stream.run(opened, steps.ingest(opened), "available-now")
-    stream.run(opened, steps.refine(opened), "available-now")
+    stream.run(opened, ingest.streams(opened), "available-now")
+    stream.run(opened, refine.streams(opened), "available-now")
     with pytest.raises(UsageError, match="nobody: there is nothing of it"):
         removal.forget(opened, ["nobody"])
     parquet.write_own(rows((1, NAMED, 5.0)), landing / "part-own-1.parquet")
-    stream.run(opened, steps.ingest(opened), "available-now")
+    stream.run(opened, ingest.streams(opened), "available-now")
     with pytest.raises(FraudlakeError, match="refine has not read all of bronze_transactions"):
         removal.forget(opened, [NAMED])
     with opened.exclusive("ingest"), pytest.raises(FraudlakeError, match="already runs 'ingest'"):

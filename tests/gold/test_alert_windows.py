@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.gold import account_daily, alert_windows
+from fraudlake.streams import aggregate
 from tests import plain_lake
 from tests.oracle import Row, Window, in_event_time, windows
 from tests.transactions import MARCH_7, SECOND, id_of, land, time_of
@@ -38,10 +39,10 @@ def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
 
 def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
     """Hand rows that silver holds to a step, as one micro-batch."""
-    (aggregate,) = (stream for stream in steps.aggregate(lake) if stream.step == step)
+    (chosen,) = (stream for stream in aggregate.streams(lake) if stream.step == step)
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.session.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
-    aggregate.write(lake, batch.withColumn("date", F.to_date("timestamp")), 0)
+    chosen.write(lake, batch.withColumn("date", F.to_date("timestamp")), 0)
 
 
 def history(seed: int) -> list[Row]:

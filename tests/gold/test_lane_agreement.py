@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.bronze import fast_alerts, messages
 from fraudlake.lake import Lake
 from fraudlake.operations.status import status
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, detect, lanes, refine, stream
 from tests import oracle
 
 pytestmark = pytest.mark.stream
@@ -94,7 +94,7 @@ def run(lake: Lake, step: Callable[[Lake], list[stream.Stream]]) -> None:
 
 
 def comparing(lake: Lake) -> stream.Stream:
-    return next(query for query in steps.aggregate(lake) if query.step == "lane_agreement")
+    return next(query for query in aggregate.streams(lake) if query.step == "lane_agreement")
 
 
 def compare(lake: Lake) -> dict[str, dict[str, Any]]:
@@ -194,8 +194,8 @@ EXPECTED = {
 def exact_lane(lake: Lake) -> None:
     for first, values in ((0, FIRST), (len(FIRST), SECOND)):
         produce(lake, first, values)
-        run(lake, steps.refine)
-        run(lake, steps.detect)
+        run(lake, refine.streams)
+        run(lake, detect.streams)
 
 
 def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_micro_batch_changes_nothing(
@@ -218,7 +218,7 @@ def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_
     assert stored(opened) == EXPECTED
 
     others = opened.read(tables.BRONZE_FAST_ALERTS).where("rule = 'small_then_large'")
-    steps.recompute_lanes(opened, [MARCH_7], others)
+    lanes.recompute(opened, [MARCH_7], others)
     assert stored(opened) == {"small_then_large": EXPECTED["small_then_large"]}
 
 
@@ -238,8 +238,8 @@ def test_an_alert_that_was_pending_gets_its_reason_although_no_other_alert_comes
     alert(opened, 0, [event("invented", "1:25", 1)])
     assert compare(opened)["small_then_large"]["only_fast_pending"] == 1
     produce(opened, 0, [message("invented", "1:20", 2.0, "small"), message("invented", "1:25", 900.0)])
-    run(opened, steps.refine)
-    run(opened, steps.detect)
+    run(opened, refine.streams)
+    run(opened, detect.streams)
     assert compare(opened)["small_then_large"]["only_fast_unknown"] == 1
 
 
@@ -258,8 +258,8 @@ def test_on_rows_in_order_the_lanes_agree_and_a_repeated_message_has_an_equal_id
     assert len(events) > 10
     opened = lake(**TOPICS, buckets=2, shuffle_partitions=2)
     produce(opened, 0, [message(row.account_id, times[row.position], row.amount, str(row.position)) for row in rows])
-    run(opened, steps.refine)
-    run(opened, steps.detect)
+    run(opened, refine.streams)
+    run(opened, detect.streams)
     alert(opened, 0, [*events, *events])
     latency = dict.fromkeys(("latency_p50", "latency_p95", "latency_p99", "latency_max"), 20.0)
     counts = {"both": len(events), "duplicates": len(events)}
@@ -291,8 +291,8 @@ def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
             *rows("both later", "0:40", "0:50", "1:00"),  # 12
         ],
     )
-    run(opened, steps.refine)
-    run(opened, steps.detect)
+    run(opened, refine.streams)
+    run(opened, detect.streams)
     alert(
         opened,
         0,
@@ -316,4 +316,4 @@ def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
 
 
 def test_without_a_topic_of_fast_alerts_the_lanes_are_not_compared(lake: Any) -> None:
-    assert "lane_agreement" not in {query.step for query in steps.aggregate(lake())}
+    assert "lane_agreement" not in {query.step for query in aggregate.streams(lake())}

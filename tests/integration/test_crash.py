@@ -39,15 +39,15 @@ CHOSEN = {"FRAUDLAKE_MAX_FILES_PER_TRIGGER": "8", "FRAUDLAKE_ALGORITHM": "logist
 
 CHAIN = """
 import sys
+from importlib import import_module
 from pathlib import Path
-from fraudlake import steps
-from fraudlake.streaming import stream
+from fraudlake.streams import stream
 from fraudlake.lake import open_lake
 from fraudlake.settings import load
 
 lake = open_lake(load(lake=Path(sys.argv[1])))
 for step in sys.argv[2:]:
-    stream.run(lake, getattr(steps, step)(lake), "available-now")
+    stream.run(lake, import_module(f"fraudlake.streams.{step}").streams(lake), "available-now")
 """
 FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 
@@ -289,17 +289,16 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
 ON_A_CLUSTER = """
 import sys
 from pathlib import Path
-from fraudlake import steps
 from fraudlake.lake import open_lake, session
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, ingest, refine, stream
 
 settings = Settings(lake=Path(sys.argv[2]), max_files_per_trigger=16)
 cluster = {"spark.executor.cores": "1", "spark.executor.memory": "600m", "spark.executor.extraJavaOptions": sys.argv[3]}
 configuration = session.configuration(settings) | cluster
 session.launch(sys.argv[1], configuration, settings.lake / "spark.log", session.environment())
 lake = open_lake(settings)
-for step in (steps.ingest, steps.refine, steps.detect):
+for step in (ingest.streams, refine.streams, detect.streams):
     stream.run(lake, step(lake), "available-now")
 """
 

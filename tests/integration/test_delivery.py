@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.lake import Lake
-from fraudlake.streaming import stream
+from fraudlake.streams import deliver, stream
 from tests.conftest import run
 from tests.delivery.alerts import alert, raise_
 from tests.delivery.receiver import listening
@@ -38,7 +38,7 @@ def test_alerts_are_messages_with_their_id_as_the_key(lake: Callable[..., Lake],
     broker.create_topic("alerts-of-the-lake", partitions=2)
     opened = lake(bootstrap_servers=broker.bootstrap_servers, delivery_topic="alerts-of-the-lake")
     raise_(opened, *(alert(number) for number in range(30)))
-    stream.run(opened, steps.deliver(opened, "kafka"), "available-now")
+    stream.run(opened, deliver.streams(opened, "kafka"), "available-now")
 
     messages = broker.messages("alerts-of-the-lake")
     events = [json.loads(message.value() or b"") for message in messages]
@@ -54,7 +54,7 @@ def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], br
     nobody = {"max.block.ms": "1000", "client.id": "fraudlake"}
     away = lake(bootstrap_servers="127.0.0.1:1", delivery_topic="alerts-later", kafka_options=nobody)
     raise_(away, alert(1), alert(2))
-    stream.run(away, steps.deliver(away, "kafka"), "available-now")
+    stream.run(away, deliver.streams(away, "kafka"), "available-now")
     assert rows(away) == [("kafka", "dead")] * 2
     reasons = set(away.rows(tables.SILVER_DELIVERIES)["reason"].to_pylist())
     assert reasons == {"Kafka does not answer: check --bootstrap-servers, and security.protocol"}
@@ -79,7 +79,7 @@ def test_alerts_go_over_tls_and_an_expired_certificate_is_named(
         kafka_options=json.loads(options),
     )
     raise_(expired, alert(1))
-    stream.run(expired, steps.deliver(expired, "kafka"), "available-now")
+    stream.run(expired, deliver.streams(expired, "kafka"), "available-now")
     (row,) = expired.rows(tables.SILVER_DELIVERIES).to_pylist()
     assert (row["status"], row["reason"]) == (
         "dead",

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.lake import Lake
 from fraudlake.operations.status import status
 from fraudlake.sources import kafka_source
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, stream
 
 from .broker import Broker
 
@@ -95,8 +96,8 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
 
     assert status(lake).fast_alerts == {"messages": 0, "alerts": 0, "rejected": 0, "lag": 4}
     assert any(gap.startswith("4 fast alerts are not in bronze yet") for gap in status(lake).gaps)
-    assert run(lake, steps.ingest) == {"ingest_kafka": 0, "ingest_fast_alerts": 4}
-    assert run(lake, steps.ingest) == {"ingest_kafka": 0, "ingest_fast_alerts": 0}
+    assert run(lake, ingest.streams) == {"ingest_kafka": 0, "ingest_fast_alerts": 4}
+    assert run(lake, ingest.streams) == {"ingest_kafka": 0, "ingest_fast_alerts": 0}
     assert status(lake).fast_alerts == {"messages": 4, "alerts": 1, "rejected": 2, "lag": 0}
     assert status(lake).gaps == []
 
@@ -142,23 +143,21 @@ def test_a_micro_batch_that_was_cut_behind_its_commit_adds_nothing_when_it_is_re
 ) -> None:
     topics("lanes-cut")
     broker.produce("lanes-cut-fast", [("1", event(str(number), MARCH_7, 0, number, MARCH_7), 0) for number in range(9)])
-    append = stream.Appender.append
+    append = Appender.append
 
-    def cut(
-        appender: stream.Appender, lake: Lake, rows: Any, table: tables.Table, *others: Any, **options: Any
-    ) -> None:
+    def cut(appender: Appender, lake: Lake, rows: Any, table: tables.Table, *others: Any, **options: Any) -> None:
         append(appender, lake, rows, table, *others, **options)
         if table is tables.BRONZE_FAST_ALERTS:
             raise RuntimeError("cut behind the commit")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream.Appender, "append", cut)
+        patch.setattr(Appender, "append", cut)
         with pytest.raises(FraudlakeError, match="ingest_fast_alerts failed"):
-            run(open_lake("lanes-cut"), steps.ingest)
+            run(open_lake("lanes-cut"), ingest.streams)
     lake = open_lake("lanes-cut")
     assert lake.count(tables.BRONZE_FAST_ALERTS) == 9
     broker.produce("lanes-cut-fast", [("1", event("9", MARCH_7, 0, 9, MARCH_7), 0)])
-    run(lake, steps.ingest)
+    run(lake, ingest.streams)
 
     ids = sorted(row["alert_id"] for row in lake.read(tables.BRONZE_FAST_ALERTS).collect())
     assert ids == [str(number) for number in range(10)]
@@ -168,8 +167,8 @@ def test_a_topic_of_fast_alerts_that_is_not_there_or_another_one_is_one_line(
     broker: Broker, topics: Any, open_lake: Any
 ) -> None:
     topics("lanes-other")
-    run(open_lake("lanes-other"), steps.ingest)
+    run(open_lake("lanes-other"), ingest.streams)
     with pytest.raises(UsageError, match="reads the Kafka topic 'lanes-other-fast': for --fast-alerts-topic lanes use"):
-        steps.ingest(open_lake("lanes-other", fast_alerts_topic="lanes"))
+        ingest.streams(open_lake("lanes-other", fast_alerts_topic="lanes"))
     with pytest.raises(FraudlakeError, match=r"no topic 'nowhere': .* name another with --fast-alerts-topic"):
         kafka_source.fast_alerts_lag(open_lake("lanes-other", fast_alerts_topic="nowhere", checkpoints="/nowhere"))

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.operations.status import status
 from fraudlake.sources import kafka, kafka_source
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, refine, stream
 from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
 from tests.test_cli import refused
 
@@ -40,9 +40,9 @@ def produce(broker: Broker, topic: str, numbers: range, partition: int | None = 
     broker.produce(topic, [(str(number % 7), message(number), partition) for number in numbers])
 
 
-def ingest(lake: Any) -> int:
+def ingested(lake: Any) -> int:
     """Take what is there; the number of messages read."""
-    return sum(done.rows for done in stream.run(lake, steps.ingest(lake), "available-now"))
+    return sum(done.rows for done in stream.run(lake, ingest.streams(lake), "available-now"))
 
 
 def amounts(lake: Any) -> list[float | None]:
@@ -84,12 +84,12 @@ def test_each_message_reaches_bronze_once_and_the_counts_add_up(broker: Broker, 
 
     assert kafka_source.lag(lake) == 100
 
-    assert ingest(lake) == 100
+    assert ingested(lake) == 100
     assert places(lake) == produced(broker, "once")
     assert amounts(lake) == [number + 0.5 for number in range(100)]
 
-    assert ingest(lake) == 0
-    stream.run(lake, steps.refine(lake), "available-now")
+    assert ingested(lake) == 0
+    stream.run(lake, refine.streams(lake), "available-now")
     after = status(lake)
     assert (after.kafka_lag, after.landed, after.bronze, after.silver) == (0, 100, 100, 100)
     assert (after.kafka_missing_offsets, after.gaps) == (0, [])
@@ -99,14 +99,14 @@ def test_added_partitions_are_counted_as_behind_and_then_read(broker: Broker, to
     broker.create_topic("grown", partitions=1)
     produce(broker, "grown", range(10))
     lake = topic_lake("grown", starting_offsets="latest")
-    assert ingest(lake) == 0
+    assert ingested(lake) == 0
     assert kafka_source.lag(lake) == 0
     produce(broker, "grown", range(10, 15), 0)
     broker.add_partitions("grown", 3)
     produce(broker, "grown", range(15, 22), 2)
 
     assert kafka_source.lag(lake) == 12
-    assert ingest(lake) == 12
+    assert ingested(lake) == 12
     assert places(lake) == [(0, offset) for offset in range(10, 15)] + [(2, offset) for offset in range(7)]
     assert kafka_source.lag(lake) == 0
 
@@ -118,10 +118,10 @@ def test_a_stream_begins_where_it_is_told(broker: Broker, topic_lake: Any) -> No
     lake = topic_lake("told", starting_offsets='{"told": {"0": 3}}')
 
     assert kafka_source.lag(lake) == 7
-    assert ingest(lake) == 7
+    assert ingested(lake) == 7
     assert places(lake) == [(0, 3), (0, 4), *((1, offset) for offset in range(5))]
     with pytest.raises(UsageError, match="topic 'told' has no partition 7"):
-        steps.ingest(topic_lake("told", starting_offsets='{"told": {"7": 0}}'))
+        ingest.streams(topic_lake("told", starting_offsets='{"told": {"7": 0}}'))
 
 
 def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker: Broker, topic_lake: Any) -> None:
@@ -129,8 +129,8 @@ def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker
     broker.produce("mixed", [("1", message(1), 0), ("1", None, 0), ("1", b"\xff{", 0), ("1", message(2), 0)])
     lake = topic_lake("mixed")
 
-    ingest(lake)
-    stream.run(lake, steps.refine(lake), "available-now")
+    ingested(lake)
+    stream.run(lake, refine.streams(lake), "available-now")
 
     kept = lake.read(tables.SILVER_QUARANTINE).orderBy("_offset").select("_offset", "_raw", "_error", "reasons")
     assert [tuple(row) for row in kept.collect()] == [
@@ -149,8 +149,8 @@ def test_declared_fields_become_columns_and_what_does_not_fit_goes_to_quarantine
     broker.produce("further", [("1", one, 0) for one in (message(1), *further)])
     lake = topic_lake("further", columns={"terminal": {"from": "terminalId", "type": "bigint"}})
 
-    ingest(lake)
-    stream.run(lake, steps.refine(lake), "available-now")
+    ingested(lake)
+    stream.run(lake, refine.streams(lake), "available-now")
 
     valid = lake.read(tables.SILVER_TRANSACTIONS).orderBy("position").select("position", "terminal")
     assert [tuple(row) for row in valid.collect()] == [(0, None), (1, 7), (2, 8)]
@@ -172,7 +172,7 @@ def test_messages_of_a_transaction_that_was_aborted_are_not_read(broker: Broker,
     lake = topic_lake("transactions")
 
     assert kafka_source.lag(lake) == 1
-    ingest(lake)
+    ingested(lake)
     assert amounts(lake) == [1.5]
     assert kafka_source.lag(lake) == 0
 
@@ -183,9 +183,9 @@ def test_a_lake_that_took_files_and_messages_adds_up(broker: Broker, topic_lake:
     land_flink(landing, "tutorial/int96")
     from_files, from_kafka = topic_lake("both", source="files"), topic_lake("both")
 
-    ingest(from_files)
-    ingest(from_kafka)
-    stream.run(from_kafka, steps.refine(from_kafka), "available-now")
+    ingested(from_files)
+    ingested(from_kafka)
+    stream.run(from_kafka, refine.streams(from_kafka), "available-now")
 
     of_files = status(from_files)
     assert (of_files.kafka_lag, of_files.landed, of_files.bronze, of_files.gaps) == (None, 15, 15, [])
@@ -198,12 +198,12 @@ def test_a_lake_that_took_files_and_messages_adds_up(broker: Broker, topic_lake:
 def test_a_retention_gap_stops_the_stream_with_what_to_do(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("gap", partitions=1)
     produce(broker, "gap", range(10))
-    ingest(topic_lake("gap"))
+    ingested(topic_lake("gap"))
     produce(broker, "gap", range(10, 20))
     broker.delete_records("gap", {0: 14})
 
     with pytest.raises(FraudlakeError) as stopped:
-        ingest(topic_lake("gap"))
+        ingested(topic_lake("gap"))
 
     line = str(stopped.value)
     assert "messages of Kafka topic 'gap' were removed before they were read" in line
@@ -218,12 +218,12 @@ def test_a_retention_gap_is_logged_and_counted_where_the_stream_may_go_on(
     broker.create_topic("gone", partitions=1)
     produce(broker, "gone", range(10))
     lake = topic_lake("gone", fail_on_data_loss=False)
-    ingest(lake)
+    ingested(lake)
     produce(broker, "gone", range(10, 20))
     broker.delete_records("gone", {0: 14})
 
     assert kafka_source.lag(lake) == 6
-    ingest(lake)
+    ingested(lake)
 
     assert places(lake) == [(0, offset) for offset in [*range(10), *range(14, 20)]]
     assert [record.getMessage() for record in caplog.records if record.name.startswith("fraudlake")] == [
@@ -236,9 +236,9 @@ def test_a_retention_gap_is_logged_and_counted_where_the_stream_may_go_on(
 def test_another_topic_needs_another_lake(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("first", partitions=1)
     produce(broker, "first", range(3))
-    ingest(topic_lake("first"))
+    ingested(topic_lake("first"))
     with pytest.raises(UsageError, match="this lake reads the Kafka topic 'first': for --topic second use another"):
-        steps.ingest(topic_lake("second"))
+        ingest.streams(topic_lake("second"))
 
 
 @pytest.mark.long
@@ -246,7 +246,7 @@ def test_a_broker_that_restarts_does_not_end_a_continuous_stream(broker: Broker,
     broker.create_topic("restart", partitions=2)
     produce(broker, "restart", range(50))
     lake = topic_lake("restart")
-    (one,) = steps.ingest(lake)
+    (one,) = ingest.streams(lake)
     query = stream._start(lake, one, "continuous")
     try:
         until(lambda: len(places(lake)) == 50, "nothing arrives")
@@ -370,16 +370,16 @@ def test_what_is_wrong_with_tls_is_one_line(
 
 def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None:
     with pytest.raises(FraudlakeError, match="has no topic 'nowhere': create it, or name another with --topic"):
-        steps.ingest(topic_lake("nowhere"))
+        ingest.streams(topic_lake("nowhere"))
     with pytest.raises(FraudlakeError, match=r"Kafka at 127\.0\.0\.1:1 does not answer: check --bootstrap-servers"):
-        steps.ingest(topic_lake("nowhere", bootstrap_servers="127.0.0.1:1"))
+        ingest.streams(topic_lake("nowhere", bootstrap_servers="127.0.0.1:1"))
     with pytest.raises(
         FraudlakeError, match=r"no Kafka client can be made for no\.invalid:1: its host name is unknown"
     ):
-        steps.ingest(topic_lake("nowhere", bootstrap_servers="no.invalid:1"))
+        ingest.streams(topic_lake("nowhere", bootstrap_servers="no.invalid:1"))
     wrong = {"sasl.jaas.config": "secret-rubbish", "sasl.mechanism": "PLAIN", "security.protocol": "SASL_PLAINTEXT"}
     with pytest.raises(FraudlakeError, match="or an option in kafka_options is missing or wrong") as told:
-        steps.ingest(topic_lake("nowhere", kafka_options=wrong))
+        ingest.streams(topic_lake("nowhere", kafka_options=wrong))
     assert "secret-rubbish" not in str(told.value)
 
 

@@ -17,10 +17,9 @@ from tests.standin.workspace import CATALOG
 pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = """
-from fraudlake import steps
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import {step}, stream
 folder = {folder!r}
 spark.sql(f"CREATE DATABASE IF NOT EXISTS {catalog}.once LOCATION '{{folder}}/tables'")
 lake = open_lake(
@@ -30,7 +29,7 @@ lake = open_lake(
     ),
     spark,
 )
-streams = [one for one in steps.{step}(lake) if one.step == {stream!r}]
+streams = [one for one in {step}.streams(lake) if one.step == {stream!r}]
 print([done.rows for done in stream.run(lake, streams, "available-now")][0])
 """
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import training
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, refine, score, stream
 from tests.traffic import add_to_silver, traffic
 
 from .broker import Broker
@@ -38,15 +38,15 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
         source="kafka", bootstrap_servers=broker.bootstrap_servers, starting_offsets='{"scored": {"0": 10}}', **given
     )
     everything = lake(source="kafka", bootstrap_servers=broker.bootstrap_servers, **given)
-    for step in (steps.ingest, steps.refine):
+    for step in (ingest.streams, refine.streams):
         stream.run(everything, step(everything), "available-now")
     from_silver = lake(**given)
     add_to_silver(from_silver, traffic(), tmp_path)
     training.train(from_silver)
 
-    stream.run(from_kafka, steps.score(from_kafka, from_topic=True)[:1], "available-now")
+    stream.run(from_kafka, score.streams(from_kafka, from_topic=True)[:1], "available-now")
     assert from_kafka.count(tables.GOLD_FRAUD_PREDICTIONS) == 8
-    stream.run(from_silver, steps.score(from_silver)[:1], "available-now")
+    stream.run(from_silver, score.streams(from_silver)[:1], "available-now")
     rows = from_silver.spark.sql(
         "SELECT scored_from, count(*), count(DISTINCT transaction_id) FROM gold_fraud_predictions "
         "WHERE account_id = '7' AND date = '2026-03-07' GROUP BY scored_from ORDER BY scored_from"
@@ -62,4 +62,4 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
     from_kafka.checkpoint("score_kafka").folder.rename(tmp_path / "put aside")
     from_silver.spark.sql("DELETE FROM gold_fraud_predictions WHERE scored_from = 'kafka'")
     with pytest.raises(FraudlakeError, match="scores transactions of Kafka from silver already"):
-        steps.score(from_kafka, from_topic=True)
+        score.streams(from_kafka, from_topic=True)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.detection.state import state
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.definition import Change
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, stream
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -32,7 +32,7 @@ def begun(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("begun") / "lake"
     lake = open_lake(Settings(lake=root))
-    detect(lake, PAIR)
+    detected(lake, PAIR)
     land(lake, NEXT)
     return root
 
@@ -47,7 +47,7 @@ def refused(lake: Any) -> str:
     """The message with which the detector is refused; it must have written nothing."""
     before = lake.count(tables.SILVER_ALERTS)
     with pytest.raises(FraudlakeError) as error:
-        stream.run(lake, steps.detect(lake), "available-now")
+        stream.run(lake, detect.streams(lake), "available-now")
     assert lake.count(tables.SILVER_ALERTS) == before
     assert "\n" not in str(error.value)
     return str(error.value)
@@ -55,7 +55,7 @@ def refused(lake: Any) -> str:
 
 def test_thresholds_may_change_freely(copy: Any) -> None:
     opened = copy(large_above=650.0)
-    stream.run(opened, steps.detect(opened), "available-now")
+    stream.run(opened, detect.streams(opened), "available-now")
     assert sorted(row["amount"] for row in opened.read(tables.SILVER_ALERTS).collect()) == [600.0, 700.0]
 
 
@@ -125,7 +125,7 @@ def test_a_stream_begins_that_was_killed_before_its_first_micro_batch(lake: Any)
         (opened.checkpoint("detect").folder / folder).mkdir(parents=True)
         (opened.checkpoint("detect").folder / folder / ".0.5198b3c6.tmp").touch()
     pair = [Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)]
-    assert detect(opened, pair) == [("part-0-0", "part-0-1")]
+    assert detected(opened, pair) == [("part-0-0", "part-0-1")]
 
 
 @pytest.mark.parametrize("original", ["is gone", "is another lake by now"])
@@ -139,7 +139,7 @@ def test_a_lake_in_another_place_goes_on_and_leaves_the_place_it_came_from_alone
         (tmp_path / "lake").write_text("no folder any more")
     opened = lake("ein See #2")
     assert state(opened).open_flags == 0
-    stream.run(opened, steps.detect(opened), "available-now")
+    stream.run(opened, detect.streams(opened), "available-now")
     assert sorted(row["amount"] for row in opened.read(tables.SILVER_ALERTS).collect()) == [600.0, 700.0]
     assert (tmp_path / "lake").is_file() == (original == "is another lake by now")
     assert not (tmp_path / "lake").is_dir()

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from fraudlake import simulator, steps, tables
+from fraudlake import simulator, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict, contents, local, open_lake
 from fraudlake.lake.lake import layout
 from fraudlake.operations import maintenance
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, refine, stream
 from tests.conftest import land_flink
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, silver
@@ -45,11 +45,11 @@ def test_landed_files_in_small_commits_are_compacted_automatically(
     monkeypatch.setattr(local, "_COMPACT_EVERY", 4)
     simulator.simulate(landing, simulator.Traffic(), rows=50, file_rows=10)
     opened = lake(max_files_per_trigger=1)
-    stream.run(opened, steps.ingest(opened), "available-now")
+    stream.run(opened, ingest.streams(opened), "available-now")
     operations = opened.spark.sql("DESCRIBE HISTORY bronze_transactions").select("operation").collect()
     assert [row["operation"] for row in operations].count("OPTIMIZE") == 1
     assert opened.spark.sql("DESCRIBE DETAIL bronze_transactions").first()["numFiles"] == 2
-    stream.run(opened, steps.refine(opened), "available-now")
+    stream.run(opened, refine.streams(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).distinct().count() == 50
     assert opened.read(tables.SILVER_TRANSACTIONS).count() == 50
 
@@ -166,7 +166,7 @@ def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_p
 def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: str) -> None:
     land_flink(tmp_path / name / "landing", "tutorial/int96")
     opened = lake(name)
-    stream.run(opened, steps.ingest(opened), "available-now")
+    stream.run(opened, ingest.streams(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).count() == 10
     assert opened.rows(tables.BRONZE_FILES).num_rows == 1
     assert status(open_lake(opened.settings, must_exist=True)).bronze == 10

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.lake import contents, open_lake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests.conftest import FraudlakeHere, land_flink
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect
+from tests.transactions import MARCH_7, SECOND, detected
 
 pytestmark = pytest.mark.stream
 
@@ -30,7 +30,7 @@ def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = lake(buckets=2)
-    assert detect(opened, [Row("1", MARCH_7, 0.5, "part-0", 0)]) == []
+    assert detected(opened, [Row("1", MARCH_7, 0.5, "part-0", 0)]) == []
 
     before = tables.SILVER_TRANSACTIONS
     after = replace(before, described=f"{before.described}\n{NEW}")
@@ -46,7 +46,7 @@ def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
         f"SELECT 'part-0-1' AS transaction_id, '1' AS account_id, timestamp_micros({MARCH_7 + SECOND}) AS timestamp, "
         "900D AS amount, 'part-0' AS source, 1L AS position, DATE'2026-03-07' AS date, 'online' AS channel"
     )
-    stream.run(newer, steps.detect(newer), "available-now")
+    stream.run(newer, detect.streams(newer), "available-now")
     alerts = newer.read(tables.SILVER_ALERTS).select("small_transaction_id", "transaction_id").collect()
     assert [tuple(alert) for alert in alerts] == [("part-0-0", "part-0-1")]
     assert lake(buckets=2).read(tables.SILVER_TRANSACTIONS).where("channel = 'online'").count() == 1
@@ -60,7 +60,7 @@ def test_a_lake_of_the_version_before_opens_and_goes_on(spark: Any, tmp_path: Pa
     noted.write_text(re.sub('file:/[^"]*/checkpoints/', f"file:{tmp_path}/lake/checkpoints/", noted.read_text()))
     noted.with_name(".0.crc").unlink()
     land_flink(tmp_path / "lake" / "landing", "tutorial/int96")
-    for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
+    for step in (ingest.streams, refine.streams, detect.streams, aggregate.streams):
         opened = open_lake(Settings(lake=tmp_path / "lake", buckets=2))
         stream.run(opened, step(opened), "available-now")
     now = status(opened)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.checkpoint import Checkpoint
@@ -31,7 +31,6 @@ from fraudlake.model import (
     history,
     predictions,
     published,
-    scoring,
     search,
     training,
     verdicts,
@@ -40,7 +39,7 @@ from fraudlake.model.registry import Registry, versions
 from fraudlake.model.store import model_store
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import score, stream
 from tests.conftest import FraudlakeHere
 from tests.traffic import ROWS, add_to_silver, traffic
 
@@ -55,8 +54,8 @@ def write_verdicts(rows: pa.Table, file: Path) -> None:
             out.writerow([f"t{n}", kind is not None])
 
 
-def score(lake: Lake) -> None:
-    for scoring_stream in steps.score(lake):
+def score_all(lake: Lake) -> None:
+    for scoring_stream in score.streams(lake):
         stream.run(lake, [scoring_stream], "available-now")
 
 
@@ -82,7 +81,7 @@ def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     add_to_silver(lake, old, root)
     first = training.train(lake)
     again = training.train(lake)
-    score(lake)
+    score_all(lake)
     # Analysts look at every second transaction.
     write_verdicts(old.take(pa.array(range(0, len(old), 2))), root / "verdicts.csv")
     taken = [verdicts.load(lake, root / "verdicts.csv") for _ in range(2)]
@@ -91,7 +90,7 @@ def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
         patch.setitem(search.SEARCH, "trees", (search.Candidate("trees", 8, 20),))
         second = training.train(lake)
     add_to_silver(lake, new, root)
-    score(lake)
+    score_all(lake)
     return {
         "lake": lake,
         "rows": rows,
@@ -227,7 +226,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
     day = date(2026, 1, 2)
     on_that_day = lake.count(tables.SILVER_TRANSACTIONS, f"date = DATE'{day}'")
     for _ in range(2):
-        assert scoring.backfill(lake, day, day, "2") == ("2", on_that_day)
+        assert score.backfill(lake, day, day, "2") == ("2", on_that_day)
     assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
     quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
     assert {(row["model_version"], row["transactions"]) for row in quality.collect()} == {
@@ -235,7 +234,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
         ("2", on_that_day),
     }
     with pytest.raises(UsageError, match="--to 2026-01-01 is before --from 2026-01-02"):
-        scoring.backfill(lake, day, date(2026, 1, 1))
+        score.backfill(lake, day, date(2026, 1, 1))
 
 
 def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:
@@ -286,7 +285,7 @@ def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
     last = max(int(path.name) for path in (lake.checkpoint("score").folder / "commits").glob("[0-9]*"))
     before = lake.version(tables.GOLD_FRAUD_PREDICTIONS)
     monkeypatch.setattr(Checkpoint, "pending_batch", lambda checkpoint: last)
-    stream.micro_batch(lake, steps.score(lake)[0])(micro_batch, last)
+    stream.micro_batch(lake, score.streams(lake)[0])(micro_batch, last)
     assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
     # Otherwise the next micro-batch would lack the state of its features.
     assert (tmp_path / "ran").exists()
@@ -313,13 +312,13 @@ def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dic
     add_to_silver(lake, late, tmp_path)
     lake.spark.sql(f"UPDATE {lake.name_of(tables.GOLD_MODELS)} SET model = CAST('no model' AS BINARY)")
     # Somebody changed the table after the stream had started, whose start would have published the row again.
-    running = replace(steps.score(lake)[0], before=lambda: None)
+    running = replace(score.streams(lake)[0], before=lambda: None)
     with pytest.raises(
         FraudlakeError, match=r"score failed: version 2 in gold_models cannot be read .*'fraudlake score'"
     ):
         stream.run(lake, [running], "available-now")
 
-    score(lake)
+    score_all(lake)
     scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("scored_from = 'silver'")
     assert scored.count() == scored.select("transaction_id").distinct().count() == before + 50
 
@@ -341,7 +340,7 @@ def test_a_store_or_a_model_that_cannot_be_read_is_one_line_and_changes_nothing(
     store.rename(tmp_path / "mlflow.db")
     store.write_text("this is not a database, and long enough to be looked at " * 40)
     with pytest.raises(FraudlakeError, match=r"the model store .* cannot be read"):
-        score(lake)
+        score_all(lake)
     (tmp_path / "mlflow.db").replace(store)
 
 
@@ -350,7 +349,7 @@ def test_an_alias_that_was_moved_by_hand_is_taken_up_at_the_next_start(life: dic
     registry = Registry.of(lake)
     registry._client.set_registered_model_alias("fraudlake", "champion", "1")
     assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "2"
-    steps.score(lake)[0].before()
+    score.streams(lake)[0].before()
     assert published.champion_number(lake.read(tables.GOLD_MODELS)) == "1"
     training.promote(lake, "2", force=True)
 
@@ -358,7 +357,7 @@ def test_an_alias_that_was_moved_by_hand_is_taken_up_at_the_next_start(life: dic
 def test_a_model_of_other_features_is_refused(life: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "NAMES", (*features.NAMES, "age_of_card"))
     with pytest.raises(FraudlakeError, match=r"version 2 .* does not fit the features .*age_of_card.*train again"):
-        steps.score(life["lake"])
+        score.streams(life["lake"])
 
 
 @pytest.mark.long
@@ -399,7 +398,7 @@ def test_fraud_of_one_kind_only_is_one_line(lake: Any, tmp_path: Path) -> None:
     with pytest.raises(
         FraudlakeError, match="there is no model 'fraudlake' to score with: run 'fraudlake train' first"
     ):
-        steps.score(opened)
+        score.streams(opened)
 
 
 @pytest.mark.long
@@ -412,7 +411,7 @@ def test_after_a_version_of_an_earlier_fraudlake_train_makes_a_new_champion(lake
         "version 1 of model 'fraudlake' was trained by an earlier fraudlake, as a Spark ML model, and cannot be used"
     )
     with pytest.raises(FraudlakeError, match=f"^{earlier}: train again with 'fraudlake train'$"):
-        steps.score(opened)
+        score.streams(opened)
     trained = training.train(opened)
     assert (trained.version.number, trained.is_champion) == ("2", True)
     assert f"{earlier}: it scores now" in trained.reason

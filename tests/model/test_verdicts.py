@@ -13,7 +13,7 @@ from fraudlake.detection import rule_table
 from fraudlake.rules.kinds import RULE
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect
+from tests.transactions import MARCH_7, SECOND, detected
 
 pytestmark = pytest.mark.stream
 
@@ -27,7 +27,7 @@ def raised(lake: Any) -> Any:
     rule_table.add(opened, RULE.validate_python(DEAR), "ann", None)
     rule_table.set_status(opened, "dear", "shadow", "ann", None)
     amounts = (20.0, 0.5, 900.0, 30.0)
-    detect(opened, [Row("1", MARCH_7 + i * SECOND, amount, position=i) for i, amount in enumerate(amounts)])
+    detected(opened, [Row("1", MARCH_7 + i * SECOND, amount, position=i) for i, amount in enumerate(amounts)])
     return opened
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(
     lake: Any, tmp_path: Path, fraudlake_here: FraudlakeHere, text: str, line: str
 ) -> None:
     opened = lake()
-    detect(opened, [Row("1", MARCH_7, 20.0)])
+    detected(opened, [Row("1", MARCH_7, 20.0)])
     file = tmp_path / "decided.csv"
     file.write_text(text)
     done = fraudlake_here("--lake", str(opened.root), "verdicts", str(file))

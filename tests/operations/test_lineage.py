@@ -13,11 +13,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator, steps, tables
+from fraudlake import simulator, tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.lake import literal
 from fraudlake.operations import lineage, maintenance
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, ingest, refine, stream
 from tests import plain_lake
 from tests.conftest import run
 from tests.test_cli import without_java
@@ -100,7 +100,7 @@ def first_version_with(table: Path, condition: ds.Expression) -> int:
 def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callable[..., Any], landing: Path) -> None:
     simulator.simulate(landing, simulator.Traffic(accounts=5, fraud=0.1, seed=4), rows=300, file_rows=60)
     opened = lake(max_files_per_trigger=1)
-    for step in (steps.ingest, steps.refine, steps.detect):
+    for step in (ingest.streams, refine.streams, detect.streams):
         stream.run(opened, step(opened), "available-now")
     alert = opened.query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp DESC LIMIT 1").to_pylist()[0]
     assert "bronze_transactions" in maintenance.optimize(opened)
@@ -126,7 +126,7 @@ def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., An
     common = {"dt": NOON, "accountId": "7", "alert": False, "_topic": "it's", "_partition": 3, "_ingested_at": NOON}
     rows = [{**common, "date": NOON.date(), "amount": amount, "_offset": at} for at, amount in ((41, 0.5), (44, 600.0))]
     plain_lake.fill(opened.root, tables.BRONZE_TRANSACTIONS, *rows)
-    for step in (steps.refine, steps.detect):
+    for step in (refine.streams, detect.streams):
         stream.run(opened, step(opened), "available-now")
     (alert,) = opened.query(tables.SILVER_ALERTS, "alert_id").to_pylist()
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.gold import account_daily
 from fraudlake.lake import contents, local, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, land, silver
 
@@ -36,7 +36,7 @@ def rows(number: int) -> list[Row]:
 
 
 def daily(lake: Any) -> list[stream.Stream]:
-    return [stream for stream in steps.aggregate(lake) if stream.step == "account_daily"]
+    return [stream for stream in aggregate.streams(lake) if stream.step == "account_daily"]
 
 
 def counted(lake: Any) -> int:

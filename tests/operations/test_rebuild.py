@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import account_daily
@@ -23,7 +23,7 @@ from fraudlake.operations import retention
 from fraudlake.operations.rebuild import Changes, Rebuilt, rebuild
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream
@@ -52,11 +52,11 @@ def land_days(folder: Path) -> None:
     land(folder, "part-a-0", *(row for part in rows for row in part))
 
 
-ALERTED = (steps.ingest, steps.refine, steps.detect)
+ALERTED = (ingest.streams, refine.streams, detect.streams)
 """The steps up to the alerts."""
 
 
-def take(lake: Any, wanted: tuple[Any, ...] = (*ALERTED, steps.aggregate)) -> None:
+def take(lake: Any, wanted: tuple[Any, ...] = (*ALERTED, aggregate.streams)) -> None:
     """Run steps over what is there."""
     for step in wanted:
         stream.run(lake, step(lake), "available-now")
@@ -252,7 +252,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
         with monkeypatch.context() as patched:
             patched.setattr(Lake, "replace", killed_at)
             if cut_at == "windows":
-                patched.setattr(steps, "recompute_windows", killed)
+                patched.setattr(rebuilding, "recompute_windows", killed)
             with pytest.raises(OSError, match="killed"):
                 rebuild(opened, DAY_7, DAY_7, apply=True)
         assert any(command in gap for gap in status(opened).gaps)
@@ -329,10 +329,10 @@ def test_days_whose_rows_have_left_are_refused(lake: Callable[..., Any]) -> None
 
 def test_a_step_that_is_behind_must_read_first(filled: Any, landing: Path) -> None:
     land(landing, "part-a-1", ("2026-03-07 15:00:00", "1", 20.0))
-    stream.run(filled, steps.ingest(filled), "available-now")
+    stream.run(filled, ingest.streams(filled), "available-now")
     with pytest.raises(FraudlakeError, match="refine has still to read bronze_transactions: run 'fraudlake refine'"):
         rebuild(filled, DAY_7, DAY_7)
-    stream.run(filled, steps.refine(filled), "available-now")
+    stream.run(filled, refine.streams(filled), "available-now")
     with pytest.raises(FraudlakeError, match="detect has still to read silver_transactions: run 'fraudlake detect'"):
         rebuild(filled, DAY_7, DAY_7)
 

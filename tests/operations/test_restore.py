@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.operations.restore import restore
 from fraudlake.operations.status import status
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, stream
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -69,7 +69,7 @@ def test_a_restored_table_has_the_rows_of_the_version_and_the_present_one_stays_
 def test_streams_go_on_and_read_no_row_twice(lake: Any, deleted: str) -> None:
     """A whole table, a part of a file, a whole file is deleted: Delta's own RESTORE would only add files."""
     opened = lake()
-    detect(opened, pair("1", 0), pair("2", 2))
+    detected(opened, pair("1", 0), pair("2", 2))
     assert alerted(opened) == ["part-0-1", "part-0-3"]
     version = opened.version(tables.SILVER_TRANSACTIONS)
     delete(opened, deleted)
@@ -77,13 +77,13 @@ def test_streams_go_on_and_read_no_row_twice(lake: Any, deleted: str) -> None:
     assert positions(opened) == [0, 1, 2, 3]
     assert status(opened).lag == {}
 
-    detect(opened, pair("3", 4))
+    detected(opened, pair("3", 4))
     assert alerted(opened) == ["part-0-1", "part-0-3", "part-0-5"]
 
 
 def test_a_stream_that_reads_the_table_must_be_confirmed(lake: Any) -> None:
     opened = lake()
-    detect(opened, pair("1", 0))
+    detected(opened, pair("1", 0))
     with pytest.raises(UsageError, match=r"silver_transactions is read by detect, .*add --allow-streams"):
         restore(opened, "silver_transactions", 0)
     assert positions(opened) == [0, 1]
@@ -92,7 +92,7 @@ def test_a_stream_that_reads_the_table_must_be_confirmed(lake: Any) -> None:
 
 def test_nothing_is_restored_while_a_step_runs_or_where_one_was_cut(lake: Any) -> None:
     opened = lake()
-    detect(opened, pair("1", 0))
+    detected(opened, pair("1", 0))
     with (
         FileLock(opened.root / "locks" / "detect"),
         pytest.raises(FraudlakeError, match="another process already runs 'detect'"),
@@ -159,5 +159,5 @@ def test_the_command_prints_versions_and_rows(lake: Any, fraudlake_here: Fraudla
     assert done.stdout == (
         f'{{"table": "silver_transactions", "version": 0, {versions}, "rows_before": 2, "rows_after": 0}}\n'
     )
-    stream.run(opened, steps.detect(opened), "available-now")
+    stream.run(opened, detect.streams(opened), "available-now")
     assert alerted(opened) == []

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.gold import account_daily
 from fraudlake.lake import Lake
 from fraudlake.operations import maintenance, retention
 from fraudlake.operations.restore import restore
 from fraudlake.operations.status import status
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream
@@ -39,9 +39,9 @@ def land(folder: Path, name: str, *rows: tuple[datetime | None, str, float]) -> 
 
 def take(lake: Any) -> None:
     """Run the steps up to the account days over what is there."""
-    for step in (steps.ingest, steps.refine, steps.detect):
+    for step in (ingest.streams, refine.streams, detect.streams):
         stream.run(lake, step(lake), "available-now")
-    stream.run(lake, steps.aggregate(lake)[:1], "available-now")
+    stream.run(lake, aggregate.streams(lake)[:1], "available-now")
 
 
 @pytest.fixture(scope="module")

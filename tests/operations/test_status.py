@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.operations.status import Status, status
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, ingest, refine, stream
 from tests.conftest import land_flink, run
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detect, land
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -25,12 +25,12 @@ def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(la
     opened = lake()
     land(opened, [Row("1", MARCH_7, 0.5)])
     assert behind(opened) == []  # no step has begun
-    detect(opened, [Row("1", MARCH_7 + SECOND, 600.0, position=1)])
-    stream.run(opened, steps.aggregate(opened)[:1], "available-now")
+    detected(opened, [Row("1", MARCH_7 + SECOND, 600.0, position=1)])
+    stream.run(opened, aggregate.streams(opened)[:1], "available-now")
     assert behind(opened) == []
 
     pair = [Row("2", MARCH_7, 0.5, position=2), Row("2", MARCH_7 + SECOND, 600.0, position=3)]
-    detect(opened, pair)
+    detected(opened, pair)
     assert status(opened).lag == {"account_daily": {"silver_transactions": 1, "silver_alerts": 1}}
     assert behind(opened) == [
         "account_daily is 1 commit behind silver_transactions: run 'fraudlake aggregate'",
@@ -44,7 +44,7 @@ def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(la
     ]
     assert all(gap.endswith("run 'fraudlake aggregate' before VACUUM removes them") for gap in expired)
     opened.spark.sql("OPTIMIZE silver_transactions")
-    stream.run(opened, steps.aggregate(opened)[:1], "available-now")
+    stream.run(opened, aggregate.streams(opened)[:1], "available-now")
     opened.spark.sql("DELETE FROM silver_transactions WHERE position = 3")
     assert behind(opened) == []
 
@@ -53,7 +53,7 @@ def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(la
 def test_late_rows_of_a_detector_that_starts_over_are_neither_doubled_nor_left_behind(lake: Any) -> None:
     values = {"ordering": "event_time", "max_out_of_orderness": "10 seconds", "buckets": 2}
     opened = lake(**values)
-    detect(opened, [Row("9", MARCH_7 + 100 * SECOND, 20.0)], [Row("1", MARCH_7, 20.0, position=1)])
+    detected(opened, [Row("9", MARCH_7 + 100 * SECOND, 20.0)], [Row("1", MARCH_7, 20.0, position=1)])
     assert late(opened) == [1]
 
     shutil.rmtree(opened.checkpoint("detect").folder)
@@ -61,7 +61,7 @@ def test_late_rows_of_a_detector_that_starts_over_are_neither_doubled_nor_left_b
     shutil.rmtree(opened.root / "tables" / "silver_alerts")
     again = lake(**values)
     # The rows that are there come in the order of their times, so that none is late.
-    detect(again, [Row("9", MARCH_7 + 101 * SECOND, 20.0, position=2)], [Row("1", MARCH_7, 20.0, position=3)])
+    detected(again, [Row("9", MARCH_7 + 101 * SECOND, 20.0, position=2)], [Row("1", MARCH_7, 20.0, position=3)])
     assert late(again) == [3]
 
 
@@ -87,7 +87,7 @@ def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destinat
 def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
     opened = lake()
-    for step in (steps.ingest, steps.refine):
+    for step in (ingest.streams, refine.streams):
         stream.run(opened, step(opened), "available-now")
     assert status(opened).gaps == []
     version = opened.version(tables.SILVER_TRANSACTIONS)

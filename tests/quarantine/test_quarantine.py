@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.cli import cli
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
-from fraudlake.streaming import stream
+from fraudlake.streams import refine, stream
 from tests import plain_lake
 
 pytestmark = pytest.mark.stream
@@ -51,7 +51,7 @@ def refined(module_lake: Lake) -> Lake:
         ("3", 9.0, None),
     ]
     land(module_lake, rows)
-    stream.run(module_lake, steps.refine(module_lake), "available-now")
+    stream.run(module_lake, refine.streams(module_lake), "available-now")
     module_lake.spark.sql(
         "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
         "FROM bronze_transactions WHERE _source_row = 5"
@@ -201,13 +201,13 @@ def ids(lake: Lake) -> list[str]:
 
 def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(broken, [("1", -8.0, "y")], first=6)
-    stream.run(broken, steps.refine(broken), "available-now")
+    stream.run(broken, refine.streams(broken), "available-now")
     with monkeypatch.context() as patched:
         patched.setattr(replay, "_carry_out", lambda *_: (_ for _ in ()).throw(OSError("killed")))
         with pytest.raises(OSError, match="killed"):
             replay.replay(broken, "amount_is_positive", {"amount": "abs(amount)"})
     land(broken, [("1", 8.0, "y")], first=7)
-    stream.run(broken, steps.refine(broken), "available-now")
+    stream.run(broken, refine.streams(broken), "available-now")
     replay.replay(broken, None, {})
     assert ids(broken).count("y") == 1
     assert [
@@ -230,7 +230,7 @@ def test_a_replay_first_finishes_the_micro_batch_in_which_refine_was_cut(
     with monkeypatch.context() as patched:
         patched.setattr(replay.Appender, "append", killed)
         with pytest.raises(FraudlakeError, match="killed"):
-            stream.run(broken, steps.refine(broken), "available-now")
+            stream.run(broken, refine.streams(broken), "available-now")
     with pytest.raises(FraudlakeError, match="run 'fraudlake refine', which finishes it, first"):
         replay.replay(broken, None, {})
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.lake import Lake
+from fraudlake.lake.appender import Appender
 from fraudlake.silver import duplicates
-from fraudlake.streaming import stream
-from fraudlake.streaming.stream import Appender
+from fraudlake.streams import refine, stream
 from fraudlake.tables import Table
 from tests import plain_lake
 
@@ -33,8 +33,8 @@ def land(lake: Lake, *rows: Row) -> None:
     plain_lake.fill(lake.folder, tables.BRONZE_TRANSACTIONS, *full)
 
 
-def refine(lake: Lake) -> None:
-    stream.run(lake, steps.refine(lake), "available-now")
+def refine_all(lake: Lake) -> None:
+    stream.run(lake, refine.streams(lake), "available-now")
 
 
 def silver(lake: Lake) -> list[tuple[str, int]]:
@@ -51,7 +51,7 @@ def quarantine(lake: Lake) -> list[tuple[str, int, list[str]]]:
 def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("a", 0, 5.0, None), ("a", 1, 6.0, None), ("a", 0, 5.0, None), ("b", 0, 5.0, None))
-    refine(opened)
+    refine_all(opened)
     assert silver(opened) == [("a", 0), ("a", 1), ("b", 0)]
     assert quarantine(opened) == [("a", 0, ["place_is_new"])]
 
@@ -68,7 +68,7 @@ def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[...
 def test_no_choice_of_repeated_positions_escapes(lake: Callable[..., Lake], positions: tuple[int, ...]) -> None:
     opened = lake()
     land(opened, *(("a", at, 5.0, None) for at in positions))
-    refine(opened)
+    refine_all(opened)
     assert silver(opened) == [("a", at) for at in sorted(set(positions))]
     repeated = sorted((Counter(positions) - Counter(set(positions))).elements())
     assert quarantine(opened) == [("a", at, ["place_is_new"]) for at in repeated]
@@ -77,9 +77,9 @@ def test_no_choice_of_repeated_positions_escapes(lake: Callable[..., Lake], posi
 def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("a", 0, 5.0, None), ("a", 1, -6.0, None))
-    refine(opened)
+    refine_all(opened)
     land(opened, ("a", 0, 5.0, None), ("a", 1, -6.0, None), ("a", 2, 7.0, None))
-    refine(opened)
+    refine_all(opened)
     assert silver(opened) == [("a", 0), ("a", 2)]
     assert quarantine(opened) == [
         ("a", 0, ["place_is_new"]),
@@ -91,7 +91,7 @@ def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[...
 def test_the_first_valid_row_of_an_id_wins_within_a_micro_batch(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("b", 0, 5.0, "x"), ("a", 7, 5.0, "x"), ("a", 3, -5.0, "x"), ("c", 0, 5.0, "y"), ("d", 0, 5.0, None))
-    refine(opened)
+    refine_all(opened)
     assert silver(opened) == [("a", 7), ("c", 0), ("d", 0)]
     assert quarantine(opened) == [
         ("a", 3, ["amount_is_positive", "transaction_is_new"]),
@@ -102,9 +102,9 @@ def test_the_first_valid_row_of_an_id_wins_within_a_micro_batch(lake: Callable[.
 def test_an_id_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("a", 0, -5.0, "x"), ("a", 1, 5.0, "y"))
-    refine(opened)
+    refine_all(opened)
     land(opened, ("b", 0, 5.0, "x"), ("b", 1, 5.0, "y"), ("b", 2, 5.0, " "))
-    refine(opened)
+    refine_all(opened)
     assert silver(opened) == [("a", 1), ("b", 0), ("b", 2)]
     assert quarantine(opened) == [("a", 0, ["amount_is_positive"]), ("b", 1, ["transaction_is_new"])]
 
@@ -112,7 +112,7 @@ def test_an_id_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> 
 def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("a", 3, 5.0, None), ("a", 4, 5.0, None), ("b", 0, -5.0, None))
-    refine(opened)
+    refine_all(opened)
     reads = []
 
     def open_silver() -> Any:
@@ -148,7 +148,7 @@ def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
 ) -> None:
     opened = lake()
     land(opened, ("a", 0, 5.0, "x"), ("a", 1, -6.0, None))
-    refine(opened)
+    refine_all(opened)
     land(opened, ("a", 0, 5.0, "x"), ("b", 0, 5.0, None), ("b", 1, 5.0, "y"), ("b", 2, 5.0, "y"), ("b", 3, -5.0, None))
     append = Appender.append
 
@@ -160,9 +160,9 @@ def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
     with monkeypatch.context() as patched:
         patched.setattr(Appender, "append", cut)
         with pytest.raises(Exception, match="killed"):
-            refine(opened)
+            refine_all(opened)
     # The new settings no longer reject a negative amount.
-    refine(lake(warn=("amount_is_positive",)))
+    refine_all(lake(warn=("amount_is_positive",)))
 
     # Without the first commit nothing is recorded: the quality rules of the repetition apply.
     is_new = fails_at is tables.SILVER_TRANSACTIONS

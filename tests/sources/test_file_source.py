@@ -24,7 +24,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import own_files
@@ -38,7 +38,7 @@ from fraudlake.sources.file_source import FileSource
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.sources.local_folder import LocalFolder
 from fraudlake.sources.volume import Volume
-from fraudlake.streaming import stream
+from fraudlake.streams import ingest, refine, stream
 from tests.conftest import FLINK
 from tests.standin import auto_loader
 
@@ -116,8 +116,8 @@ def write(path: Path, *amounts: float) -> None:
     hidden.replace(path)
 
 
-def ingest(lake: Any, **arguments: Any) -> None:
-    stream.run(lake, steps.ingest(lake, **arguments), "available-now")
+def ingest_all(lake: Any, **arguments: Any) -> None:
+    stream.run(lake, ingest.streams(lake, **arguments), "available-now")
 
 
 def amounts(lake: Any) -> list[float]:
@@ -149,9 +149,9 @@ def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kin
             cases.remove(case)  # object stores know none
     opened = lake()
     for again in (False, True):
-        ingest(opened)
+        ingest_all(opened)
         if not again:
-            stream.run(opened, steps.refine(opened), "available-now")
+            stream.run(opened, refine.streams(opened), "available-now")
 
         bronze = {
             row["_source_file"]: (row["rows"], row["rescued"])
@@ -183,8 +183,8 @@ def test_bucket_folders_and_both_timestamp_types_give_the_same_rows(lake: Open, 
     names = ("twodays", "bucketed/hourly_int64_micros", "bucketed/hive_int96")
     for name in names[:2]:
         shutil.copytree(FLINK / name, landing / name)
-    ingest(lake())
-    ingest(
+    ingest_all(lake())
+    ingest_all(
         lake(landing=str(FLINK / "bucketed"))
     )  # a second landing folder: the hourly ones once more, and the hive ones
     opened = lake()
@@ -206,7 +206,7 @@ def test_a_landing_folder_may_be_named_in_any_way(lake: Open, tmp_path: Path, ki
     (tmp_path / "linked").symlink_to(folder)
     named = {"relative": "./x/../in/", "link": str(tmp_path / "linked"), "pattern": str(folder)}
     opened = lake(landing=named[kind])
-    ingest(opened)
+    ingest_all(opened)
     rows = opened.read(tables.BRONZE_TRANSACTIONS).select("amount", "_source_file").collect()
     assert [tuple(row) for row in rows] == [(1.0, "a b%20c#+ü/dt=2026-03-07 10:00/part:0")]
     assert rejected(opened) == {}
@@ -214,11 +214,11 @@ def test_a_landing_folder_may_be_named_in_any_way(lake: Open, tmp_path: Path, ki
 
 def test_a_file_rewritten_after_it_was_read_is_reported_once_and_not_read_again(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
-    ingest(lake())
+    ingest_all(lake())
     write(landing / "part-0", 2.0, 3.0)
     for _ in range(2):
         opened = lake()
-        ingest(opened, retry_rejected=True)
+        ingest_all(opened, retry_rejected=True)
         assert amounts(opened) == [1.0]
         assert "rewritten after it was ingested" in rejected(opened)["part-0"]
         assert opened.count(tables.BRONZE_FILES) == 2
@@ -233,7 +233,7 @@ def test_a_file_that_was_rejected_half_written_is_read_once_it_is_complete(
     write(landing / "part-0", 1.0)
     (landing / "part-1").write_bytes(b"")
     (landing / "part-2").write_bytes(content[:-20])
-    ingest(lake())
+    ingest_all(lake())
     assert set(rejected(lake())) == {"part-1", "part-2"}
     (landing / "part-2").write_bytes(content)
     figures = status(lake())
@@ -241,7 +241,7 @@ def test_a_file_that_was_rejected_half_written_is_read_once_it_is_complete(
     assert any("run 'fraudlake ingest'" in gap for gap in figures.gaps)
     for _ in range(2):
         opened = lake()
-        ingest(opened)
+        ingest_all(opened)
         assert amounts(opened) == [1.0, 2.0, 3.0]
         assert set(rejected(opened)) == {"part-1"}
         assert reconciles(opened)
@@ -257,7 +257,7 @@ def test_a_link_doubles_no_row(lake: Open, landing: Path) -> None:
     reason = "it is a link: another name of {}, and is read under that"
     for again in (False, True):
         opened = lake()
-        ingest(opened, retry_rejected=again)
+        ingest_all(opened, retry_rejected=again)
         assert amounts(opened) == [1.0, 2.0]
         reasons = rejected(opened)
         assert reasons["latest/part-0"] == reason.format("10/part-0")
@@ -266,7 +266,7 @@ def test_a_link_doubles_no_row(lake: Open, landing: Path) -> None:
         assert reconciles(opened)
     (landing / "again").symlink_to(".")
     with pytest.raises(UsageError, match="are links to a folder above them: remove them"):
-        ingest(lake())
+        ingest_all(lake())
 
 
 @only_on_a_laptop
@@ -278,7 +278,7 @@ def test_what_is_no_file_is_rejected_and_never_opened(lake: Open, landing: Path,
     opened = lake()
     assert file_source.landed(opened).waiting_files == 1
     for again in (False, True):
-        ingest(opened, retry_rejected=again)
+        ingest_all(opened, retry_rejected=again)
         assert amounts(opened) == [1.0]
         assert rejected(opened) == {
             "part-pipe": "it is a named pipe, not a file",
@@ -293,7 +293,7 @@ def test_what_is_no_file_is_rejected_and_never_opened(lake: Open, landing: Path,
     write(landing / "part-pipe", 2.0)
     (landing / "part-0").unlink()
     os.mkfifo(landing / "part-0")
-    ingest(lake())
+    ingest_all(lake())
     assert amounts(opened) == [1.0, 2.0]
     assert rejected(opened)["part-0"].startswith("it was rewritten after it was ingested")
 
@@ -302,14 +302,14 @@ def test_what_is_no_file_is_rejected_and_never_opened(lake: Open, landing: Path,
 def test_a_renamed_file_doubles_no_row(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     write(landing / "10" / "part-0", 2.0)
-    ingest(lake())
+    ingest_all(lake())
     (landing / "part-0").rename(landing / "part-1")
     (landing / "10").rename(landing / "done")
     write(landing / "part-0", 3.0)  # another file under a name that was read: reported, not read
     write(landing / "part-2", 4.0)
     for again in (False, True):
         opened = lake()
-        ingest(opened, retry_rejected=again)
+        ingest_all(opened, retry_rejected=again)
         assert amounts(opened) == [1.0, 2.0, 4.0]
         reasons = rejected(opened)
         assert reasons.pop("part-0").startswith("it was rewritten after it was ingested")
@@ -321,7 +321,7 @@ def test_a_renamed_file_doubles_no_row(lake: Open, landing: Path) -> None:
 def test_a_moved_file_doubles_no_row(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     write(landing / "part-1", 2.0, 3.0)
-    ingest(lake())
+    ingest_all(lake())
     (landing / "done").mkdir()
     shutil.copyfile(landing / "part-0", landing / "done" / "first")  # as a move to another disk: another time and inode
     (landing / "part-0").unlink()
@@ -329,7 +329,7 @@ def test_a_moved_file_doubles_no_row(lake: Open, landing: Path) -> None:
     assert file_source.landed(lake()).rows == 5  # that of the moved file count once
     for again in (False, True):
         opened = lake()
-        ingest(opened, retry_rejected=again)
+        ingest_all(opened, retry_rejected=again)
         assert amounts(opened) == [1.0, 2.0, 2.0, 3.0, 3.0]
         assert rejected(opened) == {"done/first": "it was renamed: its rows are in bronze as those of part-0"}
         assert reconciles(opened)
@@ -338,23 +338,23 @@ def test_a_moved_file_doubles_no_row(lake: Open, landing: Path) -> None:
 def test_a_file_is_the_same_whatever_its_time_and_inode(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     write(landing / "part-1", 2.0)
-    ingest(lake())
+    ingest_all(lake())
     for at in (1_700_000_000, 1_800_000_000):  # a restored copy, and another one
         content = (landing / "part-0").read_bytes()
         (landing / "part-0").unlink()
         (landing / "part-0").write_bytes(content)
         os.utime(landing / "part-0", (at, at))
-        ingest(lake())
+        ingest_all(lake())
     opened = lake()
     assert (amounts(opened), rejected(opened)) == ([1.0, 2.0], {})
     entries = opened.count(tables.BRONZE_FILES)
     assert entries == 4
-    ingest(opened)
+    ingest_all(opened)
     assert opened.count(tables.BRONZE_FILES) == entries
     content = bytearray(content)
     content[20] ^= 1  # as many bytes, and the same footer
     (landing / "part-0").write_bytes(content)
-    ingest(opened)
+    ingest_all(opened)
     assert "rewritten after it was ingested" in rejected(opened)["part-0"]
 
 
@@ -366,18 +366,18 @@ def test_a_copied_lake_takes_only_its_own_files_and_only_new_ones(
     write(landing / "part-1", 2.0)
     (landing / "part-2").write_bytes(b"no parquet")
     os.link(landing / "part-1", landing / "part-3")
-    ingest(lake())
+    ingest_all(lake())
     write(landing / "part-4", 3.0)
     with monkeypatch.context() as patch, pytest.raises(FraudlakeError):
         patch.setattr(LocalFolder, "append_to_bronze", fail)
-        ingest(lake())  # cut within a micro-batch
+        ingest_all(lake())  # cut within a micro-batch
     after = tmp_path / "ein 'See' {ü}"
     shutil.copytree(tmp_path / "lake", after, copy_function=shutil.copy)
     write(landing / "part-5", 4.0)  # the original goes on
     write(landing / "part-2", 5.0)
     write(after / "landing" / "part-6", 6.0)
     opened = lake(after.name)
-    (done,) = stream.run(opened, steps.ingest(opened, retry_rejected=True), "available-now")
+    (done,) = stream.run(opened, ingest.streams(opened, retry_rejected=True), "available-now")
     assert done.rows == 2  # the micro-batch that was cut, and a new file
     assert amounts(opened) == [1.0, 2.0, 3.0, 6.0]
     assert set(rejected(opened)) == {"part-2", "part-3"}
@@ -390,22 +390,22 @@ def fail(*_: Any) -> None:
 
 def test_a_rewritten_file_is_read_under_another_name(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
-    ingest(lake())
+    ingest_all(lake())
     write(landing / "part-0", 2.0, 3.0)
-    ingest(lake())
+    ingest_all(lake())
     (landing / "part-0").rename(landing / "part-1")
     opened = lake()
-    ingest(opened)
+    ingest_all(opened)
     assert amounts(opened) == [1.0, 2.0, 3.0]
 
 
 def test_files_of_a_lake_made_by_the_version_before_stay_what_they_were(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     opened = lake()
-    ingest(opened)
+    ingest_all(opened)
     opened.session.sql(f"UPDATE {opened.name_of(tables.BRONZE_FILES)} SET digest = NULL")
     os.utime(landing / "part-0", (1_700_000_000, 1_700_000_000))
-    ingest(lake())
+    ingest_all(lake())
     assert rejected(lake()) == {}
     (entry,) = (entry for entry in ledger.latest(lake()).values())
     assert entry.digest == hashlib.sha256((landing / "part-0").read_bytes()).hexdigest()
@@ -416,7 +416,7 @@ def test_a_file_is_read_whatever_its_date(lake: Open, landing: Path) -> None:
         write(landing / f"part-{at}", float(at))
         if date:
             os.utime(landing / f"part-{at}", (date, date))
-        ingest(lake())
+        ingest_all(lake())
     assert amounts(lake()) == [0.0, 1.0, 2.0]
 
 
@@ -443,7 +443,7 @@ def test_a_name_in_any_letters_is_read_and_one_that_is_no_utf8_is_rejected(lake:
     assert file_source.landed(lake()).waiting_files == len(names) + len(foreign) + 1
 
     for _ in range(2):
-        ingest(lake())
+        ingest_all(lake())
         entries = ledger.latest(lake())
         assert {entry.file.source: entry.rows for entry in entries.values() if entry.status == "accepted"} == {
             **dict.fromkeys(names, 1),
@@ -456,7 +456,7 @@ def test_a_name_in_any_letters_is_read_and_one_that_is_no_utf8_is_rejected(lake:
         assert reconciles(lake())
 
     (landing / os.fsdecode(b"part-\xfc\xff")).rename(landing / "part-renamed")
-    ingest(lake(), retry_rejected=True)
+    ingest_all(lake(), retry_rejected=True)
     assert amounts(lake()) == [*map(float, range(len(names))), 100.0, 100.0]
 
 
@@ -464,7 +464,7 @@ def test_a_name_in_any_letters_is_read_and_one_that_is_no_utf8_is_rejected(lake:
 def test_a_name_with_a_colon_is_rejected_in_a_workspace_and_stops_no_other(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     write(landing / "10:00" / "part:0", 2.0)
-    ingest(lake())
+    ingest_all(lake())
     assert amounts(lake()) == [1.0]
     assert rejected(lake())["10:00/part:0"].startswith("its name has a colon")
     assert reconciles(lake())
@@ -477,7 +477,7 @@ def test_a_file_that_vanishes_before_it_is_read_is_rejected_and_the_others_are_i
         write(landing / f"part-{i}", float(i))
         os.utime(landing / f"part-{i}", (1_000_000 + i, 1_000_000 + i))
     opened = lake(max_files_per_trigger=1)
-    (ingesting,) = steps.ingest(opened)
+    (ingesting,) = ingest.streams(opened)
 
     def vanishing(lake: Any, batch: Any, batch_id: int) -> None:
         (landing / "part-1").unlink(missing_ok=True)
@@ -488,7 +488,7 @@ def test_a_file_that_vanishes_before_it_is_read_is_rejected_and_the_others_are_i
     assert amounts(opened) == [0.0, 2.0]
     assert rejected(opened) == {"part-1": "the file is gone"}
     write(landing / "part-1", 1.0)
-    ingest(opened, retry_rejected=True)
+    ingest_all(opened, retry_rejected=True)
     assert amounts(opened) == [0.0, 1.0, 2.0]
     assert rejected(opened) == {}
 
@@ -509,7 +509,7 @@ def test_a_file_that_changes_after_it_was_checked_is_checked_again(
 
     monkeypatch.setattr(parquet, "glance", then_truncate)
     opened = lake()
-    ingest(opened)
+    ingest_all(opened)
     assert amounts(opened) == [1.0]
     assert set(rejected(opened)) == {"part-1"}
     assert reconciles(opened)
@@ -521,7 +521,7 @@ def test_values_that_python_cannot_express_stop_no_file(lake: Open, landing: Pat
     rows = {"dt": pa.array([0], pa.timestamp("us")), "accountId": ["1"], "amount": [2.0], "alert": [False]}
     pq.write_table(pa.table({**rows, "device": far}), landing / "part-1")
     opened = lake()
-    ingest(opened)
+    ingest_all(opened)
     assert amounts(opened) == [1.0, 2.0]
     assert rejected(opened) == {}
 
@@ -539,12 +539,12 @@ def test_a_file_that_fails_the_reader_in_any_way_is_rejected_alone(
         return contract.fit(batch, *arguments)
 
     monkeypatch.setattr(parquet, "fit", cursed)
-    ingest(lake())
+    ingest_all(lake())
     assert amounts(lake()) == [0.0, 2.0]
     assert rejected(lake()) == {"part-1": "not readable as parquet: 'a defect of the reader'"}
     assert reconciles(lake())
     monkeypatch.undo()
-    ingest(lake(), retry_rejected=True)
+    ingest_all(lake(), retry_rejected=True)
     assert amounts(lake()) == [0.0, 1.0, 2.0]
 
 
@@ -556,7 +556,7 @@ def test_nothing_is_ingested_twice_after_a_crash(
     (landing / "part-1").write_bytes(b"")
     opened = lake()
     if lost == "checkpoint":
-        ingest(opened)
+        ingest_all(opened)
         shutil.rmtree(opened.checkpoint("ingest").folder)
     else:
         function = {"entry": "append", "list": "list_rejected"}[lost]
@@ -572,11 +572,11 @@ def test_nothing_is_ingested_twice_after_a_crash(
         with pytest.MonkeyPatch.context() as crash:
             crash.setattr(ledger, function, dies)
             with pytest.raises((FraudlakeError, RuntimeError), match="killed"):
-                ingest(opened)
+                ingest_all(opened)
         assert amounts(opened) == [1.0, 2.0]
     for _ in range(2):
         opened = lake()
-        ingest(opened)
+        ingest_all(opened)
         assert amounts(opened) == [1.0, 2.0]
         assert rejected(opened) == {"part-1": "the file is empty (0 bytes)"}
         assert reconciles(opened)
@@ -588,14 +588,14 @@ def test_nothing_is_ingested_twice_where_the_clock_is_set_back(lake: Open, landi
     (landing / "part-1").write_bytes(b"PAR1")
     with pytest.MonkeyPatch.context() as ahead:
         ahead.setattr(ledger, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 7_200_000_000_000))
-        ingest(lake())
+        ingest_all(lake())
     (tmp_path / "whole").replace(landing / "part-1")
     with pytest.MonkeyPatch.context() as crash:
         crash.setattr(ledger, "append", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
         with pytest.raises((FraudlakeError, RuntimeError), match="killed"):
-            ingest(lake())
+            ingest_all(lake())
     for _ in range(2):
-        ingest(lake())
+        ingest_all(lake())
         assert amounts(lake()) == [1.0, 2.0]
         assert rejected(lake()) == {}
         assert reconciles(lake())
@@ -620,25 +620,25 @@ def test_files_are_appended_once(lake: Open, landing: Path, monkeypatch: pytest.
             raise RuntimeError("DELTA_CONCURRENT_APPEND: but it was committed")
 
     monkeypatch.setattr(folder, "append_to_bronze", faulty)
-    ingest(opened)
+    ingest_all(opened)
     assert len(calls) > 1
     assert amounts(lake()) == [0.0, 1.0]
     assert reconciles(lake())
-    ingest(lake())
+    ingest_all(lake())
     assert amounts(lake()) == [0.0, 1.0]
 
 
 def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open, landing: Path) -> None:
     (landing / "part-0").write_bytes(b"")
-    ingest(lake())
+    ingest_all(lake())
     write(landing / "part-0", 1.0)
     with pytest.MonkeyPatch.context() as crash:
         crash.setattr(ledger, "append", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
         with pytest.raises(RuntimeError, match="killed"):
-            ingest(lake(), retry_rejected=True)
+            ingest_all(lake(), retry_rejected=True)
     assert amounts(lake()) == [1.0]
     for _ in range(2):
-        ingest(lake(), retry_rejected=True)
+        ingest_all(lake(), retry_rejected=True)
         assert amounts(lake()) == [1.0]
         assert rejected(lake()) == {}
         assert reconciles(lake())
@@ -646,9 +646,9 @@ def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open,
 
 def test_files_taken_away_after_they_were_read_still_count_as_landed(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
-    ingest(lake())
+    ingest_all(lake())
     (landing / "part-0").unlink()
-    ingest(lake())
+    ingest_all(lake())
     write(landing / "part-1", 2.0, 3.0)
     figures = status(lake())
     assert (figures.landed, figures.bronze, figures.landed_files, figures.unread_files) == (3, 1, 2, 1)
@@ -659,7 +659,7 @@ def test_an_unreadable_file_is_rejected(lake: Open, landing: Path) -> None:
         pytest.skip("root may read everything")
     write(landing / "part-0", 1.0)
     (landing / "part-0").chmod(0)
-    ingest(lake())
+    ingest_all(lake())
     assert rejected(lake()) == {"part-0": "the file may not be read: permission denied"}
 
 
@@ -667,7 +667,7 @@ def test_a_limit_of_bytes_splits_micro_batches(lake: Open, landing: Path) -> Non
     for i in range(3):
         write(landing / f"part-{i}", float(i))
     opened = lake(max_bytes_per_trigger="1k")
-    (done,) = stream.run(opened, steps.ingest(opened), "available-now")
+    (done,) = stream.run(opened, ingest.streams(opened), "available-now")
     assert (done.rows, done.batches) == (3, 3)
     assert amounts(opened) == [0.0, 1.0, 2.0]
 
@@ -677,15 +677,15 @@ def test_a_workspace_lists_all_that_ever_landed_once_a_day(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(landing / "part-0", 1.0)
-    ingest(lake())
+    ingest_all(lake())
     write(landing / "part-0", 2.0, 3.0)
     opened = lake()
     monkeypatch.setattr(Volume, "sweep_seconds", 86_400.0)
-    ingest(opened)
+    ingest_all(opened)
     assert rejected(opened) == {}
     yesterday = time.time() - 86_500
     os.utime(opened.checkpoint("ingest").folder / "swept", (yesterday, yesterday))
-    ingest(opened)
+    ingest_all(opened)
     assert "rewritten after it was ingested" in rejected(opened)["part-0"]
 
 
@@ -693,8 +693,8 @@ def test_declared_columns_come_typed_into_bronze_and_silver(lake: Open, landing:
     rows = {"dt": pa.array([0, 1], pa.timestamp("us")), "accountId": ["1", "2"], "amount": [1.0, 2.0]}
     pq.write_table(pa.table({**rows, "merchantId": [7, 8], "terminalId": [1.0, 1.5], "x": [1, 2]}), landing / "part-0")
     opened = lake(columns={"merchant": {"from": "merchantId", "type": "string"}, "terminalId": "bigint"})
-    ingest(opened)
-    stream.run(opened, steps.refine(opened), "available-now")
+    ingest_all(opened)
+    stream.run(opened, refine.streams(opened), "available-now")
     valid = opened.read(tables.SILVER_TRANSACTIONS).select("amount", "merchant", "terminalId").collect()
     assert [tuple(row) for row in valid] == [(1.0, "7", 1)]
     rejected_rows = opened.read(tables.SILVER_QUARANTINE).select("merchant", "terminalId", "_rescued_data", "reasons")

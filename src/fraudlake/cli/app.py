@@ -17,6 +17,7 @@ from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.streams.stream import Stream
 
 STREAMING = ("trigger", "interval")
 QUALITY = ("columns", "timestamp_floor", "max_ahead", "warn")
@@ -136,14 +137,10 @@ def cli() -> None:
     """
 
 
-def run_step(app: App, step: str, flags: dict[str, str | None], **arguments: Any) -> Lake:
-    """Run a step's streams under the flags of its command, and print what each did; return the lake."""
-    from fraudlake import steps
-
-    lake = app.open_for_ingest(**flags) if step == "ingest" else app.open(**flags)
-    done = run_streams(lake, getattr(steps, step)(lake, **arguments), lake.settings.trigger)
+def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:
+    """Run a step's streams, and print what each did."""
+    done = run_streams(lake, streams, lake.settings.trigger)
     text = "\n".join(
         f"{stream.step}: {stream.rows:,} {unit(stream.step)} in {stream.batches} micro-batches" for stream in done
     )
     app.say({"streams": [asdict(item) for item in done]}, text)
-    return lake

@@ -38,13 +38,14 @@ def deliver(app: App, /, to: Destination, from_now: bool, retry_dead: bool, **fl
     silver_deliveries what became of it. What cannot be delivered is a dead letter: --retry-dead sends it again. Needs:
     detect.
     """
-    if not retry_dead:
-        run_step(app, "deliver", flags, to=to, from_now=from_now)
-        return
-    from fraudlake.delivery import delivery
+    from fraudlake.streams import deliver
 
+    if not retry_dead:
+        lake = app.open(**flags)
+        run_step(app, lake, deliver.streams(lake, to, from_now))
+        return
     lake = app.open_existing(**flags)
     with console.status("retry"):
-        retried = delivery.retry_dead(lake, to)
+        retried = deliver.retry_dead(lake, to)
     text = f"{retried.delivered:,} dead letters delivered to {to}; {retried.dead:,} are left"
     app.say({"destination": to, **asdict(retried)}, text)

@@ -17,7 +17,11 @@ def detect(app: App, /, **flags: str | None) -> None:
     Reads new rows of silver_transactions through the stateful detector, under the rules of silver_rules; writes
     silver_alerts, and silver_shadow_alerts. The rule's flags are what a new lake begins with. Needs: refine.
     """
-    note_other_rules(run_step(app, "detect", flags))
+    from fraudlake.streams import detect
+
+    lake = app.open(**flags)
+    run_step(app, lake, detect.streams(lake))
+    note_other_rules(lake)
 
 
 @cli.command(example="fraudlake aggregate")
@@ -30,4 +34,7 @@ def aggregate(app: App, /, **flags: str | None) -> None:
     come late. With --fast-alerts-topic also bronze_fast_alerts, silver_alerts → gold_lane_agreement. Needs: refine,
     detect.
     """
-    run_step(app, "aggregate", flags)
+    from fraudlake.streams import aggregate
+
+    lake = app.open(**flags)
+    run_step(app, lake, aggregate.streams(lake))

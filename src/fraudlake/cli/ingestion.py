@@ -94,7 +94,10 @@ def ingest(app: App, /, retry_rejected: bool, **flags: str | None) -> None:
     --fast-alerts-topic also that of the fast lane, into bronze_fast_alerts. Needs: files that Flink has finished, or
     messages.
     """
-    run_step(app, "ingest", flags, retry_rejected=retry_rejected)
+    from fraudlake.streams import ingest
+
+    lake = app.open_for_ingest(**flags)
+    run_step(app, lake, ingest.streams(lake, retry_rejected))
 
 
 @cli.command(example="fraudlake refine --max-ahead '2 hours'")
@@ -106,7 +109,10 @@ def refine(app: App, /, **flags: str | None) -> None:
     Reads new rows of bronze_transactions; writes those that fulfil every quality rule to silver_transactions and
     the others, with the reasons, to silver_quarantine. Needs: ingest.
     """
-    run_step(app, "refine", flags)
+    from fraudlake.streams import refine
+
+    lake = app.open(**flags)
+    run_step(app, lake, refine.streams(lake))
 
 
 @cli.command(example="fraudlake quarantine --rule amount_is_positive --limit 10")
@@ -126,9 +132,8 @@ def quarantine(
     silver_transactions, exactly once; the later steps process them as new rows. Late rows are in silver already and
     stay. Needs: refine, which must not be running; a micro-batch in which it was cut is finished first.
     """
-    from fraudlake import steps
     from fraudlake.quarantine import replay, show
-    from fraudlake.streaming import stream
+    from fraudlake.streams import refine, stream
 
     malformed = next((item for item in assignments if not item.partition("=")[2].strip()), None)
     if malformed is not None:
@@ -138,7 +143,7 @@ def quarantine(
     if is_replay:
         lake = app.open(**flags)
         if lake.checkpoint("refine").pending_batch() is not None:
-            stream.run(lake, steps.refine(lake), "available-now")
+            stream.run(lake, refine.streams(lake), "available-now")
         replaced = {name.strip(): sql for name, _, sql in (item.partition("=") for item in assignments)}
         with console.status("replay"):
             done = replay.replay(lake, rule, replaced)

@@ -43,15 +43,15 @@ def train_with_progress(lake: Lake) -> dict[str, Any]:
     """Train with a progress bar; return what the command prints."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from fraudlake import steps
     from fraudlake.cli.parts import Parts
+    from fraudlake.model import training
 
     columns = TextColumn("train: {task.description}"), BarColumn(), Parts(), TimeElapsedColumn()
     begun = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("features", total=None)
         try:
-            outcome = steps.train(
+            outcome = training.train(
                 lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
             )
         except StoppedError as stopped:
@@ -134,11 +134,11 @@ def score(
             raise UsageError("--to and --model-version go with --from")
         _score_new_rows(app, flags)
         return
-    from fraudlake.model import scoring
+    from fraudlake.streams import score
 
     lake = app.open(**flags)
     with timed("backfill") as report:
-        version, rows = scoring.backfill(lake, first.date(), (last or first).date(), model_version)
+        version, rows = score.backfill(lake, first.date(), (last or first).date(), model_version)
         report.append(f"{rows:,} rows under version {version}")
     app.say({"model_version": version, "rows": rows}, f"{rows:,} transactions scored under version {version}")
 
@@ -146,12 +146,14 @@ def score(
 def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
     """Score what is new. A scheduled run before the first model skips that: nothing is wrong then."""
     from fraudlake.model.registry import NoModelError
+    from fraudlake.streams import score
 
+    lake = app.open(**flags)
     try:
         # Only the flag counts: in a settings file `source` is that of ingest.
-        run_step(app, "score", flags, from_topic=flags["source"] == "kafka")
+        run_step(app, lake, score.streams(lake, from_topic=flags["source"] == "kafka"))
     except NoModelError as error:
-        if app.settings(**flags).trigger == "continuous":
+        if lake.settings.trigger == "continuous":
             raise
         app.say({"streams": [], "skipped": str(error)}, f"nothing is scored: {error}")
 

@@ -12,7 +12,7 @@ from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
-    from fraudlake.streaming.stream import Done, Stream
+    from fraudlake.streams.stream import Done, Stream
 
 console = Terminal(stderr=True, highlight=False)
 output = Terminal(highlight=False)
@@ -20,7 +20,7 @@ output = Terminal(highlight=False)
 
 def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
     """Run streams with a line each: one after the other, or until stopped all together (``continuous``)."""
-    from fraudlake.streaming import stream
+    from fraudlake.streams import stream
 
     done = []
     # With available-now a stream starts when the one that feeds it has ended; continuous streams run together.

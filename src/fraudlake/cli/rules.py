@@ -14,8 +14,8 @@ from fraudlake.cli.progress import console, timed
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
-    from fraudlake.detection.backtest import Agreement, Report
     from fraudlake.detection.comparison import Comparison
+    from fraudlake.detection.report import Agreement, Report
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
@@ -75,9 +75,7 @@ def backtest(
 
     NAME is a rule of the lake, in its newest version; --sql gives a query that is none yet.
     """
-    from fraudlake import steps
-    from fraudlake.detection import backtest as history
-    from fraudlake.detection import rule_table
+    from fraudlake.detection import backtest, rule_table
     from fraudlake.rules.columns import query_columns
 
     _require_one(name, file)
@@ -87,10 +85,10 @@ def backtest(
     rule.compile(query_columns(lake.settings.columns))
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
-        report, alerts = steps.backtest(lake, rule, *days)
+        report, alerts = backtest.backtest(lake, rule, *days)
         progress.append(f"{report.transactions:,} transactions, {report.alerts:,} alerts")
     if matches is not None:
-        _write(matches, history.matches(rule, alerts))
+        _write(matches, backtest.matches(rule, alerts))
     app.say(report.as_dict(), _text(report))
 
 
@@ -102,8 +100,7 @@ def backtest(
 @click.pass_obj
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
     """Say what a rule is, how it came to be, and what it has raised in the stream, live or in the shadow."""
-    from fraudlake import steps
-    from fraudlake.detection import rule_table
+    from fraudlake.detection import comparison, rule_table
 
     lake = app.open_existing()
     rules = rule_table.read(lake)
@@ -111,7 +108,7 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     changes = rule_table.changes(lake, name) or rules.versions_of(name)
     days = (first.date() if first else None, last.date() if last else None)
     with console.status("reading what the rule has raised"):
-        compared = steps.compare(lake, rules, version, *days)
+        compared = comparison.compare(lake, rules, version, *days)
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
     lines = [
         f"{version}: {version.status}",

@@ -32,29 +32,29 @@ def run(app: App, /, **flags: str | None) -> None:
     With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
     a Kafka topic (--source kafka).
     """
-    from fraudlake import steps
     from fraudlake.model.registry import Registry
     from fraudlake.operations import maintenance
     from fraudlake.operations.status import status as status_of
+    from fraudlake.streams import aggregate, detect, ingest, refine, score
 
     begun = time.monotonic()
     with planned("ingest", "refine", "detect", "aggregate", "train", "score", "optimize") as is_done:
         lake = app.open_for_ingest(**flags)
-        for step in (steps.ingest, steps.refine, steps.detect, steps.aggregate):
-            run_streams(lake, step(lake), "available-now")
+        for step in (ingest, refine, detect, aggregate):
+            run_streams(lake, step.streams(lake), "available-now")
             is_done()
         trained = train_if_enough(lake)
         is_done()
-        scoring = [steps.score] if Registry.of(lake).champion() else []
+        scoring = [score] if Registry.of(lake).champion() else []
         for step in scoring:
-            run_streams(lake, step(lake), "available-now")
+            run_streams(lake, step.streams(lake), "available-now")
         is_done()
         with timed("optimize") as report:
             report.append(f"{len(maintenance.optimize(lake))} tables rewritten")
         is_done()
     if lake.settings.trigger == "continuous":
-        streaming = (steps.ingest, steps.refine, steps.detect, steps.aggregate, *scoring)
-        run_streams(lake, [stream for step in streaming for stream in step(lake)], "continuous")
+        streaming = (ingest, refine, detect, aggregate, *scoring)
+        run_streams(lake, [stream for step in streaming for stream in step.streams(lake)], "continuous")
     note_other_rules(lake)
     with console.status("counting rows"):
         figures = status_of(lake)

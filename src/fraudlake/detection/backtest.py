@@ -1,18 +1,17 @@
-"""Backtest: a rule over a range of history becomes its alerts, and these become figures."""
+"""Backtest: a rule over a range of history becomes its alerts and their figures."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fraudlake import json_text
-from fraudlake.detection import evidence
+from fraudlake import json_text, tables
+from fraudlake.detection import evidence, truth
+from fraudlake.detection.report import Report, report
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
@@ -20,10 +19,25 @@ from fraudlake.rules.columns import query_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from fraudlake.lake import Lake
     from fraudlake.rules.kinds import Rule
     from fraudlake.settings import Settings
 
-SAMPLES = 5
+ROWS_OF_TASK = 250_000
+"""Transactions that a task of a backtest or a replay holds in memory, about."""
+
+
+def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, pa.Table]:
+    """``silver_transactions`` of a range of days, both included → the figures of a rule, and its alerts.
+
+    The alerts are sorted by time; :data:`fraudlake.detection.evidence.COLUMNS` has their columns.
+    """
+    in_range = truth.condition("date", first, last)
+    history = truth.of_range(lake, in_range)
+    silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
+    tasks = max(lake.settings.buckets, -(-history.transactions // ROWS_OF_TASK))
+    raised = in_order(alerts(silver, rule, lake.settings, tasks).toArrow())
+    return report(rule, raised, history, truth.verdicts_on(lake, in_range)), raised
 
 
 def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> DataFrame:
@@ -58,59 +72,6 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     return divided.mapInArrow(evaluate, evidence.COLUMNS)
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How alerts agree with one source of the truth.
-
-    An alert is right if one of its transactions is fraud; fraud is detected if an alert has it.
-    """
-
-    alerts_with_truth: int
-    """Alerts with a transaction whose truth is known."""
-    right_alerts: int
-    fraud: int
-    """Fraudulent transactions of the range."""
-    detected_fraud: int
-
-    @property
-    def precision(self) -> float | None:
-        """Share of the alerts with a known truth that are right."""
-        return self.right_alerts / self.alerts_with_truth if self.alerts_with_truth else None
-
-    @property
-    def recall(self) -> float | None:
-        """Share of the fraud that was detected."""
-        return self.detected_fraud / self.fraud if self.fraud else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for ``--json``."""
-        return {**asdict(self), "precision": self.precision, "recall": self.recall}
-
-
-@dataclass(frozen=True)
-class Report:
-    """The figures of a backtest."""
-
-    rule: str
-    kind: str
-    transactions: int
-    first: date | None
-    last: date | None
-    alerts: int
-    accounts: int
-    alerts_per_day: dict[str, int]
-    amount_at_risk: float
-    """Sum of the amounts of the transactions that alerts end with, each counted once."""
-    by_label: Agreement
-    by_verdict: Agreement
-    samples: list[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for ``--json``."""
-        agreements = {"by_label": self.by_label.as_dict(), "by_verdict": self.by_verdict.as_dict()}
-        return {**asdict(self), **agreements}
-
-
 def in_order(alerts: pa.Table) -> pa.Table:
     """Sort alerts by time, account and transaction."""
     keys = [(name, "ascending") for name in ("time", "account_id", "transaction_id")]
@@ -139,50 +100,3 @@ def matches(rule: Rule, alerts: pa.Table) -> list[str]:
         )
         for account, time, transaction, computed in zip(accounts, times, transactions, measures, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class Range:
-    """What silver holds of the range: its transactions, first and last day (UTC), and the fraud by Flink's label."""
-
-    transactions: int
-    first: date | None
-    last: date | None
-    fraud: int
-
-
-def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, bool]) -> Report:
-    """Count alerts.
-
-    Args:
-        rule: the rule.
-        alerts: its alerts, :data:`evidence.COLUMNS`, in order.
-        history: what there was to find.
-        verdicts: analysts' latest verdicts on transactions of the range, by their ids; true is fraud.
-    """
-    rows = alerts.to_pylist()
-    ends = {row["transaction_id"]: row["amount"] for row in rows}
-    labels = [dict(zip(row["transaction_ids"], row["labels"], strict=True)) for row in rows]
-    decided = [{name: verdicts[name] for name in row["transaction_ids"] if name in verdicts} for row in rows]
-    days = Counter(row["time"].date().isoformat() for row in rows)
-    step = max(1, len(rows) // SAMPLES)
-    return Report(
-        rule=rule.name,
-        kind=rule.kind,
-        transactions=history.transactions,
-        first=history.first,
-        last=history.last,
-        alerts=len(rows),
-        accounts=len({row["account_id"] for row in rows}),
-        alerts_per_day=dict(sorted(days.items())),
-        amount_at_risk=sum(amount or 0.0 for amount in ends.values()),
-        by_label=_agreement(labels, history.fraud),
-        by_verdict=_agreement(decided, sum(verdicts.values())),
-        samples=[evidence.story(row) for row in rows[::step][:SAMPLES]],
-    )
-
-
-def _agreement(truths: list[dict[str, bool | None]] | list[dict[str, bool]], fraud: int) -> Agreement:
-    known = [[truth for truth in alert.values() if truth is not None] for alert in truths]
-    detected = {name for alert in truths for name, truth in alert.items() if truth}
-    return Agreement(sum(map(bool, known)), sum(map(any, known)), fraud, len(detected))

@@ -7,16 +7,24 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from fraudlake.detection.backtest import Report
+from fraudlake import tables
+from fraudlake.detection import coverage, truth
+from fraudlake.detection.backtest import in_order
+from fraudlake.detection.report import Report, report
+from fraudlake.lake.missing_version import is_missing
+from fraudlake.lake.rows import persisted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake.lake import Lake
+    from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
 
 class Span(NamedTuple):
@@ -116,3 +124,37 @@ def as_evidence(alerts: DataFrame, silver: DataFrame) -> DataFrame:
             F.to_json("measures").alias("measures"),
         )
     )
+
+
+def compare(lake: Lake, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None) -> Comparison:
+    """``silver_alerts`` and ``silver_shadow_alerts`` of a range of days, both included → what a rule raised, compared.
+
+    All figures are over the transactions that the version was evaluated on: see :func:`coverage.seen`.
+    """
+    try:
+        return _compare_over(lake, coverage.seen(lake, version), rules, version, first, last)
+    except PySparkException as error:
+        if not is_missing(error):
+            raise
+        return _compare_over(lake, coverage.seen(lake, version, by_time=True), rules, version, first, last)
+
+
+def _compare_over(
+    lake: Lake, seen: DataFrame, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None
+) -> Comparison:
+    alerts = lake.read(tables.SILVER_ALERTS).unionByName(lake.read(tables.SILVER_SHADOW_ALERTS))
+    own = raised(alerts, version).where(truth.condition("to_date(timestamp)", first, last))
+    in_range = truth.condition("date", first, last)
+    with persisted(seen.where(in_range).select("transaction_id", "date", "label")) as transactions:
+        figures = (F.count("*"), F.min("date"), F.max("date"), F.count_if("label"))
+        history = truth.Range(*transactions.agg(*figures).collect()[0])
+        verdicts = truth.verdicts_on(lake, in_range, transactions)
+        others = [
+            (other, raised(alerts, other).join(transactions, on="transaction_id", how="left_semi"))
+            for other in rules.live
+            if other.rule != version.rule
+        ]
+        own_spans = spans(own)
+        overlaps = [Overlap.of(other, own_spans, spans(of_other)) for other, of_other in others]
+    explained = as_evidence(own, lake.read(tables.SILVER_TRANSACTIONS))
+    return Comparison(report(version.rule, in_order(explained.toArrow()), history, verdicts), overlaps)

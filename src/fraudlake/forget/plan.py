@@ -11,8 +11,9 @@ from fraudlake import tables
 from fraudlake.bronze import parquet
 from fraudlake.forget import audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
-from fraudlake.model import features, scoring
+from fraudlake.model import features
 from fraudlake.sources.landing_folder import landing_folder
+from fraudlake.streams import score
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -90,7 +91,7 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
             stays.append(f"{count:,} alerts that were delivered to {destination}: their receiver has them")
         elif not lake.settings.delivery_folder:
             stays.append(f"{count:,} alerts that were delivered to files: name their folder with --delivery-folder")
-    if not lake.checkpoint(scoring.FROM_KAFKA).is_new:
+    if not lake.checkpoint(score.FROM_KAFKA).is_new:
         stays.append(
             "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it after "
             f"{features.FORGET_DAYS} days without a transaction"

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.detection import alerts, detector, live_rules, state
 from fraudlake.model import features
-from fraudlake.streaming import stream
+from fraudlake.streams import detect, score, stream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fraudlake.lake import Lake
 
-_STATEFUL = ("detect", "score")
+_STATEFUL: Mapping[str, Callable[..., list[stream.Stream]]] = {"detect": detect.streams, "score": score.streams}
+"""The streams with a state of accounts, by step."""
 _MICRO_BATCHES = 4
 """At most so many empty the state."""
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
@@ -71,7 +72,7 @@ def _empty_once(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
 
 
 def _run(lake: Lake, names: list[str], forget: Mapping[int, str]) -> None:
-    begun = [item for step in names for item in getattr(steps, step)(lake, forget=forget) if item.step == step]
+    begun = [item for step in names for item in _STATEFUL[step](lake, forget=forget) if item.step == step]
     # The commit without rows is no reason for a stream to start.
     streams = [replace(item, waits=True) for item in begun]
     before = {name: lake.session.conf.get(name, None) for name in _WHOLE_STATE}

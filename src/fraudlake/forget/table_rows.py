@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, steps, tables
+from fraudlake import gold, tables
 from fraudlake.forget import traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, rows_of
 from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import published, scoring
+from fraudlake.model import published
 from fraudlake.silver import clock, quality_rules
-from fraudlake.streaming import refresh
+from fraudlake.streams import refresh, score
+from fraudlake.streams.aggregate import recompute_days
+from fraudlake.streams.lanes import recompute_lanes
 
 if TYPE_CHECKING:
     from datetime import date
@@ -47,7 +49,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
             merge.merge(lake, wanted, table, theirs, "WHEN MATCHED THEN DELETE")
     if days:
         _compute_again(lake, days, lake.read(tables.SILVER_TRANSACTIONS).where(others))
-        steps.recompute_lanes(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
+        recompute_lanes(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
     for table in _LEDGERS:
         texts = lake.read(table).where(F.col("error").rlike(f"(?s){traces.Search(accounts).pattern}"))
         if has_rows(texts):
@@ -68,11 +70,11 @@ def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
     """Compute the figures of whole days from the transactions of the other accounts."""
     for aggregate in gold.AGGREGATES:
         if "account_id" not in aggregate.keys:
-            steps.recompute_days(lake, aggregate, others, days)
+            recompute_days(lake, aggregate, others, days)
     predicted = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), days)
     measured = predicted.select("date", "model_version").distinct()
     versions = [row["model_version"] for row in measured.select("model_version").distinct().collect()]
-    scoring.measure(lake, measured, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+    score.measure(lake, measured, published.profiles(lake.read(tables.GOLD_MODELS), versions))
     for table in (tables.GOLD_PREDICTION_QUALITY, tables.GOLD_FEATURE_DRIFT):
         without = refresh.on_dates(lake.read(table), days).select("date", "model_version").distinct().subtract(measured)
         merge.merge(lake, without, table, merge.same(("date", "model_version")), "WHEN MATCHED THEN DELETE")

@@ -185,7 +185,7 @@ def _further_columns(lake: Lake, declared: Iterable[str]) -> dict[str, DeclaredC
 
 
 def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
-    """Return the columns under which silver was last written: see :mod:`fraudlake.streaming.batch_inputs`."""
+    """Return the columns under which silver was last written: see :mod:`fraudlake.streams.batch_inputs`."""
     records = (commit.record for commit in lake.history(tables.SILVER_TRANSACTIONS))
     last: dict[str, Any] = next((record["columns"] for record in records if "columns" in record), {})
     return {name: DeclaredColumn(**column) for name, column in last.items()}

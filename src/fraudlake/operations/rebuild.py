@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, literals, steps, tables
+from fraudlake import gold, literals, tables
 from fraudlake.detection import alerts as silver_alerts
-from fraudlake.detection import rule_table
+from fraudlake.detection import backtest, rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
 from fraudlake.lake.rows import persisted
@@ -32,6 +32,9 @@ from fraudlake.quarantine import replay
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
+from fraudlake.streams.aggregate import recompute_days
+from fraudlake.streams.lanes import recompute_lanes
+from fraudlake.streams.windows import recompute_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -237,7 +240,7 @@ def _computed(
         transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
-        tasks = max(lake.settings.buckets, -(-near.count() // steps.ROWS_OF_TASK))
+        tasks = max(lake.settings.buckets, -(-near.count() // backtest.ROWS_OF_TASK))
         now = _evaluated_before(lake)
         raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, rules, tasks, now))
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
@@ -359,10 +362,10 @@ def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
         rows = changed[_ALERTS].selectExpr("to_date(timestamp) AS date").distinct().collect()
         dates |= {row["date"] for row in rows}
     for aggregate in gold.AGGREGATES:
-        steps.recompute_days(lake, aggregate, lake.read(_SILVER), sorted(dates))
-    steps.recompute_lanes(lake, dates)
+        recompute_days(lake, aggregate, lake.read(_SILVER), sorted(dates))
+    recompute_lanes(lake, dates)
     if changed:
-        steps.recompute_windows(lake, reduce(lambda one, other: one.union(other), changed.values()))
+        recompute_windows(lake, reduce(lambda one, other: one.union(other), changed.values()))
 
 
 def _difference(lake: Lake, table: Table, before: int, condition: Column) -> DataFrame:

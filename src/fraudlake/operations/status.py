@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.delivery import delivery
 from fraudlake.delivery.sink import DESTINATIONS
 from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
@@ -20,6 +19,7 @@ from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import quality_rules
 from fraudlake.sources import file_source, kafka, kafka_source
 from fraudlake.sources.landing_folder import landing_folder
+from fraudlake.streams import deliver
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 
-_DELIVERING = {delivery.step_of(to) for to in DESTINATIONS}
+_DELIVERING = {deliver.step_of(to) for to in DESTINATIONS}
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class Status:
             remedy = "run 'fraudlake refine'" if "refine" in self.lag or not by_hand else by_hand
             gaps.append(f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}: {remedy}")
         for destination, counts in self.deliveries.items():
-            if counts.get(delivery.DEAD):
+            if counts.get(deliver.DEAD):
                 gaps.append(
-                    f"{counts[delivery.DEAD]:,} alerts could not be delivered to {destination}: once it takes them, "
+                    f"{counts[deliver.DEAD]:,} alerts could not be delivered to {destination}: once it takes them, "
                     f"run 'fraudlake deliver --to {destination} --retry-dead'"
                 )
         for step, behind in self.lag.items():

@@ -25,11 +25,11 @@ from fraudlake import tables
 from fraudlake.bronze import epochs
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import json_file
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.merge import merge, same
 from fraudlake.lake.rows import has_rows
 from fraudlake.quarantine.show import broken, raw_columns, require_known
 from fraudlake.silver import duplicates, quality_rules, transactions
-from fraudlake.streaming.stream import Appender
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

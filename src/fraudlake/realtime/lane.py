@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import stop
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.lake import json_file, lock
 from fraudlake.realtime import alerts, neighbours, session, topics
 from fraudlake.sources import kafka
-from fraudlake.streaming import stream
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StateOperatorProgress
@@ -139,7 +138,7 @@ def run(
         totals.add(query)
         if failure is not None:
             known = kafka.explain(settings, settings.topic, "--topic", str(failure))
-            raise FraudlakeError(f"realtime failed: {known or stream.cause_of(str(failure))}; details are in {own.log}")
+            raise FraudlakeError(f"realtime failed: {known or cause_of(str(failure))}; details are in {own.log}")
         query.stop()
         return totals
 

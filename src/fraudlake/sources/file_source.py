@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fraudlake import stop, tables
-from fraudlake.errors import FraudlakeError
 from fraudlake.host import is_utf8
 from fraudlake.lake import conflict
 from fraudlake.sources import landing, ledger, numbered_append
@@ -19,7 +18,6 @@ from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder, landing_folder
 from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
 from fraudlake.sources.numbered_append import NumberedAppend
-from fraudlake.streaming.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,32 +38,6 @@ class Landed:
     rejected_files: int
     waiting_files: int
     waiting_rows: int
-
-
-def stream(lake: Lake, retry_rejected: bool = False) -> Stream:
-    """Return the stream that ingests landed files into ``bronze_transactions``.
-
-    Args:
-        lake: the lake.
-        retry_rejected: first read rejected files again that can be read now.
-
-    Raises:
-        FraudlakeError: nothing has landed, now or ever.
-    """
-    folder = landing_folder(lake)
-    folder.require()
-    if not any(True for _ in landing.files(folder.path)) and not lake.rows(tables.BRONZE_FILES):
-        raise FraudlakeError(f"nothing has landed in {folder.path}: no finished file is there yet")
-    source = FileSource(retry_rejected)
-    return Stream(
-        "ingest",
-        folder.read_stream(),
-        source.ingest_batch,
-        persist=False,
-        before=lambda: source.prepare(lake),
-        after=lambda: source.finish(lake),
-        taken=lambda first: source.taken,
-    )
 
 
 def landed(lake: Lake) -> Landed:

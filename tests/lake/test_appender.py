@@ -7,8 +7,8 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.commit import Commit
-from fraudlake.streaming.stream import Appender
 
 SILVER, QUARANTINE = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE
 

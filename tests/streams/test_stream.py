@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from fraudlake import steps, tables
+from fraudlake import tables
 from fraudlake.bronze import messages
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.gold import account_daily, detector_agreement
 from fraudlake.lake import Lake
+from fraudlake.lake.appender import Appender
 from fraudlake.stop import StoppedError
-from fraudlake.streaming import stream
+from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests.conftest import land_flink
 from tests.oracle import Row
 from tests.transactions import MARCH_7, land
@@ -28,11 +29,11 @@ pytestmark = pytest.mark.stream
 def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., Lake], landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
     opened = lake()
-    for step in (steps.ingest, steps.refine, steps.detect):
+    for step in (ingest.streams, refine.streams, detect.streams):
         stream.run(opened, step(opened), "available-now")
 
     # Ten transactions and three alerts.
-    aggregates = steps.aggregate(opened)
+    aggregates = aggregate.streams(opened)
     done = stream.run(opened, aggregates, "available-now")
     assert {result.step: result.rows for result in done} == dict.fromkeys(
         ("account_daily", "detector_agreement", "alert_windows"), 13
@@ -41,7 +42,7 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert opened.count(detector_agreement.TABLE) == 1
     assert opened.count(tables.GOLD_ALERT_WINDOWS) > 0
     # A workspace keeps the files of these tables for longer.
-    streams = [*steps.refine(opened), *steps.detect(opened), *aggregates]
+    streams = [*refine.streams(opened), *detect.streams(opened), *aggregates]
     assert {table.name for one in streams for table in one.reads} <= tables.STREAMED
 
 
@@ -60,7 +61,7 @@ def test_a_query_is_started_only_where_there_may_be_something_to_do(
 
     def steps_started() -> list[str]:
         started.clear()
-        stream.run(opened, steps.detect(opened), "available-now")
+        stream.run(opened, detect.streams(opened), "available-now")
         return list(started)
 
     monkeypatch.setattr(stream, "_start", noted)
@@ -79,7 +80,7 @@ def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lak
 
     def append(path: str, batch_id: int) -> None:
         row = opened.session.createDataFrame([(path, *[None] * (len(schema) - 1))], schema)
-        stream.Appender.of(opened, "ingest").append(opened, row, table, batch_id)
+        Appender.of(opened, "ingest").append(opened, row, table, batch_id)
 
     append("first", 0)
     append("first once more", 0)
@@ -96,7 +97,7 @@ def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: 
     def append(offset: int, batch_id: int) -> None:
         message = (b'{"accountId": "3"}', "topic", 0, offset)
         batch = opened.session.createDataFrame([message], "value BINARY, topic STRING, partition INT, offset BIGINT")
-        appender, rows = stream.Appender.of(opened, "ingest_kafka"), batch.select(*messages.KAFKA_COLUMNS)
+        appender, rows = Appender.of(opened, "ingest_kafka"), batch.select(*messages.KAFKA_COLUMNS)
         appender.append(opened, rows, table, batch_id, compute=messages.read)
 
     left_by_a_crash = spool(opened) / "half.arrow"
@@ -126,7 +127,7 @@ def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landi
         raise SystemExit("a panic")
 
     with pytest.raises(FraudlakeError, match=r"ingest failed: .*SystemExit: a panic"):
-        stream.run(opened, [dataclasses.replace(steps.ingest(opened)[0], write=panic)], "available-now")
+        stream.run(opened, [dataclasses.replace(ingest.streams(opened)[0], write=panic)], "available-now")
 
 
 def test_what_fails_because_it_is_stopped_is_no_failure_and_is_repeated(
@@ -140,12 +141,12 @@ def test_what_fails_because_it_is_stopped_is_no_failure_and_is_repeated(
         time.sleep(1)
         raise OSError("the other end is gone")
 
-    stream.run(opened, steps.ingest(opened), "available-now")
-    (refine,) = steps.refine(opened)
+    stream.run(opened, ingest.streams(opened), "available-now")
+    (refining,) = refine.streams(opened)
     with pytest.raises(StoppedError, match="stopped by SIGTERM"):
-        stream.run(opened, [dataclasses.replace(refine, write=stopped)], "available-now")
+        stream.run(opened, [dataclasses.replace(refining, write=stopped)], "available-now")
     assert opened.count(tables.SILVER_TRANSACTIONS) == 0
-    stream.run(opened, [refine], "available-now")
+    stream.run(opened, [refining], "available-now")
     assert opened.count(tables.SILVER_TRANSACTIONS) == 10
 
 
@@ -156,32 +157,30 @@ def test_a_signal_ends_a_stream_after_the_micro_batch_that_is_under_way(
     for number in range(3):
         land_flink(landing / str(number), "tutorial/int96")
     opened = lake(max_files_per_trigger=1, interval="100 ms")
-    (ingest,) = steps.ingest(opened)
+    (ingesting,) = ingest.streams(opened)
 
     def signalled(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
-        ingest.write(lake, batch, batch_id)
+        ingesting.write(lake, batch, batch_id)
 
     with pytest.raises(StoppedError) if ends_by_itself else contextlib.nullcontext():
-        stream.run(opened, [dataclasses.replace(ingest, write=signalled, after=lambda: None)], trigger)
+        stream.run(opened, [dataclasses.replace(ingesting, write=signalled, after=lambda: None)], trigger)
     assert opened.count(tables.BRONZE_TRANSACTIONS) == 10
     assert opened.checkpoint("ingest").next_batch == 1
 
-    stream.run(opened, steps.ingest(opened), "available-now")
+    stream.run(opened, ingest.streams(opened), "available-now")
     assert opened.count(tables.BRONZE_TRANSACTIONS) == 30
 
 
 def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_behind_it() -> None:
     failed = "[STREAM_FAILED] Query [id = 1] terminated with exception: "
     plan = "\n=== Streaming Query ===\nIdentifier: [id = 1]\n+- ~StreamingExecutionRelation DeltaSource"
-    assert (
-        stream.cause_of(f"{failed}[NOT_EMPTY] a folder should be empty{plan}") == "[NOT_EMPTY] a folder should be empty"
-    )
+    assert cause_of(f"{failed}[NOT_EMPTY] a folder should be empty{plan}") == "[NOT_EMPTY] a folder should be empty"
     silent = (
         "Reason: Return Message: Traceback (most recent call last):\n  File 'a.py', line 1\npyspark.ArgumentException\n"
     )
-    assert stream.cause_of(f"a.b.UserException: {silent}\tat a.B.c(B.java:1)") == "pyspark.ArgumentException"
-    assert stream.cause_of(f"{failed}x{plan}\nCaused by: a.b.CError: no space left\n\tat a.B.c(B.java:1)").endswith(
+    assert cause_of(f"a.b.UserException: {silent}\tat a.B.c(B.java:1)") == "pyspark.ArgumentException"
+    assert cause_of(f"{failed}x{plan}\nCaused by: a.b.CError: no space left\n\tat a.B.c(B.java:1)").endswith(
         "no space left"
     )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake import literals, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import drift, features, prediction_quality, predictions, published
 from fraudlake.model.registry import Registry
@@ -19,8 +20,8 @@ from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
 from fraudlake.silver import verdicts
 from fraudlake.sources import kafka
-from fraudlake.streaming import refresh
-from fraudlake.streaming.stream import Appender, Stream
+from fraudlake.streams import refresh
+from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Collection

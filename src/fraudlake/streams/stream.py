@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fraudlake import stop
-from fraudlake.errors import FraudlakeError
-from fraudlake.lake import Lake, conflict
+from fraudlake.errors import FraudlakeError, cause_of
+from fraudlake.lake import Lake
 from fraudlake.lake.commit import new_rows
-from fraudlake.lake.lake import Compute
 from fraudlake.lake.rows import has_rows, persisted_batch
 from fraudlake.tables import Table
 
@@ -29,8 +26,6 @@ Hook = Callable[[], None]
 _LOOK_SECONDS = 0.2
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, the rows read so far and the micro-batches done so far."""
-_LATEST = 20
-"""Commits that are searched for a micro-batch's own, just made or repeated; others may have come between."""
 
 
 @dataclass(frozen=True)
@@ -75,78 +70,6 @@ class Done:
     step: str
     rows: int
     batches: int
-
-
-@dataclass(frozen=True)
-class Appender:
-    """Appends micro-batches to tables exactly once.
-
-    Delta records an application and a version with each commit (``txnAppId``, ``txnVersion``), so a micro-batch that is
-    repeated after a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The
-    application is the checkpoint's id: a new checkpoint has a new id, and counts its micro-batches from 0 again.
-    """
-
-    application: str
-    repeated: int | None = None
-    """The micro-batch that was begun before this process, and which it repeats."""
-
-    @classmethod
-    def of(cls, lake: Lake, step: str) -> Appender:
-        """Return the appender of a step's stream."""
-        checkpoint = lake.checkpoint(step)
-        return cls(checkpoint.id, checkpoint.pending_batch())
-
-    def append(
-        self,
-        lake: Lake,
-        rows: DataFrame,
-        table: Table,
-        batch_id: int,
-        compute: Compute | None = None,
-        record: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Append a micro-batch's rows to a table, once.
-
-        Args:
-            lake: the lake, in the session of the rows.
-            rows: the rows, with the table's columns or those that ``compute`` reads.
-            table: the table to append to.
-            batch_id: the micro-batch's number.
-            compute: turns Arrow batches of the rows into batches of the table's schema, in Spark's tasks.
-            record: what the commit records next to the application and the micro-batch.
-        """
-        chosen = rows if compute else rows.select(*lake.table(table).column_names)
-        transaction = (self.application, batch_id)
-        metadata = json.dumps({"application": self.application, "batch": batch_id, **(record or {})})
-        conflict.retried(lambda: lake.append(chosen, table, transaction, compute, metadata))
-
-    def require_rows(self, lake: Lake, tables: Iterable[Table], batch_id: int, expected: int) -> None:
-        """Check, before Spark takes a micro-batch as done, that all of its rows are in the tables' commits.
-
-        Raises:
-            FraudlakeError: they are not.
-        """
-        committed = [self._committed(lake, table, batch_id) for table in tables]
-        # The commit of an earlier version does not name its micro-batch.
-        if sum(filter(None, committed)) != expected and not (None in committed and batch_id == self.repeated):
-            raise FraudlakeError(
-                f"micro-batch {batch_id} has {expected:,} rows, but its commits have {sum(filter(None, committed)):,}: "
-                "the step goes no further (docs/workspace.md, 'A micro-batch is read more than once')"
-            )
-
-    def rows_since(self, lake: Lake, table: Table, batch_id: int) -> int:
-        """Return how many rows the commits to a table have of a micro-batch and those after it."""
-        records = [(commit.record, commit.rows or 0) for commit in lake.history(table)]
-        return sum(
-            rows
-            for record, rows in records
-            if record.get("application") == self.application and record["batch"] >= batch_id
-        )
-
-    def _committed(self, lake: Lake, table: Table, batch_id: int) -> int | None:
-        """Return how many rows a micro-batch's commit to a table has; None if no commit names the micro-batch."""
-        commits = (one for one in lake.history(table, _LATEST) if one.is_of(self.application, batch_id))
-        return next((commit.rows for commit in commits), None)
 
 
 def run(
@@ -355,16 +278,3 @@ class _Count:
             return self._lake.count(table, version=end - 1)
         commits = new_rows(self._lake.history(table), begin)
         return sum(commit.rows or 0 for commit in commits if commit.version < end)
-
-
-_CAUSE = re.compile(r"(Error|Exception)(: |$)")
-
-
-def cause_of(message: str) -> str:
-    """Return the line of a message that names the innermost cause, without class names and stack frames."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
-    causes = [line for line in messages if _CAUSE.search(line) and not line.endswith("(most recent call last):")]
-    # Spark's plan of the query follows its own first line.
-    line = causes[-1] if causes else messages[0].rpartition("terminated with exception: ")[2] if messages else ""
-    return line.removeprefix("Caused by: ").removeprefix("fraudlake.errors.FraudlakeError: ")[:500] or "no reason given"

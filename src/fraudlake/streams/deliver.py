@@ -24,9 +24,10 @@ from fraudlake.delivery.sink import Destination, Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
 from fraudlake.errors import UsageError
 from fraudlake.lake import json_file, merge
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.lake import literal
 from fraudlake.sources import kafka
-from fraudlake.streaming.stream import Appender, Stream
+from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,8 +56,8 @@ class Retried:
     dead: int
 
 
-def stream(lake: Lake, to: Destination, from_now: bool = False) -> Stream:
-    """Return the stream that sends alerts to a destination and appends their outcomes to ``silver_deliveries``.
+def streams(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]:
+    """``silver_alerts`` → a log, files, a topic, a webhook or a database, and ``silver_deliveries``.
 
     Args:
         lake: the lake.
@@ -80,15 +81,19 @@ def stream(lake: Lake, to: Destination, from_now: bool = False) -> Stream:
             appender.append(lake, lake.session.createDataFrame(rows), tables.SILVER_DELIVERIES, batch_id)
 
     alerts = lake.read_stream(tables.SILVER_ALERTS, max_bytes=_MICRO_BATCH)
-    return Stream(
-        step,
-        alerts if begin is None else alerts.where(F.col("detected_at") >= F.timestamp_micros(F.lit(begin))),
-        write,
-        reads=(tables.SILVER_ALERTS,),
-        writes={tables.SILVER_DELIVERIES.name: lake.read(tables.SILVER_DELIVERIES).where(F.col("destination") == to)},
-        persist=False,
-        taken=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
-    )
+    return [
+        Stream(
+            step,
+            alerts if begin is None else alerts.where(F.col("detected_at") >= F.timestamp_micros(F.lit(begin))),
+            write,
+            reads=(tables.SILVER_ALERTS,),
+            writes={
+                tables.SILVER_DELIVERIES.name: lake.read(tables.SILVER_DELIVERIES).where(F.col("destination") == to)
+            },
+            persist=False,
+            taken=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
+        )
+    ]
 
 
 def step_of(to: Destination) -> str:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import literals
-from fraudlake.lake.rows import persisted_batch
+from fraudlake import literals, tables
+from fraudlake.lake.rows import persisted, persisted_batch
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
@@ -50,3 +50,17 @@ def refresh(lake: Lake, touched: DataFrame, table: Table, keys: tuple[str, ...],
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:
     """Filter by date with literals, by which Delta prunes partitions."""
     return rows.where(F.col("date").isin([literals.day(one) for one in dates]))
+
+
+def of_whole_days(lake: Lake, batch: DataFrame, date: Column) -> DataFrame:
+    """Leave out late rows of days whose other rows may have left silver: these days cannot be computed again."""
+    first_day = lake.settings.first_day(tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
+    return batch if first_day is None else batch.where(date >= literals.day(first_day))
+
+
+def replace_days(lake: Lake, computed: DataFrame, table: Table, keys: tuple[str, ...], days: list[date]) -> None:
+    """Put computed rows in the place of a table's rows of some days."""
+    with persisted(computed, eager=False):
+        gone = on_dates(lake.read(table), days).join(computed, on=list(keys), how="left_anti")
+        changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
+        lake.apply_changes(changes, table, keys)

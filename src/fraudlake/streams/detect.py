@@ -17,10 +17,12 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.lake import conflict
+from fraudlake.lake.appender import Appender
+from fraudlake.lake.missing_version import is_missing
 from fraudlake.lake.rows import has_rows, persisted_batch
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
-from fraudlake.streaming.stream import Appender, OutdatedError, Stream
+from fraudlake.streams.stream import OutdatedError, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,12 +33,23 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
 _LOG = logging.getLogger(__name__)
-_GONE = ("VERSION_NOT_FOUND", "VersionNotFound", "FILE_NOT_EXIST", "FILE_NOT_FOUND", "FileNotFoundException")
-"""What Spark and Delta say of a version whose log or files have left by ``retention``."""
 
 
-def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
-    """Return the stream, as its next micro-batch needs it: see :func:`fraudlake.steps.detect`."""
+def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]:
+    """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
+
+    Alerts of rules in the shadow go to ``silver_shadow_alerts``. If the step starts over, late rows of the stream
+    before leave ``silver_quarantine``: every row is evaluated again.
+
+    Args:
+        lake: the lake.
+        forget: accounts that leave the state, by their hashes (``xxhash64``).
+    """
+    return [_stream(lake, forget)]
+
+
+def _stream(lake: Lake, forget: Mapping[int, str] | None) -> Stream:
+    """Return the stream as its next micro-batch needs it."""
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
     rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
@@ -55,7 +68,7 @@ def stream(lake: Lake, forget: Mapping[int, str] | None = None) -> Stream:
 
     def renewed() -> Stream:
         _note(lake, checkpoint, checkpoint.next_batch, rule_table.latest_change(lake))
-        return stream(lake, forget)
+        return _stream(lake, forget)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         if batch_id != pending and ((added and batch_id != first) or rule_table.latest_change(lake) != rules.change):
@@ -113,15 +126,10 @@ def _newest(lake: Lake, version: int) -> int | None:
     try:
         newest: int | None = lake.read_version(tables.SILVER_TRANSACTIONS, version).agg(newest_of).collect()[0][0]
     except PySparkException as error:
-        if not is_gone(error):
+        if not is_missing(error):
             raise
         return None
     return newest
-
-
-def is_gone(error: PySparkException) -> bool:
-    """Return whether an error says that a table's version has left by the setting ``retention``."""
-    return any(sign in str(error) for sign in _GONE)
 
 
 def _noted(lake: Lake, checkpoint: Checkpoint, batch: int) -> RuleSet:
@@ -171,7 +179,7 @@ def _states(
         read = lake.read_version(table, version).join(places, on=["source", "position"], how="left_anti")
         return warm_start.states(read, lake.settings, rules.evaluated, added, micros)
     except PySparkException as error:
-        if not is_gone(error):
+        if not is_missing(error):
             raise
         names = ", ".join(map(str, added))
         _LOG.warning("detect: version %s of %s is gone: %s begin with the rows to come", version, table.name, names)

@@ -1,0 +1,54 @@
+"""Truth: what silver and the verdicts say of a range of days, against which alerts are measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from fraudlake import tables
+from fraudlake.silver import verdicts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+
+
+@dataclass(frozen=True)
+class Range:
+    """What silver holds of the range: its transactions, first and last day (UTC), and the fraud by Flink's label."""
+
+    transactions: int
+    first: date | None
+    last: date | None
+    fraud: int
+
+
+def condition(day: str, first: date | None, last: date | None) -> str:
+    """Return the SQL condition that a day, given in SQL, is in a range; both ends are included."""
+    limits = [f"{day} >= '{first}'"] if first else []
+    limits += [f"{day} <= '{last}'"] if last else []
+    return " AND ".join(limits) or "true"
+
+
+def of_range(lake: Lake, in_range: str) -> Range:
+    """Return what silver holds of a range, given as a condition on ``date``."""
+    figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
+    (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
+    return Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
+
+
+def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None) -> dict[str, bool]:
+    """Return the latest verdicts of a range, by the ids of their transactions; true is fraud.
+
+    Args:
+        lake: the lake.
+        in_range: a condition on ``date``.
+        transactions: ``transaction_id`` of those that count, if not all do.
+    """
+    latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range).where("verdict IS NOT NULL")
+    if transactions is not None:
+        latest = latest.join(transactions, on="transaction_id", how="left_semi")
+    decided = latest.select("transaction_id", "verdict").toArrow().to_pylist()
+    return {row["transaction_id"]: row["verdict"] for row in decided}

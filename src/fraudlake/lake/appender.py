@@ -1,0 +1,93 @@
+"""Appender: the rows of a micro-batch become one commit of a table, marked with the checkpoint and the micro-batch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake.lake import Compute, Lake
+    from fraudlake.tables import Table
+
+_LATEST = 20
+"""Commits that are searched for a micro-batch's own, just made or repeated; others may have come between."""
+
+
+@dataclass(frozen=True)
+class Appender:
+    """Appends micro-batches to tables exactly once.
+
+    Delta records an application and a version with each commit (``txnAppId``, ``txnVersion``), so a micro-batch that is
+    repeated after a crash adds nothing (Delta Lake documentation, "Idempotent table writes in foreachBatch"). The
+    application is the checkpoint's id: a new checkpoint has a new id, and counts its micro-batches from 0 again.
+    """
+
+    application: str
+    repeated: int | None = None
+    """The micro-batch that was begun before this process, and which it repeats."""
+
+    @classmethod
+    def of(cls, lake: Lake, step: str) -> Appender:
+        """Return the appender of a step's stream."""
+        checkpoint = lake.checkpoint(step)
+        return cls(checkpoint.id, checkpoint.pending_batch())
+
+    def append(
+        self,
+        lake: Lake,
+        rows: DataFrame,
+        table: Table,
+        batch_id: int,
+        compute: Compute | None = None,
+        record: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Append a micro-batch's rows to a table, once.
+
+        Args:
+            lake: the lake, in the session of the rows.
+            rows: the rows, with the table's columns or those that ``compute`` reads.
+            table: the table to append to.
+            batch_id: the micro-batch's number.
+            compute: turns Arrow batches of the rows into batches of the table's schema, in Spark's tasks.
+            record: what the commit records next to the application and the micro-batch.
+        """
+        chosen = rows if compute else rows.select(*lake.table(table).column_names)
+        transaction = (self.application, batch_id)
+        metadata = json.dumps({"application": self.application, "batch": batch_id, **(record or {})})
+        conflict.retried(lambda: lake.append(chosen, table, transaction, compute, metadata))
+
+    def require_rows(self, lake: Lake, tables: Iterable[Table], batch_id: int, expected: int) -> None:
+        """Check, before Spark takes a micro-batch as done, that all of its rows are in the tables' commits.
+
+        Raises:
+            FraudlakeError: they are not.
+        """
+        committed = [self._committed(lake, table, batch_id) for table in tables]
+        # The commit of an earlier version does not name its micro-batch.
+        if sum(filter(None, committed)) != expected and not (None in committed and batch_id == self.repeated):
+            raise FraudlakeError(
+                f"micro-batch {batch_id} has {expected:,} rows, but its commits have {sum(filter(None, committed)):,}: "
+                "the step goes no further (docs/workspace.md, 'A micro-batch is read more than once')"
+            )
+
+    def rows_since(self, lake: Lake, table: Table, batch_id: int) -> int:
+        """Return how many rows the commits to a table have of a micro-batch and those after it."""
+        records = [(commit.record, commit.rows or 0) for commit in lake.history(table)]
+        return sum(
+            rows
+            for record, rows in records
+            if record.get("application") == self.application and record["batch"] >= batch_id
+        )
+
+    def _committed(self, lake: Lake, table: Table, batch_id: int) -> int | None:
+        """Return how many rows a micro-batch's commit to a table has; None if no commit names the micro-batch."""
+        commits = (one for one in lake.history(table, _LATEST) if one.is_of(self.application, batch_id))
+        return next((commit.rows for commit in commits), None)

@@ -1,0 +1,97 @@
+"""Lanes: the alerts of the fast lane and of the exact lane become ``gold_lane_agreement``."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake import literals, tables
+from fraudlake.detection import rule_table
+from fraudlake.gold import lane_agreement
+from fraudlake.lake.rows import persisted
+from fraudlake.rules.small_then_large import SmallThenLargeRule
+from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.streams import refresh
+from fraudlake.streams.stream import Stream
+from fraudlake.streams.watermark import watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+
+_STEP = "lane_agreement"
+
+
+def stream(lake: Lake) -> Stream:
+    """``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``."""
+
+    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        touched = batch.where("date IS NOT NULL").groupBy("date").agg(F.max("is_fast").alias("is_fast")).collect()
+        # What only the exact lane has is pending until the fast one raises another alert.
+        lanes = lane_agreement.LANES if any(row["is_fast"] for row in touched) else ("fast",)
+        _compare(lake, {row["date"] for row in touched} | _pending_days(lake, lanes))
+
+    fast = lake.read_stream(tables.BRONZE_FAST_ALERTS).selectExpr("date", "true AS is_fast")
+    exact = lake.read_stream(tables.SILVER_ALERTS).selectExpr("to_date(timestamp) AS date", "false AS is_fast")
+    return Stream(
+        _STEP,
+        fast.unionByName(exact),
+        write,
+        reads=(tables.BRONZE_FAST_ALERTS, tables.SILVER_ALERTS),
+        persist=False,
+        # What only the fast lane has need not become an alert of the exact one, which would start a micro-batch.
+        after=lambda: _compare(lake, _pending_days(lake, ("fast",))),
+    )
+
+
+def _pending_days(lake: Lake, lanes: Iterable[str]) -> set[date]:
+    """Return the days with alerts that only one of some lanes has, and the other one may have later."""
+    condition = " OR ".join(f"only_{lane}_pending > 0" for lane in lanes)
+    rows = lake.query(tables.GOLD_LANE_AGREEMENT, "DISTINCT date", f"WHERE {condition}")
+    return set(rows["date"].to_pylist())
+
+
+def recompute_lanes(lake: Lake, days: Iterable[date], messages: DataFrame | None = None) -> None:
+    """Compare the lanes on some days again; nothing happens in a lake that does not compare them.
+
+    Args:
+        lake: the lake.
+        days: the days.
+        messages: ``bronze_fast_alerts``, where it is not to be taken as it is.
+    """
+    if not lake.checkpoint(_STEP).is_new:
+        _compare(lake, set(days), messages)
+
+
+def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> None:
+    """Compare the lanes on days of which no row may have left the tables."""
+    compared = (tables.BRONZE_FAST_ALERTS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS)
+    first_day = lake.settings.first_day(*(table.name for table in compared))
+    chosen = sorted(day for day in days if first_day is None or day >= first_day)
+    if not chosen:
+        return
+    silver, live = lake.read(tables.SILVER_TRANSACTIONS), [version.rule for version in rule_table.read(lake).live]
+    rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
+    rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
+    # What an alert depends on may lie before its day, and rows that explain it beside that.
+    beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
+    numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}
+    near = [date.fromordinal(number) for number in sorted(numbers) if 1 <= number <= date.max.toordinal()]
+    transactions = lane_agreement.with_places(refresh.on_dates(silver, near))
+    sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
+    raised = lake.read(tables.SILVER_ALERTS).where(F.to_date("timestamp").isin([literals.day(one) for one in chosen]))
+    with persisted(lane_agreement.alerts(refresh.on_dates(sent, chosen), raised, transactions)) as alerts:
+        agreement = lane_agreement.lane_agreement(
+            alerts,
+            lane_agreement.progress(sent, transactions),
+            transactions,
+            lake.read(tables.SILVER_QUARANTINE),
+            rules,
+            watermark(lake) if lake.settings.ordering == "event_time" else None,
+        )
+        refresh.replace_days(lake, agreement, tables.GOLD_LANE_AGREEMENT, lane_agreement.KEYS, chosen)

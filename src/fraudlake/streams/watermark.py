@@ -1,0 +1,26 @@
+"""Watermark: the newest event time in silver, less the delay of late rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.bronze.calendar import MICROSECOND
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from fraudlake.lake import Lake
+
+
+def watermark(lake: Lake) -> Column:
+    """Return the watermark as a literal timestamp, before which there are only late rows; null if silver has none."""
+    newest_day = lake.query(tables.SILVER_TRANSACTIONS, "max(date) AS day")["day"][0].as_py()
+    if newest_day is None:
+        return F.lit(None).cast("timestamp")
+    of_day = f"WHERE date = DATE '{newest_day}'"
+    newest = lake.query(tables.SILVER_TRANSACTIONS, "max(timestamp) AS time", of_day)["time"][0].value
+    # A number, which no time zone can change.
+    return F.timestamp_micros(F.lit(newest - lake.settings.max_out_of_orderness // MICROSECOND))
