@@ -96,7 +96,7 @@ def test_every_command_is_listed_under_its_task(fraudlake_here: FraudlakeHere) -
     printed = fraudlake_here("--help").stdout
     assert "Others:" not in printed
     sections = [line for line in printed.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert sections[:3] == ["Options:", "To begin:", "The steps of a run:"]
+    assert sections[:3] == ["Options:", "First steps:", "Steps of a run:"]
 
 
 def test_a_group_without_a_command_shows_its_help(fraudlake_here: FraudlakeHere) -> None:
@@ -109,7 +109,7 @@ def test_a_group_without_a_command_shows_its_help(fraudlake_here: FraudlakeHere)
 def test_no_line_of_a_list_of_commands_is_cut_off(group: list[str], fraudlake_here: FraudlakeHere) -> None:
     ended = fraudlake_here(*group, "--help", COLUMNS="80")
     lines = ended.stdout.splitlines()
-    assert ("Commands:" if group else "To begin:") in lines
+    assert ("Commands:" if group else "First steps:") in lines
     assert not [line for line in lines if line.rstrip().endswith(("...", "…")) and not line.startswith("Usage:")]
 
 
@@ -273,11 +273,11 @@ def test_the_options_of_every_command_may_stand_after_it(tmp_path: Path, fraudla
     ("arguments", "hint"),
     [
         (("explain", "4"), "4: silver_alerts has no such alert_id, and no alert yet: run 'fraudlake detect'"),
-        (("--landing", "/in", "ingest"), "--landing stands after its command: 'fraudlake ingest --landing …'"),
+        (("--landing", "/in", "ingest"), "--landing goes after its command: 'fraudlake ingest --landing …'"),
         (("restore", "nosuch"), "there is no table nosuch; the nearest one is"),
         (("restore", "silver_alerts"), "restore silver_alerts to which version? give either --version N or"),
-        (("rules", "diff", "small_then_large"), "small_then_large has no version before 1, its first"),
-        (("replay", "--from", "2026-13-01", "--to", "2026-01-01"), "'2026-13-01' is no day: give one such as"),
+        (("rules", "diff", "small_then_large"), "version 1 of small_then_large is the first"),
+        (("replay", "--from", "2026-13-01", "--to", "2026-01-01"), "'2026-13-01' is not a day: give one such as"),
     ],
     ids=["explain", "option of a command", "restore", "restore-version", "diff", "replay"],
 )

@@ -167,7 +167,7 @@ def test_a_simulation_that_is_stopped_says_what_has_landed(
     assert ended.returncode == 130
     assert json.loads(ended.stdout) == {"landing": "lake/landing", "rows": 200}
     assert ended.stderr.count("\n") == 1
-    assert "stopped by SIGINT (simulate: 200 rows); the files that landed are whole" in ended.stderr
+    assert "stopped by SIGINT (simulate: 200 rows); all landed files are complete" in ended.stderr
     assert len(list(Path("lake/landing").iterdir())) == 2
 
 

@@ -86,7 +86,7 @@ def test_a_file_is_the_wanted_state(lake: Any, tmp_path: Path, fraudlake_here: F
 
     file.write_text(PAIR + BUSY.format(3, 'status = "shadow"\n'))
     planned = "busy version 1: shadow\n"
-    assert apply(str(file)) == planned + "add --yes to change the rules so\n"
+    assert apply(str(file)) == planned + "add --yes to apply the changes\n"
     assert apply(str(file), "--yes") == planned
     assert apply(str(file), "--yes") == "nothing changes\n"
     file.write_text(BUSY.format(4, ""))
@@ -122,7 +122,7 @@ def test_a_query_becomes_a_rule(lake: Any, tmp_path: Path, fraudlake_here: Fraud
         (("promote", "small_then_large", "--version", "2"), "small_then_large has no version 2; it has 1 to 1"),
         (
             ("diff", "small_then_large"),
-            "small_then_large has no version before 1, its first: there is nothing to compare it with",
+            "version 1 of small_then_large is the first: there is no version to compare it with",
         ),
         (("add",), "give either a FILE of rules, or --sql FILE with --name NAME"),
     ],

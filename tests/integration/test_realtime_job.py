@@ -87,7 +87,7 @@ def test_it_raises_alerts_by_the_lakes_live_rules_with_their_versions(
         ("small_then_large", 2, "a1"),
         ("small_then_large", 2, "b1"),
     ]
-    assert "rarely stays with 'fraudlake detect': it is in the shadow" in ended.stderr
+    assert "rarely runs in 'fraudlake detect' only: it is in the shadow" in ended.stderr
 
 
 def task(broker: Broker) -> list[str]:

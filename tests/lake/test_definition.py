@@ -154,7 +154,7 @@ def test_the_command_shows_a_change_and_makes_it(
     assert shown.stdout.splitlines()[-3:] == [
         "max_out_of_orderness: 60 s instead of 5 s",
         "buckets: 4 instead of 8",
-        "add --yes to change the lake so",
+        "add --yes to apply the changes",
     ]
     assert files(root) == before
     reason = ("--author", "ann", "--reason", "later files")

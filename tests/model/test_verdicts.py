@@ -54,7 +54,7 @@ def test_verdicts_name_transactions_or_alerts_and_unknown_ids_are_listed(
     )
     done = fraudlake_here("--lake", str(raised.root), "verdicts", str(file))
     assert done.returncode == 1
-    assert done.stdout.startswith("3 verdicts taken, 0 were there already;")
+    assert done.stdout.startswith("3 verdicts loaded, 0 were known already;")
     assert done.stderr.splitlines()[-1] == (
         f"fraudlake: {file}: 2 verdicts are about no transaction and no alert of this lake, and were not loaded: "
         "no-such-alert, part-0-99"

@@ -347,9 +347,9 @@ def test_the_command_prints_what_changes(
     days = ("replay", "--from", "2026-03-07", "--to", "2026-03-07")
     text = fraudlake_here("--lake", root, *days, "--apply").stdout.splitlines()
     assert text[1:] == [
-        "  silver_alerts: 1 added, 0 gone, 3 same",
+        "  silver_alerts: 1 added, 0 removed, 3 unchanged",
         "    + account_id=2",
-        "in place",
+        "written",
         "  silver_alerts: version 2; before 1",
     ]
     monkeypatch.undo()

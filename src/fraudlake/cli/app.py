@@ -58,7 +58,7 @@ class App:
             return self.settings(**flags)
 
     def open(self, **flags: object) -> Lake:
-        """Open the lake, making what is missing."""
+        """Open the lake, and create what is missing."""
         from fraudlake.lake import open_lake
 
         wanted = self.settings(**flags)
@@ -66,7 +66,7 @@ class App:
             return open_lake(wanted)
 
     def open_for_ingest(self, **flags: object) -> Lake:
-        """Open the lake to ingest into it, making what is missing, once there is a folder that files land in."""
+        """Open the lake to ingest into it, and create what is missing, if the landing folder exists."""
         from fraudlake.sources.landing_folder import require_folder
 
         wanted = self.settings(**flags)
@@ -75,7 +75,7 @@ class App:
         return self.open(**flags)
 
     def open_existing(self, **flags: object) -> Lake:
-        """Open the lake to read it: it must be there, and nothing is made."""
+        """Open the lake to read it: it must exist, and nothing is created."""
         from fraudlake.lake import open_lake
 
         wanted = self.settings(**flags)
@@ -83,11 +83,11 @@ class App:
             return open_lake(wanted, must_exist=True)
 
     def say(self, result: dict[str, Any], text: str) -> None:
-        """Print the result: one JSON object, or a line for a person."""
+        """Print the result: one JSON object, or text for a person."""
         self.show(result, lambda: click.echo(printable(text)))
 
     def show(self, result: dict[str, Any], print_text: Callable[[], None] = lambda: None) -> None:
-        """Print the result: one JSON object, or what ``print_text`` prints for a person."""
+        """Print the result: one JSON object, or the output of ``print_text`` for a person."""
         if self.json:
             click.echo(json_text.dumps(result))
         else:
@@ -95,7 +95,7 @@ class App:
 
 
 def options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command flags for settings; their values are checked where all settings are."""
+    """Give a command flags for settings; their values are checked with all settings."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for name in reversed(names):
@@ -113,11 +113,11 @@ class _Program(Commands):
 
 
 _TASKS = {
-    "To begin": ("setup", "simulate", "run", "status", "define"),
-    "The steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
+    "First steps": ("setup", "simulate", "run", "status", "define"),
+    "Steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
     "Rules and models": ("rules", "model", "verdicts"),
-    "To correct what is stored": ("quarantine", "replay", "restore", "forget"),
+    "Corrections": ("quarantine", "replay", "restore", "forget"),
     "Databricks and Flink": ("workspace", "example"),
 }
 
@@ -133,7 +133,7 @@ def cli() -> None:
     """Fraud detection on a lakehouse: Flink's transactions become alerts and scores.
 
     Every setting can also be given as FRAUDLAKE_<NAME> in the environment or as a line of fraudlake.toml. The options
-    below may stand before a command or after it.
+    below may come before or after a command.
     """
 
 

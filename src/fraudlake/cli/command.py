@@ -1,4 +1,4 @@
-"""Commands: functions become commands whose help has choices, defaults and an example, listed by what they are for."""
+"""Commands whose help shows choices, defaults and an example, and groups that list them by task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fraudlake.errors import UsageError
 from fraudlake.settings import DEFINITION, Settings
 
 _SENTENCE = 500
-"""Characters that the first sentence of a command's help may have."""
+"""Maximum length of the first sentence of a command's help."""
 _VALUES = {
     "landing": "FOLDER",
     "checkpoints": "FOLDER",
@@ -30,7 +30,7 @@ _VALUES = {
     "target_file_size": "SIZE",
     "warn": "NAMES",
 }
-"""What help calls the value of a setting whose type does not say it."""
+"""Names in help for values of settings whose type does not name them."""
 _TYPES: Mapping[object, str] = {int: "INTEGER", float: "FLOAT", bool: "[true|false]", timedelta: "DURATION"}
 
 
@@ -42,15 +42,15 @@ class Day(click.DateTime):
         super().__init__(["%Y-%m-%d"])
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return what help calls the value."""
+        """Return the name of the value in help."""
         return "DATE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read the day that a text names."""
+        """Read a day from text."""
         try:
             day: datetime = super().convert(value, param, ctx)
         except click.BadParameter:
-            self.fail(f"'{value}' is no day: give one such as 2026-03-07", param, ctx)
+            self.fail(f"'{value}' is not a day: give one such as 2026-03-07", param, ctx)
         return day
 
 
@@ -72,11 +72,11 @@ def _everywhere() -> list[click.Option]:
 
 
 EVERYWHERE = _everywhere()
-"""The options that may stand before a command or after it: each is an attribute of the program's object."""
+"""The options that may come before or after a command: each is an attribute of the program's object."""
 
 
 class Command(click.Command):
-    """A command that takes the options of all commands, too, and whose help ends with an example of its call."""
+    """A command that also takes the options of all commands, and whose help ends with an example call."""
 
     def __init__(self, *arguments: Any, example: str = "", task: str = "", **given: Any) -> None:
         """Make a command; ``example`` is a call of it, and ``task`` the heading that lists it if the group does not."""
@@ -100,7 +100,7 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """A group whose help lists its commands by task, with a whole sentence each; click cuts off longer ones."""
+    """A group whose help lists its commands by task, each with a whole sentence, which click would cut off."""
 
     group_class: type[click.Group] | type[type] | None = type  # the groups within it, too
     command_class = Command
@@ -111,11 +111,11 @@ class Commands(click.Group):
         """Make a group of commands.
 
         Args:
-            arguments: what click takes.
+            arguments: arguments of click's group.
             example: a call of one of its commands.
             tasks: names of commands by task; then come the commands that name the task themselves. Commands without
                 a task come last.
-            given: what click takes.
+            given: keyword arguments of click's group.
         """
         super().__init__(*arguments, **given)
         self.example, self._tasks = example, tasks or {}
@@ -125,7 +125,7 @@ class Commands(click.Group):
         return [*EVERYWHERE, *super().get_params(ctx)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the group's own options; for one of a command's, say where it belongs."""
+        """Read the group's own options; if an option belongs to a command, say where to put it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -136,10 +136,10 @@ class Commands(click.Group):
                 raise
             called = next((name for name in takers if name in args), takers[0])
             example = f"{ctx.command_path} {called} {error.option_name} …"
-            raise click.UsageError(f"{error.option_name} stands after its command: '{example}'", ctx) from None
+            raise click.UsageError(f"{error.option_name} goes after its command: '{example}'", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, those of all commands where the program is described, and the list of commands."""
+        """Write the options (in the program's help, those of all commands) and the list of commands."""
         _write(formatter, "Options", self.get_params(ctx) if ctx.parent is None else super().get_params(ctx), ctx)
         self.format_commands(ctx, formatter)
 
@@ -176,10 +176,10 @@ def _write(
 
 
 def time_of(option: str, text: str) -> datetime:
-    """Return the time, in UTC where the text names no zone, that an option names.
+    """Return the time that an option names, in UTC if the text has no zone.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a time.
     """
     try:
         given = datetime.fromisoformat(text)
@@ -189,7 +189,7 @@ def time_of(option: str, text: str) -> datetime:
 
 
 def flag(name: str) -> Any:
-    """Return the option of a setting, as a decorator; its value is checked where all settings are."""
+    """Return the option of a setting, as a decorator; its value is checked with all settings."""
     field = Settings.model_fields[name]
     default = _text(field.default)
     if name in DEFINITION:
@@ -203,7 +203,7 @@ def flag(name: str) -> Any:
 
 
 def _value(kind: Any) -> str:
-    """Return what help calls a value of a type."""
+    """Return the name in help of a value of a type."""
     if get_origin(kind) is Literal:
         return f"[{'|'.join(map(str, get_args(kind)))}]"
     if get_origin(kind) in (Union, types.UnionType):
@@ -212,7 +212,7 @@ def _value(kind: Any) -> str:
 
 
 def _text(default: object) -> str:
-    """Return a default as a user writes it; an empty text where there is none to write."""
+    """Return a default as a user would write it, or an empty text if there is none."""
     if isinstance(default, timedelta):
         return words(default)
     if isinstance(default, bool):

@@ -1,4 +1,4 @@
-"""The command that shows and changes what a lake is: define."""
+"""The command that shows and changes a lake's definition: define."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fraudlake.settings import DEFINITION, Settings
 
 @cli.command(example='fraudlake define --max-out-of-orderness "1 minute" --yes')
 @options(*DEFINITION)
-@click.option("--yes", is_flag=True, help="Change the lake; without it only what would change is shown.")
+@click.option("--yes", is_flag=True, help="Change the lake. Without this flag, only show the changes.")
 @signed
 @click.pass_obj
 def define(app: App, /, yes: bool, author: str | None, reason: str | None, **flags: str | None) -> None:
-    """Show what the lake is, in lines for fraudlake.toml, or change it to what flags and settings say.
+    """Show the lake's definition as lines for fraudlake.toml, or change it to the given flags and settings.
 
-    A lake records its columns, its order, its buckets and its clustering; every other command takes them from there.
-    --columns are all columns: tables keep one that is left out, without new values. Buckets and order can change until
-    the first 'detect', clustering cannot. With --yes no step may run.
+    A lake records its columns, ordering, buckets and clustering, and every other command takes them from there.
+    --columns lists all columns: a column that is left out stays in the tables, but gets no new values. Buckets and
+    ordering can change until the first 'detect', clustering never. With --yes no step may run.
     """
     from fraudlake.detection import rule_table
     from fraudlake.lake import open_lake
@@ -49,7 +49,7 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
         with standstill(lake):
             after = open_lake(wanted, change=change).settings
     changes = differences(present, after)
-    hint = ["add --yes to change the lake so"] if changes and not yes else []
+    hint = ["add --yes to apply the changes"] if changes and not yes else []
     lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
     shown = (after if yes else present).definition
     app.say({"definition": shown, "changes": changes}, "\n".join([_toml(shown), "", *lines, *hint]))

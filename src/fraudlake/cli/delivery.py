@@ -1,4 +1,4 @@
-"""The command deliver: alerts leave the lake."""
+"""The command deliver, which sends alerts out of the lake."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from fraudlake.delivery.sink import DESTINATIONS, Destination
 
 @cli.command(example="fraudlake deliver --to file --delivery-folder alerts")
 @click.option("--to", type=click.Choice(DESTINATIONS), required=True, help="Where alerts go.")
-@click.option(
-    "--from-now", is_flag=True, help="Let a new destination begin with the alerts that are raised from now on."
-)
-@click.option("--retry-dead", is_flag=True, help="Only send again what could not be delivered.")
+@click.option("--from-now", is_flag=True, help="Start a new destination with the next alert that is raised.")
+@click.option("--retry-dead", is_flag=True, help="Only send dead letters again.")
 @options(
     "delivery_folder",
     "bootstrap_servers",
@@ -34,9 +32,9 @@ from fraudlake.delivery.sink import DESTINATIONS, Destination
 def deliver(app: App, /, to: Destination, from_now: bool, retry_dead: bool, **flags: str | None) -> None:
     """silver_alerts → a log, files, a Kafka topic, a webhook or a database; and silver_deliveries.
 
-    Reads new alerts, by default all from the first one on; sends each at least once, under its alert_id, and writes to
-    silver_deliveries what became of it. What cannot be delivered is a dead letter: --retry-dead sends it again. Needs:
-    detect.
+    Reads new alerts, by default from the first one in the lake. Sends each at least once, with its alert_id, and
+    records the outcome in silver_deliveries. An alert that cannot be delivered is a dead letter, which --retry-dead
+    sends again. Needs: detect.
     """
     from fraudlake.streams import deliver
 

@@ -1,4 +1,4 @@
-"""Commands that find fraud by rules and add it up: detect, aggregate."""
+"""Commands that detect and aggregate fraud: detect, aggregate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def detect(app: App, /, **flags: str | None) -> None:
     """silver_transactions → silver_alerts.
 
     Reads new rows of silver_transactions through the stateful detector, under the rules of silver_rules; writes
-    silver_alerts, and silver_shadow_alerts. The rule's flags are what a new lake begins with. Needs: refine.
+    silver_alerts, and silver_shadow_alerts. The flags of the rule apply to a new lake only. Needs: refine.
     """
     from fraudlake.streams import detect
 
@@ -30,9 +30,8 @@ def detect(app: App, /, **flags: str | None) -> None:
 def aggregate(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_alerts → gold_account_daily, gold_alert_windows, gold_detector_agreement.
 
-    Reads new transactions and alerts; computes again the days and windows that they touch, earlier ones too where they
-    come late. With --fast-alerts-topic also bronze_fast_alerts, silver_alerts → gold_lane_agreement. Needs: refine,
-    detect.
+    Reads new transactions and alerts; updates their days and windows, also earlier ones if rows come late. With
+    --fast-alerts-topic also bronze_fast_alerts, silver_alerts → gold_lane_agreement. Needs: refine, detect.
     """
     from fraudlake.streams import aggregate
 

@@ -24,7 +24,7 @@ _CLONE = Path(fraudlake.__file__).parents[2]
 
 @cli.command(example="fraudlake example word_count")
 @click.argument("name", required=False)
-@click.option("--list", "is_list", is_flag=True, help="List the examples, and start none.")
+@click.option("--list", "is_list", is_flag=True, help="List the examples and run none.")
 @click.option("--port", type=click.IntRange(0, 65535), default=9999, show_default=True, help="For a socket.")
 @click.option("--jdbc-url", metavar="URL", help="Database for the table of the JDBC sink.  [default: an embedded one]")
 @options("bootstrap_servers")
@@ -34,8 +34,8 @@ def example(
 ) -> None:
     """Run an example of the Flink phrasebook by its NAME, or list them all.
 
-    Each is a short program that translates a program or a call of Flink, and prints what it shows. It works in a
-    temporary folder, and touches no lake. Needs: Java; a few need a Kafka broker, and say so.
+    Each is a short program that translates a program or a call of Flink and prints its result. It works in a temporary
+    folder and uses no lake. Needs: Java; a few say that they need a Kafka broker.
     """
     if is_list == (name is not None):
         raise UsageError("give the NAME of an example, or --list")

@@ -20,17 +20,21 @@ from fraudlake.stop import StoppedError
 
 @cli.command(example="fraudlake simulate --rows 100000 --bad 0.001")
 @options("landing")
-@click.option("--rows", type=int, help="Stop after so many rows.  [default: no limit]")
-@click.option("--seconds", type=float, help="Stop after so many seconds.  [default: no limit]")
-@click.option("--rate", type=float, default=1000.0, show_default=True, help="Transactions a second of event time.")
-@click.option("--real-time/--fast", default=None, help="Keep to the rate, or not.  [default: fast with --rows]")
+@click.option("--rows", type=int, help="Stop after this many rows.  [default: no limit]")
+@click.option("--seconds", type=float, help="Stop after this many seconds.  [default: no limit]")
+@click.option("--rate", type=float, default=1000.0, show_default=True, help="Transactions per second of event time.")
+@click.option(
+    "--real-time/--fast", default=None, help="Write at the rate, or at full speed.  [default: fast with --rows]"
+)
 @click.option("--start", default="2026-01-01", show_default=True, help="Event time of the first row (UTC), or 'now'.")
 @click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts that pay.")
 @click.option("--fraud", type=float, default=0.005, show_default=True, help="Share of rows that are fraud.")
 @click.option("--out-of-order", type=float, default=0.0, show_default=True, help="Share of rows that come late.")
-@click.option("--disorder", type=float, default=5.0, show_default=True, help="By how many seconds at most.")
+@click.option("--disorder", type=float, default=5.0, show_default=True, help="Maximum delay of late rows, in seconds.")
 @click.option("--bad", type=float, default=0.0, show_default=True, help="Share of rows that break a quality rule.")
-@click.option("--columns", is_flag=True, help="Also merchantId, terminalId, deviceId; prints the setting for them.")
+@click.option(
+    "--columns", is_flag=True, help="Also write merchantId, terminalId, deviceId; print the setting for them."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same rows.")
 @click.option("--file-rows", type=int, default=100_000, show_default=True, help="Rows in a file.")
 @click.option("--truth", type=click.Path(path_type=Path), help="Folder for the ground truth, row by row.")
@@ -63,10 +67,12 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
         raise UsageError(named) from None
     except StoppedError as stopped:  # the usual end of an endless source
         end = stopped
-        end.then = "the files that landed are whole; the same command begins again with its first row"
+        end.then = "all landed files are complete; the same command starts again with its first row"
     text = f"{written:,} rows landed in {wanted.landing_path}"
     if options["columns"]:
-        text += "; in fraudlake.toml this makes columns of the further fields ('fraudlake define' if there is a lake):"
+        text += (
+            "; these lines of fraudlake.toml declare the further fields (run 'fraudlake define' if there is a lake):"
+        )
         text += f"\n\n{simulator.DECLARATION}"
     app.say({"landing": wanted.landing_path, "rows": written}, text)
     if end is not None:
@@ -84,7 +90,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     "fast_alerts_topic",
     *STREAMING,
 )
-@click.option("--retry-rejected", is_flag=True, help="First read rejected files again that have been replaced since.")
+@click.option("--retry-rejected", is_flag=True, help="First read rejected files again, also unchanged ones.")
 @click.pass_obj
 def ingest(app: App, /, retry_rejected: bool, **flags: str | None) -> None:
     """Landed parquet files, or a Kafka topic → bronze_transactions.
@@ -118,19 +124,19 @@ def refine(app: App, /, **flags: str | None) -> None:
 @cli.command(example="fraudlake quarantine --rule amount_is_positive --limit 10")
 @click.option("--rule", metavar="NAME", help="Only rows that broke this quality rule.")
 @click.option("--limit", type=click.IntRange(min=0), default=3, show_default=True, help="Samples for each rule.")
-@click.option("--replay", "is_replay", is_flag=True, help="Check the rows again; those that are valid move to silver.")
-@click.option("--set", "assignments", metavar="COLUMN=SQL", multiple=True, help="With --replay: first replace a value.")
+@click.option("--replay", "is_replay", is_flag=True, help="Check the rows again, and move valid ones to silver.")
+@click.option("--set", "assignments", metavar="COLUMN=SQL", multiple=True, help="With --replay: replace a value first.")
 @options(*QUALITY)
 @click.pass_obj
 def quarantine(
     app: App, /, rule: str | None, limit: int, is_replay: bool, assignments: tuple[str, ...], **flags: str | None
 ) -> None:
-    """Show the rows that silver did not take, and why; or move them to silver after a correction.
+    """Show the rows in quarantine and the reasons, or move them to silver after a correction.
 
     Reads silver_quarantine: rows by quality rule, with samples. --replay checks the rows again, after a setting was
-    corrected or with values replaced (--set "amount=abs(amount)"), and moves those that are valid to
-    silver_transactions, exactly once; the later steps process them as new rows. Late rows are in silver already and
-    stay. Needs: refine, which must not be running; a micro-batch in which it was cut is finished first.
+    corrected or with values replaced (--set "amount=abs(amount)"). It moves valid rows to silver_transactions, exactly
+    once, and the later steps process them as new rows. Late rows are already in silver and stay. Needs: refine, which
+    must not be running; if it was killed in a micro-batch, that micro-batch is finished first.
     """
     from fraudlake.quarantine import replay, show
     from fraudlake.streams import refine, stream

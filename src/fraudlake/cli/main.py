@@ -1,4 +1,4 @@
-"""The program: runs a command; a mistake becomes one line and an exit code."""
+"""The program: runs a command, and turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fraudlake.host import is_utf8
 
 
 def main() -> None:
-    """Run the command line; a mistake ends with a line on standard error and exit code 1 or 2; a signal, 130 or 143."""
-    if sys.getfilesystemencoding() != "utf-8":  # names of files would be other names to Java and Arrow
+    """Run the command line; an error ends with a line on standard error and exit code 1 or 2, a signal 130 or 143."""
+    if sys.getfilesystemencoding() != "utf-8":  # Java and Arrow would read other file names
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
-    if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack a letter, which is no reason to fail
+    if isinstance(sys.stdout, TextIOWrapper):  # a letter that its encoding lacks is not a reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
     with stop.handled():
         _run()
@@ -38,8 +38,8 @@ def _run() -> None:
         handler.addFilter(lambda record: "py4j" not in record.pathname)
     try:
         foreign = next((argument for argument in sys.argv if not is_utf8(argument)), None)
-        if foreign is not None:  # neither Delta nor Spark takes it for a path or a value
-            raise UsageError(f"the argument {foreign!r} is not UTF-8: rename what it names")
+        if foreign is not None:  # neither Delta nor Spark accepts it as a path or a value
+            raise UsageError(f"the argument {foreign!r} is not UTF-8: rename the file or name")
         with stop.failing():
             if not _ends_with_its_machine():
                 host.settle()
@@ -59,34 +59,34 @@ def _run() -> None:
         _fail("stopped", 130)
     except Exception as error:
         if _spark_is_gone(error):
-            _fail("the Spark process ended, killed or out of memory: run again, it goes on after the last commit", 1)
+            _fail("the Spark process ended, killed or out of memory: run again to continue after the last commit", 1)
         file = None if _ends_with_its_machine() else _write_trace(error)
         if file is None:
             traceback.print_exception(error)
             _fail(first_line(error), 1)
         _fail(f"{first_line(error)} (the details are in {file})", 1)
-    # A Databricks job takes any SystemExit for a failure, even that of exit code 0.
+    # A Databricks job treats any SystemExit as a failure, even exit code 0.
     if code:
         sys.exit(code)
 
 
 def _fail(message: str, code: int) -> None:
-    # A name that a user gave may hold line breaks, and click writes choices on lines of their own.
+    # A name from the user may contain line breaks, and click writes choices on separate lines.
     line = f"fraudlake: {' '.join(part.strip() for part in message.splitlines())}"
     console.print(line, markup=False, soft_wrap=True)
-    # A Databricks job shows the text of the exception that ended it, not what stood on standard error.
+    # A Databricks job shows the text of the exception that ended it, not standard error.
     end = SystemExit(line)
     end.code = code
     raise end
 
 
 def _spark_is_gone(error: Exception) -> bool:
-    """Tell whether the JVM could not be reached; what it raises itself arrives as other types than these."""
+    """Return whether the JVM could not be reached; its own errors arrive as other types."""
     return isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JError", "Py4JNetworkError")
 
 
 def _ends_with_its_machine() -> bool:
-    """Tell whether a file that is written here may be gone before anybody reads it: in a job of a workspace."""
+    """Return whether this runs in a workspace's job, whose files are gone before anybody reads them."""
     is_named = "FRAUDLAKE_CATALOG" in os.environ or any(
         argument.partition("=")[0] == "--catalog" for argument in sys.argv
     )
@@ -94,7 +94,7 @@ def _ends_with_its_machine() -> bool:
 
 
 def _write_trace(error: Exception) -> Path | None:
-    """Write an unforeseen error's stack trace where it can be sent from; None where no file can be written."""
+    """Write the stack trace of an unexpected error to a file; return None if no file can be written."""
     with suppress(FraudlakeError, OSError):
         file = host.traces() / "error.log"
         file.write_text("".join(traceback.format_exception(error)))

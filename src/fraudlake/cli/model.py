@@ -1,4 +1,4 @@
-"""Commands of the model's life: train, verdicts, score, and model list, compare, promote, rollback."""
+"""Commands for the model: train, verdicts, score, and model list, compare, promote, rollback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _LISTED = 10
-"""Unknown ids that a line names."""
+"""Maximum number of unknown ids in a message."""
 
 
 @cli.command(example="fraudlake train --labels verdicts")
@@ -31,8 +31,8 @@ def train(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_verdicts → a registered model.
 
     Reads silver_transactions with Flink's label or analysts' verdicts; writes boosted trees to MLflow, tested on the
-    latest part of the history. The first version becomes the champion, which scores; a later one where it beats the
-    champion. Does nothing where the latest version learned from the same rows under the same settings. Needs: refine.
+    latest part of the history. The first version becomes the champion, which scores; a later version does if it beats
+    the champion. Does nothing if the latest version learned from the same rows under the same settings. Needs: refine.
     """
     lake = app.open(**flags)
     result = train_with_progress(lake)
@@ -91,9 +91,9 @@ def _trained(result: dict[str, Any]) -> str:
 def verdicts(app: App, /, file: Path) -> None:
     """Analysts' verdicts in FILE → silver_verdicts.
 
-    Reads a CSV (with a header) or parquet file with verdict (true: fraud), transaction_id or alert_id, and where there
-    are any analyst, reason and decided_at; the same file again adds nothing. Exit code 1 where an id is unknown: those
-    that are known are loaded, the others are listed. Needs: refine.
+    Reads a CSV (with a header) or parquet file with verdict (true: fraud), transaction_id or alert_id, and optionally
+    analyst, reason and decided_at. Loading the same file again adds nothing. Exit code 1 if ids are unknown: these are
+    listed, and all other verdicts are loaded. Needs: refine.
     """
     from fraudlake.model import verdicts as decided
 
@@ -102,7 +102,7 @@ def verdicts(app: App, /, file: Path) -> None:
         done = decided.load(lake, file)
     app.say(
         asdict(done),
-        f"{done.taken:,} verdicts taken, {done.known:,} were there already; the figures of the model follow with the "
+        f"{done.taken:,} verdicts loaded, {done.known:,} were known already; the figures of the model follow with the "
         "next 'fraudlake score'",
     )
     if done.unknown:
@@ -115,8 +115,8 @@ def verdicts(app: App, /, file: Path) -> None:
 
 
 @cli.command(example="fraudlake score --from 2026-03-01 --to 2026-03-07")
-@click.option("--from", "first", type=Day(), help="Score a range of dates again: its first day.")
-@click.option("--to", "last", type=Day(), help="Its last day.  [default: the first]")
+@click.option("--from", "first", type=Day(), help="Score a range of dates again, from this day.")
+@click.option("--to", "last", type=Day(), help="Last day of the range.  [default: the first]")
 @click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
 @options(*MODEL, "threshold", "columns", *KAFKA, *STREAMING)
 @click.pass_obj
@@ -125,9 +125,9 @@ def score(
 ) -> None:
     """silver_transactions → gold_fraud_predictions, gold_prediction_quality, gold_feature_drift.
 
-    Reads new rows of silver_transactions, or with --source kafka a topic; writes a prediction for each under the
-    champion, and the figures of the days that changed. With --from scores a range of dates again instead, under one
-    version; a repetition changes nothing. Before the first train it says that nothing is scored. Needs: train.
+    Reads new rows of silver_transactions, or with --source kafka a topic; writes the champion's prediction for each,
+    and the figures of the days that changed. With --from, scores a range of dates again with one version instead;
+    repeating this changes nothing. Before the first train it says that nothing is scored. Needs: train.
     """
     if first is None:
         if last is not None or model_version is not None:
@@ -144,7 +144,7 @@ def score(
 
 
 def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
-    """Score what is new. A scheduled run before the first model skips that: nothing is wrong then."""
+    """Score new rows. A scheduled run before the first model skips this: nothing is wrong then."""
     from fraudlake.model.registry import NoModelError
     from fraudlake.streams import score
 
@@ -160,7 +160,7 @@ def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
 
 @cli.group(example="fraudlake model list")
 def model() -> None:
-    """Show the model's versions; compare, promote, roll back."""
+    """Show the model's versions, compare them, promote one, or roll back."""
 
 
 @model.command("list", example="fraudlake model list")
@@ -197,7 +197,7 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
 @options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
 @click.pass_obj
 def promote(app: App, /, version: str | None, force: bool, **flags: str | None) -> None:
-    """Make VERSION, by default the challenger, the champion where it beats the present one. Needs: train."""
+    """Make VERSION (default: the challenger) the champion if it beats the current one. Needs: train."""
     from fraudlake.model import training
 
     lake = app.open(**flags)
@@ -210,7 +210,7 @@ def promote(app: App, /, version: str | None, force: bool, **flags: str | None) 
 @options(*MODEL)
 @click.pass_obj
 def rollback(app: App, /, **flags: str | None) -> None:
-    """Make the version that the champion replaced the champion again. Needs: a promotion."""
+    """Make the champion's predecessor the champion again. Needs: a promotion."""
     from fraudlake.model import training
 
     lake = app.open(**flags)

@@ -1,4 +1,4 @@
-"""Commands of whoever runs a lake: setup, optimize, status, state, explain, forget."""
+"""Operator commands: setup, optimize, status, state, explain, forget."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ def setup(app: App, /) -> None:
 @options("target_file_size", "retention", "row_retention")
 @click.pass_obj
 def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> None:
-    """Compact the tables, cluster them by account, and remove old rows and files that are no longer needed.
+    """Compact the tables, cluster them by account, and remove old rows and unused files.
 
-    Rows older than --row-retention leave their tables; without it none does, and no row changes. Reads and rewrites the
-    tables that changed since they were last optimized; the streams may go on.
-    Files that left a table longer ago than --retention are removed (VACUUM), unless a step that reads the table is
-    further behind than that. Needs: nothing.
+    Removes rows older than --row-retention; without it no row is removed or changed. Rewrites the tables that changed
+    since they were last optimized; streams may run meanwhile. Removes files that left a table longer ago than
+    --retention (VACUUM), unless a step has yet to read older commits of the table. Needs: nothing.
     """
     from fraudlake.operations import maintenance, retention
 
@@ -77,8 +76,8 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
 def status(app: App, /, **flags: str | None) -> None:
     """Show how many rows each layer holds, and whether they add up.
 
-    Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 where the counts do not add
-    up, or where the model's latest day has drifted or its predictions are too often wrong.
+    Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 if the counts do not add up,
+    if the model's latest day has drifted, or if its predictions are too often wrong.
     """
     from fraudlake.operations.status import status as status_of
 
@@ -111,8 +110,8 @@ def state(app: App, /) -> None:
 def explain(app: App, /, alert: str) -> None:
     """Trace an alert back to its rule, both transactions, and the file and row, or topic and offset, of each.
 
-    Reads ALERT, an alert_id of silver_alerts, and what it was made from, with the versions of the tables that took each
-    row; starts no Java on a laptop and writes nothing. Needs: detect.
+    Reads ALERT, an alert_id of silver_alerts, and its sources, with the table versions that first held each row. Starts
+    no Java on a laptop, and writes nothing. Needs: detect.
     """
     from fraudlake.operations import lineage
 
@@ -123,16 +122,18 @@ def explain(app: App, /, alert: str) -> None:
 
 @cli.command(example="fraudlake forget 1042 1043 --yes")
 @click.argument("accounts", nargs=-1, required=True, metavar="ACCOUNT...")
-@click.option("--yes", is_flag=True, help="Remove it; without this, only show what would be removed.")
+@click.option(
+    "--yes", is_flag=True, help="Remove the accounts. Without this flag, only show the rows that would be removed."
+)
 @options("landing", "source", "delivery_folder", "model_name", "experiment", "ordering")
 @click.pass_obj
 def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | None) -> None:
     """Remove accounts from the lake, and prove it.
 
-    Without --yes shows how many rows would go. With it removes the accounts from every table, from landed files that
-    'simulate' wrote and from delivered files, from the state of streams and from Delta's log; then scans every file of
-    the lake. What cannot be removed is named. gold_forgotten says when it was done. No other command may run; a call
-    that was cut is finished by the same call. Exit code 1 where a trace is left. Needs: steps that are not behind.
+    Without --yes, shows how many rows would be removed. With --yes, removes the accounts from every table, from landed
+    files that 'simulate' wrote, from delivered files, from the state of streams and from Delta's log. Then it scans
+    every file of the lake, and names what it cannot remove. gold_forgotten records when this was done. No other command
+    may run; repeat a call that was killed. Exit code 1 if a trace is left. Needs: steps that have read all their input.
     """
     from fraudlake.forget import removal
     from fraudlake.forget.plan import plan

@@ -1,4 +1,4 @@
-"""Parts: the parts of a task that are done become a column of its bar."""
+"""Parts: a column of a progress bar with the number of parts that are done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rich.text import Text
 
 
 class Parts(ProgressColumn):
-    """How many parts of a task are done, once it is known how many there are."""
+    """Number of finished parts of a task, once the total is known."""
 
     def render(self, task: Task) -> Text:
         """Write the number."""

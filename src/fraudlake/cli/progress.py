@@ -1,4 +1,4 @@
-"""Progress: steps and streams run with a line each on standard error; standard output is for what was asked for."""
+"""Progress: a line on standard error for each step and stream; standard output is for results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
 
 @contextmanager
 def planned(*parts: str) -> Iterator[Callable[[], None]]:
-    """Give a function that counts the next part of a command as done; a signal's line names those done and left."""
+    """Yield a function that marks the next part of a command as done; a signal's line names parts done and left."""
     done = 0
 
     def count() -> None:
@@ -53,7 +53,7 @@ def planned(*parts: str) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def timed(step: str) -> Iterator[Report]:
-    """Show a step while it works and, when it is done, what it did and how long it took."""
+    """Show a step while it runs and, when it is done, its result and duration."""
     begun = time.monotonic()
     with console.status(step) as status:
         report = Report(step, status)
@@ -62,14 +62,14 @@ def timed(step: str) -> Iterator[Report]:
 
 
 class Report(list[str]):
-    """What a step did, in words; until it is done, progress updates the line with the spinner."""
+    """Description of a step's result; until the step is done, the line with the spinner shows its progress."""
 
     def __init__(self, step: str, status: Any) -> None:
         """Report on a step, whose spinner is ``status``."""
         self._step, self._status, self._begun = step, status, time.monotonic()
 
     def update(self, step: str, rows: int, batches: int) -> None:
-        """Show how far a stream is."""
+        """Show the progress of a stream."""
         one = "" if step == self._step else f"{step} "
         self._status.update(f"{self._step}: {one}{rows:,} {unit(step)}, {batches} micro-batches{self._rate(rows)}")
 
@@ -84,5 +84,5 @@ def print_done(step: str, report: str, begun: float) -> None:
 
 
 def unit(step: str) -> str:
-    """Return what a step counts."""
+    """Return the unit in which a step counts."""
     return "files" if step == "ingest" else "alerts" if step.startswith("deliver") else "rows"

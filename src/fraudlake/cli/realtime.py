@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     *RULES,
 )
 @click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the lake's.")
-@click.option("--without-end", is_flag=True, help="Keep each account's last rows for good, not for a time.")
+@click.option("--without-end", is_flag=True, help="Keep each account's last rows permanently, not for a time.")
 @click.option("--for", "duration", metavar="DURATION", help="How long to run.  [default: until stopped]")
 @click.pass_obj
 def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | None, **flags: str | None) -> None:
-    """Kafka → Kafka: an alert some milliseconds after its transaction, besides the lake's own.
+    """Kafka → Kafka: raise alerts milliseconds after their transaction, in parallel to the lake.
 
     Reads the topic of transactions in Spark's Real-time Mode and writes fast_alerts_topic, until it is stopped. Each
-    alert comes at least once. The rules are the live ones of the lake; where there is none yet, those of the settings.
-    Needs an environment of its own ('make realtime').
+    alert comes at least once. The rules are the live ones of the lake or, if there is no lake yet, those of the
+    settings. Needs a separate environment ('make realtime').
     """
     from fraudlake import secret
     from fraudlake.realtime import rules, session
@@ -60,7 +60,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
     given = [*(of_lake(app, flags) if file is None else of_file(file))]
     chosen = rules.choose(given, without_end)
     for name, reason in chosen.refused.items():
-        console.print(f"{name} stays with 'fraudlake detect': {reason}", markup=False, soft_wrap=True)
+        console.print(f"{name} runs in 'fraudlake detect' only: {reason}", markup=False, soft_wrap=True)
 
     names = ", ".join(map(str, (*chosen.pairs, *chosen.thresholds)))
 
@@ -68,13 +68,13 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
         line = f"realtime: {settings.topic} ({partitions} partitions) → {settings.fast_alerts_topic}, rules {names}"
         console.print(f"{line} (stop with Ctrl-C)", markup=False, soft_wrap=True)
         if since is not None and chosen.thresholds:
-            line = f"thresholds look back no further than to {since:%Y-%m-%d %H:%M:%S} UTC, when the state was begun"
+            line = f"thresholds look back to {since:%Y-%m-%d %H:%M:%S} UTC at most, when the state began"
             console.print(line, markup=False, soft_wrap=True)
 
     def progress(totals: Totals) -> None:
         console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
         if file is None and _have_changed(app, flags, given):
-            console.print("the lake's rules have changed: the lane takes them up when it is started again")
+            console.print("the lake's rules have changed: restart the lane to use them")
 
     from fraudlake.realtime import lane
 
@@ -90,7 +90,7 @@ def of_file(file: Path) -> Iterable[tuple[Rule, Status, int | None]]:
 
 
 def of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Status, int | None]]:
-    """Return the rules that ``detect`` evaluates: without a lake, those that a new one begins with."""
+    """Return the rules that ``detect`` evaluates; without a lake, those of a new lake."""
     from fraudlake.detection import rule_table
     from fraudlake.rules.rule_set import RuleSet
 
@@ -102,14 +102,14 @@ def of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Stat
 
 
 def _have_changed(app: App, flags: dict[str, str | None], given: list[tuple[Rule, Status, int | None]]) -> bool:
-    """Return whether the lake has other live rules by now; in a workspace, to ask would take a slot of the lane."""
+    """Return whether the lake's live rules have changed; not in a workspace, where the check would slow the lane."""
 
     def live(rules: Iterable[tuple[Rule, Status, int | None]]) -> list[tuple[Rule, int | None]]:
         return [(rule, version) for rule, status, version in rules if status == "live"]
 
     try:
         return app.settings(**flags).catalog is None and live(of_lake(app, flags)) != live(given)
-    except Exception:  # whatever the lake has, the lane goes on
+    except Exception:  # an error in the lake must not stop the lane
         return False
 
 

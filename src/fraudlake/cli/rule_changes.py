@@ -23,13 +23,13 @@ _VERSION = click.option("--version", "number", type=int, help="Version of the ru
 
 
 def signed(command: Any) -> Any:
-    """Give a command the flags of a change: who makes it, and why."""
-    author = click.option("--author", help="Who makes the change.  [default: the user of this machine]")
-    return author(click.option("--reason", help="Why.")(command))
+    """Give a command the flags for the author and the reason of a change."""
+    author = click.option("--author", help="Author of the change.  [default: the user of this machine]")
+    return author(click.option("--reason", help="Reason for the change.")(command))
 
 
 @rules_.command(name="list", example="fraudlake rules list --all")
-@click.option("--all", "is_all", is_flag=True, help="Retired versions, too.")
+@click.option("--all", "is_all", is_flag=True, help="Include retired versions.")
 @click.pass_obj
 def list_(app: App, /, is_all: bool) -> None:
     """List the rules of the lake with their versions and statuses."""
@@ -40,13 +40,13 @@ def list_(app: App, /, is_all: bool) -> None:
     width = max((len(version.rule.name) for version in shown), default=0)
     lines = [f"{version.rule.name:<{width}}  {version.rule.kind:<16}  {described(version)}" for version in shown]
     result = {"change": rules.change, "rules": [as_dict(version) for version in shown]}
-    app.say(result, "\n".join(lines) or "there is no rule; add --all to see those that are retired")
+    app.say(result, "\n".join(lines) or "there are no rules; add --all to see retired ones")
 
 
 @rules_.command(example="fraudlake rules add rules.toml --reason 'a new pattern'")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--sql", type=click.Path(path_type=Path), help="A Flink query over MATCH_RECOGNIZE instead of FILE.")
-@click.option("--name", help="The name of the query's rule.")
+@click.option("--sql", type=click.Path(path_type=Path), help="A Flink SQL query with MATCH_RECOGNIZE, instead of FILE.")
+@click.option("--name", help="Name of the rule of the query.")
 @signed
 @click.pass_obj
 def add(
@@ -54,7 +54,7 @@ def add(
 ) -> None:
     """Add rules, or new versions of rules, as drafts.
 
-    FILE is a TOML file with [[rules]] entries, as the settings have them.
+    FILE is a TOML file with [[rules]] entries, as in the settings.
     """
     from fraudlake.detection import rule_table
     from fraudlake.rules import rule_file
@@ -73,7 +73,7 @@ def add(
 @signed
 @click.pass_obj
 def shadow(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
-    """Evaluate a rule beside the live ones: its alerts go to silver_shadow_alerts, and nobody gets them."""
+    """Evaluate a rule without delivering its alerts, which go to silver_shadow_alerts."""
     _set_status(app, name, "shadow", number, author, reason)
 
 
@@ -83,7 +83,7 @@ def shadow(app: App, /, name: str, number: int | None, author: str | None, reaso
 @signed
 @click.pass_obj
 def promote(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
-    """Make a rule live from the next micro-batch on; the version that was live before retires."""
+    """Make a rule live from the next micro-batch; the version that was live retires."""
     _set_status(app, name, "live", number, author, reason)
 
 
@@ -93,7 +93,7 @@ def promote(app: App, /, name: str, number: int | None, author: str | None, reas
 @signed
 @click.pass_obj
 def retire(app: App, /, name: str, number: int | None, author: str | None, reason: str | None) -> None:
-    """Evaluate a rule no more, from the next micro-batch on; its alerts stay."""
+    """Stop evaluating a rule from the next micro-batch; its alerts stay."""
     from fraudlake.detection import rule_table
 
     _say(app, rule_table.retire(_open(app), name, author_of(author), reason, number))
@@ -101,17 +101,17 @@ def retire(app: App, /, name: str, number: int | None, author: str | None, reaso
 
 @rules_.command(example="fraudlake rules diff tiny_then_huge --from 1 --to 3")
 @click.argument("name")
-@click.option("--from", "first", type=int, help="One version.  [default: the one before the other]")
-@click.option("--to", "second", type=int, help="The other version.  [default: the newest]")
+@click.option("--from", "first", type=int, help="First version.  [default: the one before the second]")
+@click.option("--to", "second", type=int, help="Second version.  [default: the newest]")
 @click.pass_obj
 def diff(app: App, /, name: str, first: int | None, second: int | None) -> None:
-    """Say in which fields two versions of a rule differ."""
+    """Show the fields in which two versions of a rule differ."""
     from fraudlake.detection import rule_table
 
     rules = rule_table.read(app.open_existing())
     after = rules.version_of(name, second)
     if first is None and after.version == 1:
-        raise UsageError(f"{name} has no version before 1, its first: there is nothing to compare it with")
+        raise UsageError(f"version 1 of {name} is the first: there is no version to compare it with")
     before = rules.version_of(name, first or after.version - 1)
     old, new = ({"kind": version.rule.kind, **definition(version)} for version in (before, after))
     changed = {field: (old.get(field), new.get(field)) for field in {**old, **new} if old.get(field) != new.get(field)}
@@ -122,14 +122,14 @@ def diff(app: App, /, name: str, first: int | None, second: int | None) -> None:
 
 @rules_.command(example="fraudlake rules apply rules.toml --yes")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Change the rules; without it only what would change is shown.")
+@click.option("--yes", is_flag=True, help="Change the rules. Without this flag, only show the changes.")
 @signed
 @click.pass_obj
 def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason: str | None) -> None:
-    """Make the rules of FILE those that are evaluated, and no others; drafts stay.
+    """Replace the evaluated rules by those of FILE; drafts stay.
 
-    FILE is a TOML file with [[rules]] entries; an entry may say status = "shadow". Without FILE they are the rules of
-    the settings.
+    FILE is a TOML file with [[rules]] entries; an entry may say status = "shadow". Without FILE, the rules of the
+    settings are used.
     """
     from fraudlake.detection import rule_table
     from fraudlake.rules import rule_file
@@ -143,11 +143,11 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
         _say(app, rule_table.apply(_open(app), wanted, author_of(author), reason))
     else:
         changes = rule_table.plan(rule_table.read(app.open_existing()), wanted)
-        _say(app, changes, "add --yes to change the rules so" if changes else None)
+        _say(app, changes, "add --yes to apply the changes" if changes else None)
 
 
 def note_other_rules(lake: Lake) -> None:
-    """Say so where the settings have rules that are not live: they are only what a new lake begins with."""
+    """Print a note if the settings have rules that are not live: they only apply to a new lake."""
     from fraudlake.detection import rule_table
     from fraudlake.settings import Settings
 
@@ -164,7 +164,7 @@ def note_other_rules(lake: Lake) -> None:
 
 
 def _named(sql: Path | None, name: str | None) -> Rule:
-    """Return a query as a rule, whose name is checked as that of any rule."""
+    """Return a query as a rule with a valid name."""
     from pydantic import ValidationError
 
     from fraudlake.rules.pattern import PatternRule
@@ -183,7 +183,7 @@ def _set_status(app: App, name: str, status: Any, number: int | None, author: st
 
 
 def _open(app: App) -> Lake:
-    """Open the lake, making it where it is not there, or lacks a table; otherwise Spark need not start."""
+    """Open the lake; create it if it, or a table, is missing. Otherwise Spark need not start."""
     try:
         return app.open_existing()
     except FraudlakeError:
@@ -191,7 +191,7 @@ def _open(app: App) -> Lake:
 
 
 def author_of(given: str | None) -> str:
-    """Return who makes a change: by default the user of this machine."""
+    """Return the author of a change: by default the user of this machine."""
     return given or host.user_name()
 
 

@@ -25,11 +25,11 @@ _DAY = Day()
 
 @cli.group(name="rules", example="fraudlake rules backtest tiny_then_huge --from 2026-03-01")
 def rules_() -> None:
-    """Rules as data: tried on history, run in the shadow, switched on and off without a restart."""
+    """Try rules on history, run them in the shadow, and switch them on and off without a restart."""
 
 
 def _source(command: Any) -> Any:
-    sql = click.option("--sql", "file", type=click.Path(path_type=Path), help="A Flink query over MATCH_RECOGNIZE.")
+    sql = click.option("--sql", "file", type=click.Path(path_type=Path), help="A Flink SQL query with MATCH_RECOGNIZE.")
     return click.argument("name", required=False)(sql(command))
 
 
@@ -38,10 +38,10 @@ def _source(command: Any) -> Any:
 @options("columns", *RULES)
 @click.pass_obj
 def check(app: App, /, name: str | None, file: Path | None, **flags: str | None) -> None:
-    """Say what is wrong with a rule, or with all, and evaluate none.
+    """Check whether a rule, or every rule, is valid, without evaluating it.
 
-    NAME is a rule of the settings; without it and without --sql all of them are checked. The columns are those of the
-    lake, if there is one.
+    NAME is a rule of the settings. Without NAME and --sql, all rules of the settings are checked, against the columns
+    of the lake if there is one.
     """
     from fraudlake.rules.columns import query_columns
 
@@ -58,7 +58,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
 @_source
 @click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
-@click.option("--matches", type=click.Path(path_type=Path), help="File for the alerts: a JSON object a line.")
+@click.option("--matches", type=click.Path(path_type=Path), help="File for the alerts, one JSON object per line.")
 @options("columns", *RULES)
 @click.pass_obj
 def backtest(
@@ -71,9 +71,9 @@ def backtest(
     matches: Path | None,
     **flags: str | None,
 ) -> None:
-    """Try a rule on the transactions that silver holds, in event-time order; nothing is changed.
+    """Try a rule on silver's transactions, in event-time order, without changing anything.
 
-    NAME is a rule of the lake, in its newest version; --sql gives a query that is none yet.
+    NAME is a rule of the lake, in its newest version; --sql tries a query that is not a rule yet.
     """
     from fraudlake.detection import backtest, rule_table
     from fraudlake.rules.columns import query_columns
@@ -95,7 +95,7 @@ def backtest(
 @rules_.command(example="fraudlake rules show tiny_then_huge")
 @click.argument("name")
 @click.option("--version", "number", type=int, help="Version of the rule.  [default: the newest]")
-@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: the first that it has seen]")
+@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: the first that the rule has seen]")
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
 @click.pass_obj
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
@@ -121,7 +121,7 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
 
 
 def as_dict(version: RuleVersion) -> dict[str, Any]:
-    """Return a version of a rule as its status stands, for ``--json``."""
+    """Return a version of a rule with its current status, for ``--json``."""
     return {
         "name": version.rule.name,
         "version": version.version,
@@ -135,19 +135,19 @@ def as_dict(version: RuleVersion) -> dict[str, Any]:
 
 
 def definition(version: RuleVersion) -> dict[str, Any]:
-    """Return the fields of a rule that say what it does."""
+    """Return the fields of a rule that define its behaviour."""
     return version.rule.model_dump(mode="json", exclude_defaults=True, exclude={"name", "kind"})
 
 
 def described(change: RuleVersion) -> str:
-    """Say who made a change of a rule, when and why."""
+    """Describe a change of a rule: when, by whom, and why."""
     at = f"{change.changed_at:%Y-%m-%d %H:%M:%S} " if change.changed_at else ""
     by = f" by {change.author}" if change.author else ""
     return f"{at}version {change.version}: {change.status}{by}{f': {change.reason}' if change.reason else ''}"
 
 
 def query_of(file: Path, name: str | None = None) -> Rule:
-    """Read a query over MATCH_RECOGNIZE as a rule, by default under the name of its file.
+    """Read a query with MATCH_RECOGNIZE as a rule, by default with the name of its file.
 
     Raises:
         UsageError: the file cannot be read.

@@ -29,8 +29,8 @@ from fraudlake.cli.rule_changes import note_other_rules
 def run(app: App, /, **flags: str | None) -> None:
     """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.
 
-    With --trigger continuous all streams then go on together until stopped. Needs: files that Flink has finished, or
-    a Kafka topic (--source kafka).
+    With --trigger continuous all streams then run together until stopped. Needs: files that Flink has finished, or a
+    Kafka topic (--source kafka).
     """
     from fraudlake.model.registry import Registry
     from fraudlake.operations import maintenance

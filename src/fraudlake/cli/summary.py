@@ -1,4 +1,4 @@
-"""Summary: what a run did, on one screen, for a person."""
+"""Summaries of results, as text for a person."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_RAW = ("source", "position", "reasons", "quarantined_at")
 
 
 def print_counts(console: Console, status: Status) -> None:
-    """Print the rows of each layer and one line that says whether they add up."""
+    """Print the number of rows of each layer, and whether they add up."""
     layers = Table.grid(padding=(0, 2))
     layers.add_column(justify="left")
     layers.add_column(justify="right")
@@ -47,14 +47,14 @@ def print_counts(console: Console, status: Status) -> None:
     layers.add_row("alerts", f"{status.alerts:,}", "raised by the rules")
     if status.fast_alerts:
         messages, rejected = status.fast_alerts["messages"], status.fast_alerts["rejected"]
-        details = f"in {messages:,} messages of the fast lane; {rejected:,} are no alert"
+        details = f"in {messages:,} messages of the fast lane; {rejected:,} are not alerts"
         layers.add_row("fast alerts", f"{status.fast_alerts['alerts']:,}", details)
     if status.lanes:
         lanes = status.lanes
         latency = "" if lanes["latency_p99"] is None else f"; p99 up to {lanes['latency_p99']:,.0f} ms"
         days = f"{lanes['days']} day{'s' * (lanes['days'] > 1)}"
         details = f"of both lanes on {days}; {lanes['only_fast']:,} only of the fast one, "
-        details += f"{lanes['only_exact']:,} only of the exact one, of these {lanes['unknown']:,} unknown{latency}"
+        details += f"{lanes['only_exact']:,} only of the exact one, {lanes['unknown']:,} of them unknown{latency}"
         layers.add_row("lanes agree", f"{lanes['both']:,}", details)
     for destination, outcomes in status.deliveries.items():
         details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
@@ -105,7 +105,7 @@ def print_quarantine(console: Console, quarantine: Quarantine) -> None:
 
 
 def forgotten(plan: Plan, what: str) -> str:
-    """Say what was or would be removed of accounts, and what stays."""
+    """Describe the rows that were or would be removed, and what stays."""
     rows = [
         f"{account}: {', '.join(f'{name} {count:,}' for name, count in sorted(counts.items())) or 'nothing more'}"
         for account, counts in plan.rows.items()
@@ -114,28 +114,30 @@ def forgotten(plan: Plan, what: str) -> str:
 
 
 def replayed(done: Replayed) -> str:
-    """Tell in a few lines what a replay did."""
+    """Describe the result of a replay of the quarantine."""
     lines = [f"{done.moved:,} rows moved to silver_transactions; {done.stayed:,} are still not valid and stay"]
     if done.not_replayable:
-        lines.append(f"{done.not_replayable:,} were left alone: late rows and second rows of a place are in the lake")
+        lines.append(
+            f"{done.not_replayable:,} were left alone: late rows and repeated source positions are already in the lake"
+        )
     if done.finished:
-        lines.append(f"{done.finished} earlier replays that had been cut were finished first")
+        lines.append(f"{done.finished} earlier replays that had been interrupted were finished first")
     return "\n".join(lines)
 
 
 def rebuilt(done: Rebuilt) -> str:
-    """Tell what a replay of days changes, or has changed."""
-    lines = [f"{done.first} to {done.last}, computed again from bronze under the present settings:"]
+    """Describe the changes of a replay of days."""
+    lines = [f"{done.first} to {done.last}, recomputed from bronze under the current settings:"]
     for name, changes in done.changes.items():
-        lines.append(f"  {name}: {changes.added:,} added, {changes.gone:,} gone, {changes.same:,} same")
+        lines.append(f"  {name}: {changes.added:,} added, {changes.gone:,} removed, {changes.same:,} unchanged")
         for sign, samples in (("+", changes.samples_added), ("-", changes.samples_gone)):
             for row in samples:
                 values = (f"{column}={value}" for column, value in row.items() if value is not None)
                 lines.append(f"    {sign} {', '.join(values)}")
     if not done.is_applied:
-        return "\n".join([*lines, "nothing was changed: add --apply to put the days in place"])
+        return "\n".join([*lines, "nothing was changed: add --apply to write the days"])
     versions = (f"  {name}: version {after}; before {before}" for name, (before, after) in done.versions.items())
-    return "\n".join([*lines, "in place" if done.versions else "in place already: no table differed", *versions])
+    return "\n".join([*lines, "written" if done.versions else "nothing was written: no table differed", *versions])
 
 
 def explained(lineage: Lineage) -> str:
@@ -148,7 +150,7 @@ def explained(lineage: Lineage) -> str:
     ]
     for origin in lineage.transactions:
         if not origin.transaction:
-            lines.append(f"{origin.variable:<12}silver_transactions does not hold it any more")
+            lines.append(f"{origin.variable:<12}no longer in silver_transactions")
             continue
         row = origin.transaction
         silver = _taken(origin.taken["silver"], tables.SILVER_TRANSACTIONS)
@@ -224,8 +226,10 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
 
     console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:")
     console.print(f"  fraudlake --lake {lake.settings.lake} simulate --rows 100000   [dim]land more transactions[/]")
-    console.print(f"  fraudlake --lake {lake.settings.lake} run                      [dim]take them through[/]")
-    console.print(f"  fraudlake --lake {lake.settings.lake} status                   [dim]see where the rows are[/]")
+    console.print(f"  fraudlake --lake {lake.settings.lake} run                      [dim]process them[/]")
+    console.print(
+        f"  fraudlake --lake {lake.settings.lake} status                   [dim]count the rows of each layer[/]"
+    )
 
 
 def print_versions(console: Console, versions: list[Version]) -> None:

@@ -1,4 +1,4 @@
-"""Commands that ask a Databricks workspace: check, jobs, run, smoke, probe."""
+"""Commands for a Databricks workspace: check, jobs, run, smoke, probe."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _COLOURS = {"success": "green", "failed": "red", "timedout": "red", "internal_er
 @click.option("--warehouse", metavar="NAME", help="Name or id of the SQL warehouse.  [default: one that runs, or any]")
 @click.pass_context
 def workspace(context: click.Context, profile: str | None, warehouse: str | None) -> None:
-    """Ask a Databricks workspace, or try what is deployed there: rights, jobs, a run, a probe, a smoke test.
+    """Check and run a deployment in a Databricks workspace: rights, jobs, a run, a probe, a smoke test.
 
-    Works from a laptop or from CI, through the workspace's API; needs no Spark. Needs: what 'databricks auth login' or
-    DATABRICKS_HOST and DATABRICKS_TOKEN give.
+    Works from a laptop or from CI, through the workspace's API, without Spark. Needs: the credentials of 'databricks
+    auth login', or DATABRICKS_HOST and DATABRICKS_TOKEN.
     """
     context.obj = _Workspace(context.obj, profile, warehouse)
 
 
 @dataclass(frozen=True)
 class _Workspace:
-    """The options that stand before a command of ``workspace``."""
+    """The options that come before a command of ``workspace``."""
 
     app: App
     profile: str | None
@@ -62,14 +62,18 @@ class _Workspace:
 
 
 @workspace.command(example="fraudlake --catalog main --schema fraud workspace check")
-@click.option("--service-principal", metavar="ID", help="Also the rights of this application id, which jobs run as.")
-@click.option("--group", "groups", metavar="NAME", multiple=True, help="Also whether this group can be granted rights.")
+@click.option(
+    "--service-principal", metavar="ID", help="Also check the rights of this application id, as which jobs run."
+)
+@click.option(
+    "--group", "groups", metavar="NAME", multiple=True, help="Also check whether this group can be granted rights."
+)
 @options("landing", "checkpoints", "kafka_secret")
 @click.pass_obj
 def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str, ...], **flags: str | None) -> None:
-    """Show whether you may use catalog, schema, volumes, warehouse and secret, and what to grant where not.
+    """Check whether you may use catalog, schema, volumes, warehouse and secret, and show what to grant.
 
-    Reads the workspace; writes one small file into the volume of the checkpoints and removes it. Exit code 1 where
+    Reads the workspace; writes one small file into the volume of the checkpoints and removes it. Exit code 1 if
     something is missing.
     """
     from fraudlake.workspace.check import check as checks_of
@@ -91,7 +95,7 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
 @click.option("--runs", type=click.IntRange(min=0, max=20), default=3, show_default=True, help="Runs for each job.")
 @click.pass_obj
 def jobs_(given: _Workspace, /, runs: int) -> None:
-    """List the deployed jobs with their last runs: state, duration, and why one failed."""
+    """List the deployed jobs with their last runs: state, duration, and the error of failed runs."""
     from fraudlake.workspace import jobs
 
     deployed = jobs.jobs(given.connect(), given.app.settings(), runs)
@@ -110,7 +114,7 @@ def _print_jobs(deployed: Sequence[Job]) -> None:
 
 @workspace.command("run", example="fraudlake --catalog main --schema fraud workspace run ingest_and_detect --wait")
 @click.argument("job")
-@click.option("--wait", "is_waiting", is_flag=True, help="Watch the run to its end; exit code 1 where it fails.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Watch the run to its end; exit code 1 if it fails.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait at most.")
 @click.pass_obj
 def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> None:
@@ -134,7 +138,7 @@ def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> No
 def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) -> None:
     """Land the ten transactions of Flink's tutorial, run the job, and expect alerts for accounts 2, 4 and 3.
 
-    Writes one file into the landing folder, under accounts of its own, and takes it and its rows away again.
+    Writes one file into the landing folder, with separate accounts, and removes it and its rows afterwards.
     """
     from fraudlake.workspace import jobs
     from fraudlake.workspace import smoke as smoking
@@ -155,10 +159,10 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
 @options("checkpoints", "model_name")
 @click.pass_obj
 def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
-    """Ask the workspace each thing that the jobs rely on, one line each, with the remedy where it fails.
+    """Check each assumption of the jobs about the workspace, one line each, with the remedy if it fails.
 
-    Inside the workspace asks the compute it runs on; outside it runs the deployed job 'probe', which takes about two
-    minutes. Makes tables and a folder of its own, and removes them. Exit code 1 where something will not work.
+    Inside the workspace it checks the compute it runs on. Outside it runs the deployed job 'probe', which takes about
+    two minutes. Creates temporary tables and a folder, and removes them. Exit code 1 if something will not work.
     """
     from fraudlake.workspace import jobs
     from fraudlake.workspace.probe import probe
@@ -170,7 +174,7 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
         answers = []
         for answer in probe.ask(compute_session(), wanted):
             answers.append(answer)
-            # With --json the lines are the progress that the page of the job's run shows.
+            # With --json these lines show the progress on the page of the job's run.
             _show(console if given.app.json else output, answer)
     else:
         client = given.connect()
@@ -183,7 +187,7 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
 
 
 def _answers_of(client: WorkspaceClient, run: int, timeout: float) -> list[Answer]:
-    """Wait for a run of the probe's job; one that fails has most often printed its answers, which say why."""
+    """Wait for a run of the probe's job; a failed run has usually printed its answers, which say why."""
     from fraudlake.workspace.probe import probe
 
     try:
@@ -209,5 +213,5 @@ def _watched(client: WorkspaceClient, run: int, timeout: float) -> Run:
         with console.status(f"run {run}"):
             return jobs.wait(client, run, timeout, lambda task, state: console.print(f"  {task:<20} {state}"))
     except StoppedError as stopped:
-        stopped.then = f"run {run} goes on in the workspace"
+        stopped.then = f"run {run} continues in the workspace"
         raise
