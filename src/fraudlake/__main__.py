@@ -8,7 +8,7 @@ from fraudlake import stop
 
 
 def main() -> None:
-    """Run the command line; nothing of it goes on after a signal has ended it, not even in Java."""
+    """Run the command line; nothing of it continues after a signal has ended it, not even in Java."""
     with stop.handled(is_program=True):
         try:
             from fraudlake.cli import main as run

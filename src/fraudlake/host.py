@@ -60,7 +60,7 @@ def require_utf8() -> None:
 
 
 def settle() -> None:
-    """Complete this process's environment for libraries: MLflow fails without a home, and goes on with another run."""
+    """Complete this process's environment for libraries: MLflow needs a home, and would continue another run."""
     os.environ.pop("MLFLOW_RUN_ID", None)
     # It reports each call to its makers otherwise, and a machine may have no way out.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -83,7 +83,7 @@ def require_own_modules() -> None:
 
 
 def has_name() -> bool:
-    """Tell whether this machine knows the user by name: a container often runs as a number that it does not."""
+    """Return whether this machine knows the user by name: a container often runs as a number that it does not."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -170,7 +170,7 @@ def _first(folders: list[Path], variable: str, access: int, refused: int = _NO_P
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether a text that the system handed over is UTF-8; Python keeps other bytes as surrogates."""
+    """Return whether a text that the system handed over is UTF-8; Python keeps other bytes as surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

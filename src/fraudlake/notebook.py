@@ -21,7 +21,7 @@ def open_lake(dbutils: Any = None) -> Lake:
 
     Args:
         dbutils: what a Databricks notebook has under this name: it gets the widgets ``catalog`` and ``schema``. Without
-            it, and where the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
+            it, and if the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
 
     Raises:
         UsageError: the parameters name no lake, or settings contradict it.
@@ -38,7 +38,7 @@ def open_lake(dbutils: Any = None) -> Lake:
 
 
 def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
-    """Return predictions beside the truth that their model learned, and a sentence that names both.
+    """Return predictions with the truth that their model learned, and a sentence that names both.
 
     Fraud that only analysts see would be a mistake of the model by Flink's label, which does not know it.
 

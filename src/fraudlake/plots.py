@@ -34,7 +34,7 @@ _STYLE: dict[str, Any] = {
 }
 _WIDTHS = {"hour": np.timedelta64(1, "h"), "day": np.timedelta64(1, "D")}
 _NAMED = 8
-"""Alerts of a timeline whose amounts are written beside them; more would hide the payments."""
+"""Maximum number of alerts in a timeline with amounts; more would hide the payments."""
 
 
 def bars(counts: pd.Series[Any], title: str, unit: str) -> Figure:
@@ -71,7 +71,7 @@ def over_time(
         title: the title of the figure.
         unit: the label of the axes, such as "rows an hour".
         every: the length of an interval.
-        accented: the columns whose bars stand out.
+        accented: the columns whose bars are highlighted.
     """
     names = list(counts.columns) or [""]
     with plt.style.context(_STYLE):
@@ -96,7 +96,7 @@ def over_time(
 def timeline(transactions: pd.DataFrame, evidence: pd.DataFrame, title: str) -> Figure:
     """Draw an account's payments over time, with the alerts that they raised.
 
-    Each alert is a line through its payments, with a ring around each and the amount beside the last, which completed
+    Each alert is a line through its payments, with a ring around each and the amount next to the last, which completed
     it; a rule has one colour. The scale is logarithmic, unless an amount is zero or below.
 
     Args:
@@ -214,7 +214,7 @@ def _number(value: float, _: object = None) -> str:
 
 
 def _numbers(axis: Axis, values: Any) -> None:
-    """Write an axis' numbers as they are; where all values are whole, so are those of the axis."""
+    """Write plain numbers on an axis, and whole ones if all values are whole."""
     axis.set_major_locator(
         MaxNLocator("auto", steps=[1, 2, 5, 10], integer=bool(np.all(np.mod(values, 1) == 0)), min_n_ticks=2)
     )

@@ -45,7 +45,7 @@ AWAKE = 14  # hours of a day in which an account pays
 BLOCK_ROWS = 1 << 16
 BLOCK_SECONDS = 3600  # at most: events that start in a block must end within the range of `_key`
 
-# Events of an account beside its usual payments. The first is no fraud, but looks like fraud.
+# Events of an account in addition to its usual payments. The first is not fraud, but looks like it.
 HONEST_PAIR, SMALL_THEN_LARGE, BURST, FOREIGN = range(4)
 KINDS = pa.array([None, "small_then_large", "burst", "foreign"])
 HONEST_SHARE = 0.0001
@@ -84,7 +84,7 @@ class Traffic:
         rate: transactions per second of event time.
         start: event time at which the stream starts, with a time zone.
         fraud: share of rows that are fraud, a third each small_then_large, burst and foreign.
-        out_of_order: share of rows that stand later in the stream than their event time, by up to ``disorder`` seconds.
+        out_of_order: share of rows that come later than their event time, by up to ``disorder`` seconds.
         disorder: the longest delay of these rows, in seconds.
         bad: share of rows that break a quality rule of silver: null or blank account; null, NaN, infinite, negative or
             zero amount; null ``dt`` or a ``dt`` a thousand years ahead. Their ``alert`` is false.
@@ -107,7 +107,7 @@ class Traffic:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows: ``SCHEMA``, and ``COLUMNS`` where they are wanted."""
+        """The columns of the rows: ``SCHEMA``, and ``COLUMNS`` if they are wanted."""
         return pa.schema([*SCHEMA, *COLUMNS]) if self.columns else SCHEMA
 
     def __post_init__(self) -> None:
@@ -420,7 +420,7 @@ class _Stream:
         )
 
     def _columns(self, account: Array) -> dict[str, pa.Array]:
-        """Draw where each row was paid: ``COLUMNS``."""
+        """Draw merchant, terminal and device of each row: ``COLUMNS``."""
         merchant, terminal, device = (
             self.columns_rng.integers(0, count, account.size) for count in (MERCHANTS, TERMINALS, DEVICES)
         )

@@ -1,6 +1,6 @@
 """Stop: SIGINT and SIGTERM become a request that ends a command at its next safe point; a second one ends it at once.
 
-Wherever a process is killed, the next run goes on. So Python's main thread is interrupted anywhere, but in a
+Wherever a process is killed, the next run continues. So Python's main thread is interrupted anywhere, but in a
 :func:`deferred` block, which looks for the request itself.
 """
 
@@ -24,7 +24,7 @@ class StoppedError(BaseException):
     """A signal has stopped the command. It is no ``Exception``: nothing that handles failures may take it for one."""
 
     def __init__(self, number: int, doing: str = "") -> None:
-        """Stop because of a signal, given by its number, while something was under way."""
+        """Stop because of a signal, given by its number, while something was in progress."""
         super().__init__(number)
         self.exit_code = 128 + number
         self.doing = doing
@@ -103,7 +103,7 @@ def failing() -> Iterator[None]:
 
 
 def is_requested() -> bool:
-    """Tell whether there was a signal."""
+    """Return whether there was a signal."""
     return _request.number is not None
 
 
@@ -111,7 +111,7 @@ def check(doing: str = "") -> None:
     """Stop here if there was a signal.
 
     Args:
-        doing: what was under way.
+        doing: what was in progress.
 
     Raises:
         StoppedError: there was one.

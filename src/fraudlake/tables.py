@@ -61,7 +61,7 @@ class Table:
         return schema(self.fields)
 
     def with_columns(self, columns: Iterable[Column]) -> Table:
-        """Return the table with further columns behind its own."""
+        """Return the table with further columns after its own."""
         lines = [" ".join(column) for column in columns]
         return replace(self, described="\n".join([self.described, *lines])) if lines else self
 
@@ -135,7 +135,7 @@ def missing(lake: str, table: str) -> str:
 CHECKPOINT_EVERY = 10
 """Commits of a table between checkpoints of its log.
 
-Spark reads everything behind a checkpoint again for each micro-batch; delta-rs would write one every 100 commits.
+Spark reads everything after a checkpoint again for each micro-batch; delta-rs would write one every 100 commits.
 """
 _STREAMED = (("delta.checkpointInterval", str(CHECKPOINT_EVERY)),)
 # A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are
@@ -143,9 +143,9 @@ _STREAMED = (("delta.checkpointInterval", str(CHECKPOINT_EVERY)),)
 _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))
 
 PAYLOAD = ("dt", "accountId", "amount", "alert", "transaction_id")
-"""Bronze's columns for Flink's four fields and, where a producer sends one, its own id of the transaction."""
+"""Bronze's columns for Flink's four fields and, if a producer sends one, its own id of the transaction."""
 SOURCE_POSITION = ("_source_file", "_source_row", "_topic", "_partition", "_offset")
-"""Bronze's columns that say where a row landed: a file and a row, or a message."""
+"""Bronze's columns for the source of a row: a file and a row, or a message."""
 _LANDED = """
     dt TIMESTAMP event time (UTC) of the transaction
     accountId STRING account that pays

@@ -17,7 +17,7 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def outside(times: pa.Array) -> pa.Array | None:
-    """Return a mask of the timestamps outside these years; None where there are none."""
+    """Return a mask of the timestamps outside these years; None if there are none."""
     if times.type.unit == "ns":  # nanoseconds in 64 bits span some 600 years
         return None
     ticks = times.cast(pa.int64())

@@ -80,7 +80,7 @@ def name_of(wanted: str, occurrences: dict[str, int]) -> str | None:
 def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINKS) -> dict[str, pa.Array]:
     """Split a batch into the contract's columns, ``_rescued_data`` and ``_misfits``.
 
-    A field is matched by its name or, where exactly one column has the name in another case, by that. A value that
+    A field is matched by its name or, if exactly one column has the name in another case, by that column. A value that
     converts to the contract's type without loss is converted. Every other value goes into the JSON object
     ``_rescued_data``, and is null in its contract column; so do columns that the contract does not name.
     docs/schema-evolution.md has the table of conversions.
@@ -92,9 +92,9 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
         contract: the fields that become columns.
 
     Returns:
-        The contract's columns by name; ``_rescued_data``, a text, null where nothing was rescued; and ``_misfits``, the
-        names of declared columns whose value did not fit and the unit that ``dt`` is likely in where it was read in
-        another one (:func:`fraudlake.bronze.epochs.mark`), null where all is well.
+        The contract's columns by name; ``_rescued_data``, a text, null if nothing was rescued; and ``_misfits``, the
+        names of declared columns whose value did not fit and the unit that ``dt`` is likely in, if it was read in
+        another one (:func:`fraudlake.bronze.epochs.mark`), null if all is well.
     """
     columns: dict[str, pa.Array] = {}
     marks = None
@@ -134,7 +134,7 @@ def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[s
 
 
 def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Array:
-    """Encode the columns and values that do not fit; null in a row where all values fit and no column is extra."""
+    """Encode the columns and values that do not fit; null in a row without misfits and extra columns."""
     known = {field.name.lower() for field in contract.fields}
     rescued = rescue.as_json(rest, rows)
     if not rest or any(name.lower() not in known for name in rest):
@@ -147,7 +147,7 @@ def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Arr
 
 
 def _marks(times: pa.Array) -> pa.Array | None:
-    """Mark the times that are likely in another unit than that of their type; None where there are none."""
+    """Mark the times that are likely in another unit than that of their type; None if there are none."""
     if pa.types.is_timestamp(times.type):
         return epochs.all_misread(times.cast(pa.int64()), times.type.unit)
     return epochs.all_misread(times.cast(pa.int64()), None) if pa.types.is_int64(times.type) else None

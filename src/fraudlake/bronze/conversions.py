@@ -129,7 +129,7 @@ OF_JSON: dict[str, Callable[[Any], Any]] = {
     "BIGINT": integer,
     "INT": short_integer,
 }
-"""What a value of JSON becomes, by the type of its column in SQL; None where it does not fit."""
+"""Conversion of a JSON value, by the SQL type of its column; None if the value does not fit."""
 
 
 def of_arrow(column: pa.Array, kind: str, timezone: str) -> pa.Array:
@@ -158,7 +158,7 @@ _OF_ARROW: dict[str, tuple[pa.DataType, Callable[[pa.Array, str], pa.Array | Non
 
 
 def is_number(value: object) -> TypeGuard[int | Decimal]:
-    """Tell whether a value of JSON is a number; Python counts booleans among them."""
+    """Return whether a value of JSON is a number; Python counts booleans among them."""
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 

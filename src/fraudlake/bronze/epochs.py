@@ -1,4 +1,4 @@
-"""Epochs: the unit that a number since 1970 is likely in, where it was read in another one."""
+"""Epochs: detects numbers since 1970 that were likely read in the wrong unit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def windows(unit: str | None) -> dict[str, tuple[int, int]]:
     """Return the ranges of numbers, without their ends, that are times of this century in another unit, by their mark.
 
     Args:
-        unit: the unit that the numbers were read in, ``s``, ``ms``, ``us`` or ``ns``; None where they were not.
+        unit: the unit that the numbers were read in, ``s``, ``ms``, ``us`` or ``ns``; None if they were not.
     """
     others = ((name, ticks) for name, ticks in calendar.TICKS_PER_SECOND.items() if name != unit)
     return {mark(_NAMES[name]): (_FIRST * ticks, _LAST * ticks) for name, ticks in others}
@@ -40,7 +40,7 @@ def misread(number: int, unit: str | None) -> str | None:
 
 
 def all_misread(numbers: pa.Array, unit: str | None) -> pa.Array | None:
-    """Return :func:`misread` of 64-bit integers; None where there are none."""
+    """Return :func:`misread` of 64-bit integers; None if there are none."""
     least, most = pc.min_max(numbers).as_py().values()
     if least is None or not any(least < end and first <= most for first, end in windows(unit).values()):
         return None

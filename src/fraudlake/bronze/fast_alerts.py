@@ -28,7 +28,7 @@ _OF_DATA = (
     "rule_version",
     "detected_at",
 )
-"""The columns that stand under ``data`` in the event, as in that of a delivered alert."""
+"""The columns under ``data`` in the event, as in a delivered alert."""
 _OF_TRANSACTION = ("transaction_partition", "transaction_offset", "transaction_appended_at")
 _ATTRIBUTES = dict(zip(_OF_TRANSACTION, ("transactionpartition", "transactionoffset", "transactiontime"), strict=True))
 """The columns that are extension attributes of the event, with the attributes' names."""
@@ -63,7 +63,7 @@ def parse(value: bytes | None) -> dict[str, Any]:
     """Parse one message; never raises.
 
     Returns:
-        The columns that the event has values for, times in microseconds since 1970; only ``_error``, the reason, where
+        The columns that the event has values for, times in microseconds since 1970; only ``_error``, the reason, if
         the message is no event of an alert, or one without the place of its transaction.
     """
     try:

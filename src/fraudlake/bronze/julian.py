@@ -1,4 +1,4 @@
-"""The Julian calendar: days before 15 October 1582, as Spark counts them in its legacy mode, become days of ours."""
+"""The Julian calendar: converts days before 15 October 1582, as Spark's legacy mode counts them, to our calendar."""
 
 from __future__ import annotations
 

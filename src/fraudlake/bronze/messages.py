@@ -42,7 +42,7 @@ _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 _TS = Field("dt of ts", "ts", "TIMESTAMP")
 """The time of a message from a Java class of Flink, which counts if there is no ``dt``."""
 _DIGITS = 20
-"""A text of as many digits is no 64-bit integer."""
+"""Number of digits from which a text is not a 64-bit integer."""
 _HEADERS = {
     b"\xef\xbb\xbf": "byte order mark",
     b"\xff\xfe": "UTF-16",
@@ -60,17 +60,17 @@ _HEADERS = {
     b"PAR1": "parquet",
     b"\xac\xed\x00\x05": "Java serialization",
 }
-"""What a message begins with that is no JSON but a known format, and the reason then."""
+"""First bytes of known formats other than JSON, and the reason for each."""
 Row = tuple[Any, ...]
 """One message in the columns that :func:`columns_of` names; times in microseconds since 1970."""
 
 
 class UnreadableError(Exception):
-    """A message is not what it should be; the text is the reason."""
+    """A message cannot be used; the text is the reason."""
 
 
 def columns_of(contract: Contract) -> list[str]:
-    """Return the columns of a parsed message: the contract's, and what could not be parsed."""
+    """Return the columns of a parsed message: the contract's, and the values that did not fit."""
     return [*(field.column for field in contract.fields), "_rescued_data", "_misfits", "_raw", "_error"]
 
 
@@ -125,7 +125,7 @@ def _row(message: dict[Any, Any], contract: Contract) -> Row:
 
 @lru_cache
 def _names(keys: tuple[str, ...], fields: tuple[Field, ...]) -> dict[str, str | None]:
-    """Return the key of each field, by its column, in messages with these keys; None where they have none."""
+    """Return the key of each field, by its column, in messages with these keys; None if they have none."""
     occurrences = dict.fromkeys(keys, 1)
     return {field.column: name_of(field.name, occurrences) for field in (*fields, _TS)}
 
@@ -178,7 +178,7 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
 
 
 def _declared(field: Field) -> str:
-    """Return the regular expression of a declared field behind others: it may be null, or not there."""
+    """Return the regular expression of a declared field after others: it may be null or missing."""
     name = re.escape(json.dumps(field.name))
     return rf"(?:, ?{name}: ?(?:null|(?P<_{field.column}>{_TEXT_OF[field.type]})))?"
 
@@ -245,7 +245,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_
 
 
 def _problem(value: bytes, error: UnicodeDecodeError | json.JSONDecodeError) -> str:
-    """Say why bytes are no JSON: they are in a format that is known by its first bytes, or what the decoder says."""
+    """Return why bytes are not JSON: the format of their first bytes if it is known, or the decoder's message."""
     for header, name in _HEADERS.items():
         if value.startswith(header):
             return name

@@ -21,7 +21,7 @@ _DECIMALS = {4: pa.decimal32, 8: pa.decimal64, 16: pa.decimal128, 32: pa.decimal
 
 
 def double(value: float | Decimal) -> float | None:
-    """Return a number as a double; None where none is finite, or where an integer is not a double itself.
+    """Return a number as a double; None if none is finite, or if an integer is not exactly a double.
 
     Of a decimal it is the nearest double, as of ``float`` of its text.
     """
@@ -43,7 +43,7 @@ def doubles(column: pa.Array) -> pa.Array | None:
 
 
 def integer(value: float | Decimal) -> int | None:
-    """Return a number as an integer of 64 bits; None where that would change it."""
+    """Return a number as an integer of 64 bits; None if that would change it."""
     # The range first: `int` of a decimal such as 1e999999999 has a billion digits.
     return int(value) if -(2**63) <= value < 2**63 and value == int(value) else None
 
@@ -112,7 +112,7 @@ def _shortened(column: pa.Array) -> pa.Array:
 
 
 def _unscaled(column: pa.Array) -> pa.Array | None:
-    """Return the integers that decimals are stored as, as doubles; None if one of them is no double."""
+    """Return the integers that decimals are stored as, as doubles; None if one of them is not exactly a double."""
     whole = column.view(_DECIMALS[column.type.byte_width](column.type.precision, 0))
     try:
         return whole.cast(pa.int64()).cast(pa.float64())  # both check the range

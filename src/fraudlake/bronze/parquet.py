@@ -34,9 +34,9 @@ Count: TypeAlias = Callable[[Content], tuple[int, str | None]]
 
 
 def inspect(content: Content, timezone: str = "UTC", contract: Contract = FLINKS) -> tuple[int, str | None]:
-    """Read a file as :func:`batches` does; return its number of rows or, where it cannot be read, 0 and the reason.
+    """Read a file as :func:`batches` does; return its number of rows or, if it cannot be read, 0 and the reason.
 
-    The footer alone does not suffice: it may be intact where a page is damaged, or a value one that nothing can read.
+    The footer alone does not suffice: it may be intact although a page is damaged, or a value is unreadable.
     """
     rows = 0
     try:
@@ -49,7 +49,7 @@ def inspect(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
 
 
 def glance(content: Content) -> tuple[int, str | None]:
-    """Read only a file's footer; return the number of rows in it or, where it cannot be read, 0 and the reason."""
+    """Read only a file's footer; return the number of rows in it or, if it cannot be read, 0 and the reason."""
     try:
         with _open(content) as file:
             return int(file.metadata.num_rows), None
@@ -88,7 +88,7 @@ def write_own(rows: pa.Table, path: Path) -> None:
 
 
 def is_own(path: str) -> bool:
-    """Tell whether a file was written by ``simulate``, and not by Flink; false where it cannot be read."""
+    """Return whether a file was written by ``simulate``, and not by Flink; false if it cannot be read."""
     try:
         with _open(path) as file:
             metadata = file.metadata.metadata or {}
@@ -98,7 +98,7 @@ def is_own(path: str) -> bool:
 
 
 def _repaired(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
-    """Return a batch with what Arrow reads otherwise than the file's writer meant."""
+    """Return a batch with corrections of values that Arrow reads differently from the file's writer."""
     for leaf in map(footer.schema.column, range(footer.num_columns)):
         at = batch.schema.get_field_index(leaf.path)
         # Arrow before version 21 takes UUIDs for bytes.
@@ -117,7 +117,7 @@ def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def other_kind(mode: int) -> str | None:
-    """Return what a path of this mode (``st_mode``) names, such as a named pipe; None for a regular file."""
+    """Return the kind of file of a mode (``st_mode``), such as a named pipe; None for a regular file."""
     return None if stat.S_ISREG(mode) else _OTHER_KINDS.get(stat.S_IFMT(mode), "something else")
 
 
@@ -134,7 +134,7 @@ def _open(content: Content) -> pq.ParquetFile:
 
 def _opened(content: Content, footer: pq.FileMetaData | None) -> pq.ParquetFile:
     file = content if isinstance(content, str) else pa.BufferReader(content)
-    # Where the writer left page checksums, they reveal a flipped bit that decodes to another value.
+    # If the writer left page checksums, they reveal a flipped bit that decodes to another value.
     # Otherwise Arrow holds the bytes of all columns that it has read, and so in the end the whole file (seen in 25).
     page_by_page = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
     checks = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
@@ -142,7 +142,7 @@ def _opened(content: Content, footer: pq.FileMetaData | None) -> pq.ParquetFile:
 
 
 class _NoFileError(OSError):
-    """A path names something that is no regular file. The message says what."""
+    """A path is not a regular file. The message says what it is."""
 
 
 def _reason(content: Content, error: Exception) -> str:

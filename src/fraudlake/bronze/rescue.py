@@ -97,7 +97,7 @@ def _items(column: pa.Array, child: pa.Array) -> pa.Array:
 
 
 def _encoded_lists(column: pa.Array, offsets: pa.Array, items: pa.Array) -> pa.Array:
-    """Encode lists as JSON arrays, given where each begins, and their encoded items one after another."""
+    """Encode lists as JSON arrays, given the offset of each and all their encoded items."""
     begins = pc.subtract(offsets, offsets[0]).cast(pa.int32())
     lists = pa.ListArray.from_arrays(begins, pc.fill_null(items, "null"))
     return _where_valid(column, _joined("[", "", "]", [pc.binary_join(lists, ", ")]))

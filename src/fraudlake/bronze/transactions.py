@@ -95,7 +95,7 @@ def from_contents(
         contract: the fields that become columns.
 
     Returns:
-        The columns of ``bronze_transactions``. Parsing fails where a file cannot be read or has changed since.
+        The columns of ``bronze_transactions``. Parsing fails if a file cannot be read or has changed since.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -115,7 +115,7 @@ def row_counts(contents: DataFrame, count: parquet.Count) -> DataFrame:
         count: counts the rows of one file.
 
     Returns:
-        ``source, rows, error``; ``rows`` is 0 and ``error`` the reason where a file cannot be read.
+        ``source, rows, error``; if a file cannot be read, ``rows`` is 0 and ``error`` the reason.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -82,7 +82,7 @@ def _flag(buffer: bytes, table: int, number: int) -> bool:
 
 
 def _field(buffer: bytes, table: int, number: int) -> int:
-    """Return where a table has a field, by the list of its fields' offsets; the table itself if it has none."""
+    """Return the position of a field in a table by its fields' offsets; that of the table if the field is missing."""
     (offset,) = struct.unpack_from("<i", buffer, table)
     fields = table - offset
     (size,) = struct.unpack_from("<H", buffer, fields)
@@ -91,7 +91,7 @@ def _field(buffer: bytes, table: int, number: int) -> int:
 
 
 def _behind(buffer: bytes, at: int) -> int:
-    """Return where the offset at a position points to."""
+    """Return the target of the offset at a position."""
     (offset,) = struct.unpack_from("<I", buffer, at)
     return at + int(offset)
 

@@ -45,5 +45,5 @@ def deliver(app: App, /, to: Destination, from_now: bool, retry_dead: bool, **fl
     lake = app.open_existing(**flags)
     with console.status("retry"):
         retried = deliver.retry_dead(lake, to)
-    text = f"{retried.delivered:,} dead letters delivered to {to}; {retried.dead:,} are left"
+    text = f"{retried.delivered:,} dead letters delivered to {to}; {retried.dead:,} remain"
     app.say({"destination": to, **asdict(retried)}, text)

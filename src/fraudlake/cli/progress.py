@@ -19,7 +19,7 @@ output = Terminal(highlight=False)
 
 
 def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
-    """Run streams with a line each: one after the other, or until stopped all together (``continuous``)."""
+    """Run streams with a line each: one after the other, or all together until stopped (``continuous``)."""
     from fraudlake.streams import stream
 
     done = []

@@ -99,7 +99,7 @@ def backtest(
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
 @click.pass_obj
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
-    """Say what a rule is, how it came to be, and what it has raised in the stream, live or in the shadow."""
+    """Show a rule, its changes, and the alerts that it has raised in the stream, live or in the shadow."""
     from fraudlake.detection import comparison, rule_table
 
     lake = app.open_existing()

@@ -141,7 +141,7 @@ def rebuilt(done: Rebuilt) -> str:
 
 
 def explained(lineage: Lineage) -> str:
-    """Tell where an alert comes from."""
+    """Describe the sources of an alert."""
     limits = [f"{name} {value}" for name, value in lineage.rule.items() if name != "name"]
     lines = [
         lineage.alert["explanation"],

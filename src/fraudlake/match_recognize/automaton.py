@@ -26,7 +26,7 @@ class Variable(NamedTuple):
 
     @property
     def is_optional(self) -> bool:
-        """Whether it stands for none or one, or none or more (`{0,3}` is a loop of its own kind to Flink)."""
+        """Whether it is `?` or `*` (Flink treats `{0,3}` as another kind of loop)."""
         return self.least == 0 and self.most in (1, None)
 
 
@@ -45,7 +45,7 @@ class State:
 
 
 def compile_states(variables: tuple[Variable, ...]) -> list[State]:
-    """Return all states; the last is where a match begins, the first where it is complete."""
+    """Return all states; a match begins in the last and is complete in the first."""
     states = [State(None)]
     sink = states[0]
     for number in reversed(range(len(variables))):

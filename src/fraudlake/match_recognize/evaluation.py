@@ -20,7 +20,7 @@ from fraudlake.match_recognize.values import Binding, Expression, Scalar, Scope,
 
 
 class Matches(NamedTuple):
-    """The matches of a part, and what the next one needs."""
+    """The matches of a part, and the state for the next part."""
 
     matches: list[Match]
     """A partition's in the order in which they come out."""

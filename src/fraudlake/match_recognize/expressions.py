@@ -1,6 +1,6 @@
 """Expressions: SQL conditions and measures become typed expressions, as Flink types and computes them.
 
-Only what stands in the tables of this module is allowed; everything else is refused by name and position.
+Only what the tables of this module list is allowed; everything else is refused by name and position.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Context:
-    """Where an expression stands, which decides what its names mean."""
+    """The place of an expression in the query, which decides what its names mean."""
 
     text: sql.Text
     columns: Mapping[str, Column]
@@ -84,7 +84,7 @@ def build(node: exp.Expr, context: Context) -> Expression:
 
 _KNOWN_PARTS = {"this", "expression", "expressions", "table", "low", "high", "symmetric", "unit", "ifs", "default"}
 _KNOWN_PARTS |= {"true", "false", "to", "start", "length", "position", "is_string", "negate", "safe", "typed", "_type"}
-"""What parts of an expression the builders below heed; whatever else sqlglot may find in a text is refused."""
+"""The parts of an expression that the builders below use; any other part that sqlglot finds is refused."""
 
 
 def condition(node: exp.Expr, context: Context) -> Expression:
@@ -244,7 +244,7 @@ def _compare(
 def _comparable(node: exp.Expr, left: Expression, right: Expression, context: Context) -> tuple[Expression, Expression]:
     common = _common_type([left, right])
     if common is None:
-        # As in Flink, a text constant stands for a number or a time where one is needed.
+        # As in Flink, a text constant counts as a number or a time if one is needed.
         if left.type == STRING and left.constant:
             return _from_text(node, left, right.type, context), right
         if right.type == STRING and right.constant:
@@ -271,7 +271,7 @@ def microseconds(text: str) -> int:
 
 
 def _common_type(parts: Sequence[Expression]) -> Type | None:
-    """Return the type that all parts can be taken for; None if there is none."""
+    """Return a type that all parts can be converted to; None if there is none."""
     types = {part.type for part in parts} - {NULL}
     if len(types) <= 1:
         return types.pop() if types else NULL
@@ -551,7 +551,7 @@ def _cast(node: exp.Cast, context: Context) -> Expression:
 
 
 def _parsed(operand: Expression, type_: Type) -> Expression:
-    """Read numbers; a text that is none is NULL (Flink's job would fail)."""
+    """Read numbers; any other text is NULL (Flink's job would fail)."""
 
     def parse(text: str | None) -> Any:
         try:
@@ -837,7 +837,7 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[exp.Anonymous, Context], E
 
 
 def _decimal_type(sizes: Sequence[str]) -> Type | None:
-    """Return the type of given precision and scale, 10 and 0 where they are not given; None where Flink has none."""
+    """Return the type of given precision and scale, 10 and 0 if they are not given; None if Flink has none."""
     if len(sizes) > 2 or not all(re.fullmatch("[0-9]{1,2}", size) for size in sizes):
         return None
     precision, scale = [*map(int, sizes), *(10, 0)[len(sizes) :]]

@@ -1,6 +1,6 @@
 """The matcher: runs an automaton over rows sorted by partition and time, with the semantics of Flink's CEP library.
 
-Open matches lie in a heap by their first row, as Flink's are; which of several matches with the same first row
+Open matches are in a heap by their first row, as Flink's are; which of several matches with the same first row
 comes first, and so makes the others void, is decided by the places that Java's PriorityQueue gives them.
 """
 
@@ -16,11 +16,11 @@ from fraudlake.match_recognize.automaton import State
 from fraudlake.match_recognize.values import Binding, Bounds, Scalar
 
 _NEVER = 1 << 62
-"""The first row of what has not begun: it sorts behind all others."""
+"""The first row of a match that has not begun; it sorts after all others."""
 
 
 class Skip(NamedTuple):
-    """Where matching goes on after a match: ``past_last``, ``next``, ``first`` or ``last`` (of a variable)."""
+    """Where matching continues after a match: ``past_last``, ``next``, ``first`` or ``last`` (of a variable)."""
 
     mode: str
     variable: int = 0
@@ -46,7 +46,7 @@ class _Heap(list[_Open]):
     """Java's PriorityQueue: a binary heap by first row, in whose order ties are visited."""
 
     def add(self, item: _Open) -> None:
-        """Add an item behind all that are equal on its way up."""
+        """Add an item after all that are equal on its way up."""
         number = len(self)
         self.append(item)
         while number:
@@ -65,7 +65,7 @@ class _Heap(list[_Open]):
         return first
 
     def remove_before(self, row: int) -> None:
-        """Remove what began before a row."""
+        """Remove matches that began before a row."""
         rest = [item for item in self if item.first >= row]
         if len(rest) < len(self):
             self[:] = rest
@@ -90,7 +90,7 @@ class Matcher:
     """A pattern ready to run over rows.
 
     ``conditions`` has one for each variable. ``within`` is in microseconds: a match ends before that time is up; None
-    is no limit. ``may_begin`` are the rows with which a match may begin, in order, where that is known: while none is
+    is not a limit. ``may_begin`` are the rows with which a match may begin, in order, if they are known: while none is
     open, the rows between are passed over.
     """
 
@@ -103,7 +103,7 @@ class Matcher:
     may_begin: Sequence[int] | None = None
 
     def run(self, open_matches: OpenMatches | None = None, start: int = 0) -> Run:
-        """Return the run over a partition: a new one, or one that goes on.
+        """Return the run over a partition: a new one, or one that continues.
 
         Args:
             open_matches: what :meth:`Run.open_matches` returned.
@@ -142,12 +142,12 @@ class Run:
 
     @property
     def first_row(self) -> int | None:
-        """The first row that an open match has; None where none is open."""
+        """The first row that an open match has; None if none is open."""
         first = min((item.first for heap in (self._partial, self._complete) for item in heap), default=_NEVER)
         return None if first == _NEVER else first
 
     def open_matches(self) -> OpenMatches:
-        """Return the open matches for another run to go on with."""
+        """Return the open matches for another run to continue with."""
         start = self.first_row or 0
         return [
             [
@@ -166,7 +166,7 @@ class Run:
 
         Args:
             start: the first row that was not offered before.
-            stop: the row behind the partition's last.
+            stop: the row after the partition's last.
             now: no row that follows has an earlier time; None: no row follows.
 
         Raises:
@@ -217,7 +217,7 @@ class Run:
         self._partial = following
 
     def _taken(self, item: _Open, row: int) -> Iterable[_Open]:
-        """Return what an open match becomes with the row: one for each variable that takes it, or nothing."""
+        """Return the open matches that a match becomes with the row: one for each variable that takes it."""
         conditions, variables = self._matcher.conditions, len(self._matcher.conditions)
         first, state, bounds = item
         begins = first == _NEVER

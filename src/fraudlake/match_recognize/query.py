@@ -30,7 +30,7 @@ class Query:
 
     partition_by: tuple[Column, ...]
     order_by: tuple[tuple[Column, bool], ...]
-    """Further columns of the order, behind the time, and whether each is descending."""
+    """Further columns of the order, after the time, and whether each is descending."""
     variables: tuple[Variable, ...]
     conditions: tuple[Expression, ...]
     skip: Skip
@@ -240,7 +240,7 @@ _SIGNS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (
 
 
 class _Pattern:
-    """Reads the text in the parentheses of PATTERN: variables with quantifiers, one behind the other."""
+    """Reader of the parentheses of PATTERN: variables with quantifiers, one after the other."""
 
     def __init__(self, text: sql.Text, words: list[Token]) -> None:
         self._text, self._words, self._at = text, words, 0

@@ -18,7 +18,7 @@ from fraudlake.match_recognize.values import Binding, Vector
 
 @dataclass(frozen=True)
 class SortedRows:
-    """Columns of rows, a partition behind the other, each in event-time order.
+    """Columns of rows, one partition after the other, each in event-time order.
 
     ``starts`` are the partitions' first rows, and at its end the number of all rows.
     """
@@ -48,7 +48,7 @@ class SortedRows:
 
     @property
     def ends(self) -> NDArray[np.int64]:
-        """Of each row, the row behind its partition's last."""
+        """The row after the last of its partition, for each row."""
         return np.repeat(self.starts[1:], np.diff(self.starts))
 
     def behind(self, begin: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -80,7 +80,7 @@ def sort(
     Args:
         table: the columns that the other arguments name.
         time: the column of the time, a timestamp (UTC).
-        partition_by: the columns whose values the rows of a partition share; NULL is a value of its own.
+        partition_by: the columns whose values the rows of a partition share; NULL is a separate value.
         further: columns that order rows of the same time, and whether each is descending.
         names: the columns to return.
         arrival: columns that order rows which are equal so far; without them, these keep the table's order.

@@ -33,13 +33,13 @@ class _Flink(Dialect):
 
 @dataclass(frozen=True)
 class Text:
-    """A text and what it is called in messages; parts of it are given by their first and last character."""
+    """A text and its name in messages; parts of it are given by their first and last character."""
 
     sql: str
     name: str = "SQL"
 
     def refuse(self, at: int, reason: str) -> NoReturn:
-        """Say in one line what is wrong at a character.
+        """Raise an error with one line about a character.
 
         Raises:
             UsageError: always.
@@ -50,14 +50,14 @@ class Text:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """The words of the text; comments are none."""
+        """The words of the text, without comments."""
         try:
             return _Flink().tokenize(self.sql)
         except TokenError as error:
             raise UsageError(f"{self.name}: {first_line(error)}") from None
 
     def parse(self, start: int, end: int) -> exp.Expr:
-        """Parse the part from ``start`` up to ``end``; what lies around it is blanked, so that positions stay true."""
+        """Parse the part from ``start`` up to ``end``; everything else is blanked, so that positions stay right."""
         try:
             parsed = _Flink().parse(_blank(self.sql[:start]) + self.sql[start:end])
         except ParseError as error:
@@ -134,7 +134,7 @@ _STARTS = {
     "subset": ("SUBSET",),
     "define": ("DEFINE",),
 }
-"""The clauses in the order in which they must stand."""
+"""The clauses in their required order."""
 
 
 def clauses(text: Text) -> Clauses:
@@ -178,7 +178,7 @@ def _closing(text: Text, words: list[Token], opening: int) -> int:
 
 
 def _depths(words: list[Token]) -> Iterator[int]:
-    """Return how many parentheses are open behind each word."""
+    """Return how many parentheses are open after each word."""
     return accumulate({TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(word.token_type, 0) for word in words)
 
 
@@ -250,7 +250,7 @@ def _clause_starts(words: list[Token]) -> list[tuple[str, int, int]]:
 
 
 def _list(text: Text, words: list[Token]) -> list[list[Token]]:
-    """Divide words at the commas that stand outside of parentheses."""
+    """Divide words at the commas outside of parentheses."""
     parts: list[list[Token]] = [[]]
     for word, depth in zip(words, _depths(words), strict=True):
         if word.token_type == TokenType.COMMA and depth == 0:

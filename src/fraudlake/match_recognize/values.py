@@ -25,7 +25,7 @@ class Type(NamedTuple):
     scale: int = 0
 
     def __str__(self) -> str:
-        """Return what messages call it."""
+        """Return its name in messages."""
         return f"{self.name}({self.precision}, {self.scale})" if self.name == "DECIMAL" else self.name
 
     @property
@@ -46,7 +46,7 @@ _MAX_PRECISION = 38
 
 
 def decimal(precision: int, scale: int) -> Type:
-    """Return a DECIMAL; what exceeds 38 digits loses them behind the point first, as in Flink."""
+    """Return a DECIMAL; beyond 38 digits, those after the point are lost first, as in Flink."""
     if precision > _MAX_PRECISION:
         whole = precision - scale
         scale = max(_MAX_PRECISION - whole, min(scale, 6))
@@ -55,7 +55,7 @@ def decimal(precision: int, scale: int) -> Type:
 
 
 class Vector(NamedTuple):
-    """A column of values; where ``null`` (None: nowhere) is true, the value means nothing, but is of the type."""
+    """A column of values; a value is ignored if its ``null`` is true (None: no value is null)."""
 
     values: NDArray[Any]
     null: NDArray[np.bool_] | None = None
@@ -82,7 +82,7 @@ Scalar = Callable[[int, Bounds], Any]
 
 @dataclass
 class Binding:
-    """The columns that an expression is bound to, as lists, and what its aggregates remember."""
+    """The columns that an expression is bound to, as lists, and the state of its aggregates."""
 
     columns: Mapping[str, list[Any]]
     sums: list[dict[int, list[Any]]] = field(default_factory=list)
@@ -91,14 +91,14 @@ class Binding:
     """The event time at which the match came out, for MATCH_ROWTIME."""
 
     def forget(self) -> None:
-        """Drop what aggregates remember, since no open match needs it."""
+        """Drop the state of aggregates, since no open match needs it."""
         for sums in self.sums:
             sums.clear()
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Many matches of one shape at once: ``size`` of them, each beginning one row behind the one before it.
+    """Many matches of one shape at once: ``size`` of them, each beginning one row after the one before it.
 
     ``bounds`` and ``current`` count from a match's first row.
     """
@@ -346,14 +346,14 @@ class Rows:
     with_current: bool
 
     def range(self, current: int, bounds: Bounds) -> tuple[int, int]:
-        """Return the first row and the one behind the last."""
+        """Return the first row and the one after the last."""
         if self.variable is None:
             return bounds[0], current + 1
         return bounds[self.variable], current + 1 if self.with_current else bounds[self.variable + 1]
 
 
 def reference(type_: Type, column: str, rows: Rows, first: bool = False, offset: int = 0) -> Expression:
-    """Return a column of one of the rows, ``offset`` rows from the first or the last; NULL where there is none."""
+    """Return a column of one of the rows, ``offset`` rows from the first or the last; NULL if there is none."""
     current_only = rows.with_current and not first and offset == 0
 
     def bind(binding: Binding) -> Scalar:
@@ -440,7 +440,7 @@ def match_time(column: str, in_measures: bool) -> Expression:
 
 
 def quantized(value: Decimal, type_: Type) -> Decimal | None:
-    """Round to a DECIMAL's scale, half away from zero; None where it has too many digits."""
+    """Round to a DECIMAL's scale, half away from zero; None if it has too many digits."""
     with localcontext() as context:
         context.prec = 100
         rounded = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)

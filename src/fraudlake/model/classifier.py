@@ -1,6 +1,6 @@
 """The classifier: arrays of features become a probability of fraud, and what each feature contributed to it.
 
-This module imports nothing of fraudlake. MLflow stores the file beside a model, so loading a model needs only numpy and
+This module imports nothing of fraudlake. MLflow stores the file with a model, so loading a model needs only numpy and
 XGBoost. A stored classifier is JSON: nothing is ever unpickled.
 """
 
@@ -38,7 +38,7 @@ _TREES = {
 
 _LARGEST = 1e12
 
-# By default, waiting threads of XGBoost spin, and take the cores from the threads that they wait for: beside another
+# By default, waiting threads of XGBoost spin, and take the cores from the threads that they wait for: next to another
 # busy process a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). XGBoost reads the variable when it is
 # imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -36,7 +36,7 @@ FORGET_DAYS = 30
 
 _DAY = 86_400
 _WINDOWS = {"minute": (60, 1), "hour": (60, 60), "day": (24, 3600)}
-"""The number of tiles of each window, and their length in seconds: a window begins where a tile begins."""
+"""The number of tiles of each window, and their length in seconds; windows begin with a tile."""
 _MOST_AMOUNT = 1e9
 """The largest amount that enters a sum, in account currency, so that no sum overflows."""
 
@@ -67,7 +67,7 @@ _COLUMNS = [
     *(_PREDICTIONS[name] for name in (*NAMES, "date")),
 ]
 COMPUTED = tables.schema(_COLUMNS)
-"""The rows of :func:`unpacked`: a transaction, where it came from, and :data:`NAMES`."""
+"""The rows of :func:`unpacked`: a transaction, its source, and :data:`NAMES`."""
 _PAYLOAD = "payload BINARY"
 _PAYLOAD_ROWS = 100_000
 
@@ -224,7 +224,7 @@ def of_history(
 def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = ()) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
-    A row that arrives behind a later transaction of its account sees the transactions before it, as far as the tiles
+    A row that arrives after a later transaction of its account sees the transactions before it, as far as the tiles
     distinguish them. The features of the later transaction are not recomputed. The state of every bucket loses the
     accounts whose hashes (``xxhash64``) are in ``forget``.
     """

@@ -1,4 +1,4 @@
-"""The history: features and labels of transactions become arrays in this process, where a model learns from them."""
+"""The history: features and labels of transactions as arrays in this process, for training."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class Rows:
     """Labelled transactions, an array entry each: ``time`` (microseconds since 1970 UTC), a matrix of ``features``,
-    ``fraud`` (0 or 1), and ``weights``, the number of transactions that an entry stands for."""
+    ``fraud`` (0 or 1), and ``weights``, the number of transactions that an entry represents."""
 
     time: NDArray[np.int64]
     features: NDArray[np.float32]
@@ -90,7 +90,7 @@ def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings)
         silver: the transactions.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
         share: the sampled share of the transactions that nobody calls fraud. The sample is chosen by a hash of the
-            transaction's id, so it is the same each time; each of its rows stands for ``1 / share`` transactions.
+            transaction's id, so it is the same each time; each of its rows represents ``1 / share`` transactions.
             Fraud is never sampled.
         settings: the settings of the lake.
     """

@@ -24,7 +24,7 @@ def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats |
         fraud: whether a transaction is fraud.
         predicted: whether it is predicted.
         scores: the higher, the likelier fraud is.
-        weights: the number of transactions that an entry stands for; by default 1.
+        weights: the number of transactions that an entry means; by default 1.
     """
     weights = np.ones(len(fraud)) if weights is None else weights
     both, of_fraud, of_predicted = (float(weights @ mask) for mask in (fraud & predicted, fraud, predicted))

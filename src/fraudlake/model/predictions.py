@@ -28,7 +28,7 @@ SCHEMA = tables.GOLD_FRAUD_PREDICTIONS.schema
 def scorer(model: Model, threshold: float, scored_from: str, scored_at: datetime) -> Callable[[_Batches], _Batches]:
     """Return a function from Arrow batches of :data:`features.COMPUTED`, packed or not, to batches of :data:`SCHEMA`.
 
-    ``prediction`` is true where the probability reaches the threshold; these rows have ``reasons``
+    ``prediction`` is true if the probability reaches the threshold; these rows have ``reasons``
     (:mod:`explanations`).
     """
     stored = model.stored

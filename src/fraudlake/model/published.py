@@ -104,7 +104,7 @@ class Champion:
         self._model: Model | None = None
 
     def now(self, lake: Lake) -> Model:
-        """Return the champion; it is loaded only where it has changed since the last call.
+        """Return the champion; it is loaded only if it has changed since the last call.
 
         Raises:
             FraudlakeError: nothing was published, or the champion cannot be read.

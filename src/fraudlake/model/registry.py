@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CHAMPION, CHALLENGER = "champion", "challenger"
 LABELLED_BY = "labelled_by"
-"""The parameter of a run that says where the labels came from."""
+"""The parameter of a run with the source of its labels."""
 AREA, BASELINE = "area_under_pr", "baseline_"
 """The figure that versions are compared by, and how the names of the baseline's figures begin."""
 _TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
@@ -41,7 +41,7 @@ _ABSENT = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 
 
 class OutdatedModelError(FraudlakeError):
-    """A version that this fraudlake cannot score with, even where all of its files are intact."""
+    """A version that this fraudlake cannot score with, even if all of its files are intact."""
 
 
 class NoModelError(FraudlakeError):

@@ -61,7 +61,7 @@ class Candidate:
 
 BASELINE = Candidate("logistic")
 SEARCH = {"trees": (Candidate("trees", 8, 40), Candidate("trees", 31, 60)), "logistic": ()}
-"""The candidates beside the baseline, by the setting ``algorithm``."""
+"""The candidates in addition to the baseline, by the setting ``algorithm``."""
 
 
 @dataclass(frozen=True)

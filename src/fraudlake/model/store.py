@@ -1,4 +1,4 @@
-"""The store of models: where MLflow keeps a lake's runs, its registered models and their files."""
+"""The store of models: MLflow's folder of a lake's runs, registered models and their files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOCATIONS = (
 class ModelStore:
     """MLflow's stores of runs (``tracking``) and of registered models (``registry``), as URIs.
 
-    ``artifacts`` is where a new experiment keeps its models; None: where the store of runs wants.
+    ``artifacts`` is the place for the models of a new experiment; None: the default of the store.
     """
 
     tracking: str
@@ -112,7 +112,7 @@ def _make(file: Path) -> None:
 
 
 def _settle(store: sqlite3.Connection, artifacts: str) -> None:
-    """Make a store name its files where they are: MLflow has full URIs, which a lake that was moved or copied keeps."""
+    """Correct the full URIs of a store's files, which are wrong after a lake was moved or copied."""
     for table, column in _LOCATIONS:
         # The names are MLflow's; a store of an earlier MLflow lacks some.
         if not store.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)).fetchone():
@@ -125,7 +125,7 @@ def _settle(store: sqlite3.Connection, artifacts: str) -> None:
 
 
 def has_models(lake: Lake) -> bool:
-    """Return whether there is a store of models; where there is none, opening it would make it."""
+    """Return whether there is a store of models, which opening it would create."""
     return lake.models is None or _file(lake.models).exists()
 
 

@@ -1,4 +1,4 @@
-"""Training: silver becomes a registered model, which becomes the champion where it is better than the champion."""
+"""Training: silver becomes a registered model, which becomes the champion if it is better than the champion."""
 
 from __future__ import annotations
 

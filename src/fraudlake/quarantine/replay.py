@@ -2,7 +2,7 @@
 
 A replay first writes its plan: ``replays/<id>/plan`` in the lake holds the rows with their new reasons, and
 ``replays/<id>/replay.json``, written last, makes the plan complete. Only then the replay changes tables. It appends to
-silver under a Delta transaction id of its own, so Delta skips the append when it is repeated. Then one MERGE deletes
+silver under a separate Delta transaction id, so Delta skips the append when it is repeated. Then one MERGE deletes
 the moved rows from the quarantine; repeated, it matches nothing. So an interrupted replay is finished by carrying out
 its plan again, and the next replay, or ``refine``, does that first: otherwise ``refine`` could take a row with an id
 that the plan moves.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _PLANNED = "date DATE, warnings ARRAY<STRING>, reasons_as_landed ARRAY<STRING>"
-"""The columns of a plan beside those of the quarantine."""
+"""The columns of a plan in addition to those of the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
     as_replaced = transactions.checked(_dated(_replaced(lake, bronze, replacements)), lake.settings, now)
     try:
         checked = _with_duplicate_reasons(lake, as_replaced)
-        # A row that stays keeps the values that landed, so its reasons are the ones of these values.
+        # A row that stays keeps its landed values, so its reasons are those of these values.
         reasons = _with_duplicate_reasons(lake, as_landed).select(
             *tables.SOURCE_POSITION, F.col("reasons").alias("reasons_as_landed")
         )
@@ -142,7 +142,7 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
 
 
 def _with_duplicate_reasons(lake: Lake, checked: DataFrame) -> DataFrame:
-    """Add the reason to rows whose id silver holds by now. Quarantine is left out: it holds these rows themselves."""
+    """Add the reason to rows whose id silver holds now. Quarantine is left out: it holds these rows themselves."""
     stored = duplicates.StoredTables(
         lambda: lake.read(tables.SILVER_TRANSACTIONS), lambda: lake.read(tables.SILVER_QUARANTINE).limit(0)
     )
@@ -175,7 +175,7 @@ def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) ->
 
 
 def _carry_out(lake: Lake, folder: Path) -> None:
-    # The settings may declare other columns by now than those of the plan.
+    # The settings may declare other columns now than those of the plan.
     quarantine = lake.table(tables.SILVER_QUARANTINE).columns
     plan = lake.session.read.schema(f"{quarantine}, {_PLANNED}").parquet(str(folder / "plan"))
     valid = transactions.valid(plan, lake.settings.columns)

@@ -55,7 +55,7 @@ def count_by_name(lake: Lake, table: Table, names: str) -> dict[str, int]:
 
 
 def _grouped(lake: Lake, table: Table, names: str) -> list[tuple[list[str], int]]:
-    """Count rows by all the names that they have together: those are few, where rows may be many."""
+    """Count rows by their set of reasons: there are few sets, even if there are many rows."""
     groups = lake.query(table, f"{names} AS names, count(*) AS total", f"WHERE {names} IS NOT NULL GROUP BY {names}")
     return [(row["names"], row["total"]) for row in groups.to_pylist()]
 

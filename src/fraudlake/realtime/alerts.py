@@ -30,7 +30,7 @@ METRICS = "messages"
 WINDOWS = "windows"
 """The name of those that it reports of thresholds' windows: ``crowded``."""
 _AHEAD = timedelta(minutes=1)
-"""How far ahead of Kafka's clock and ours a row's time may move the watermark."""
+"""How far a row may move the watermark ahead of Kafka's clock and this machine's."""
 _EVER = timedelta(days=200 * 365)
 """Longer than any topic goes back."""
 PLACE = ("partition", "offset", "appended")
@@ -71,7 +71,7 @@ def events(
         settings: the quality rules and the declared columns.
         rules: the rules.
         neighbours: one of the ways of :mod:`fraudlake.realtime.neighbours`.
-        since: from when on the state has all rows; None where it had them from the topic's first on.
+        since: from when on the state has all rows; None if it had them from the topic's first on.
         is_catching_up: whether a backlog is read: its partitions come at different paces, so the watermark stays.
 
     Returns:
@@ -159,16 +159,16 @@ def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
 
 
 def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
-    """Return what a rule of pairs raises on a row and those before and behind it, as an array of such structs.
+    """Return what a rule of pairs raises on a row and those before and after it, as an array of such structs.
 
-    A row has another behind it where partitions are read side by side and its account has moved to another one.
+    A row has another after it if partitions are read in parallel and its account has moved to another partition.
     """
     before, current, behind = F.col("before"), F.col("current"), F.col("behind")
     return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, behind)))
 
 
 def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> Column:
-    """Return what the detector says of two rows in its output; null where the rule does not hold."""
+    """Return what the detector says of two rows in its output; null if the rule does not hold."""
     rule = pair.rule
     is_near = F.abs(large["time"] - small["time"]) <= rule.within // MICROSECOND
     holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near

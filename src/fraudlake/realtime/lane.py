@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.2
 FIRST_BATCHES, _FIRST_BATCH = 6, timedelta(seconds=5)
 """How many batches of a run are short, and how long: the first two commits of a process stop the lane for seconds,
-those behind them for less than one, since Java has compiled what a commit takes (seen in Spark 4.3)."""
+those after them for less than one, since Java has compiled what a commit takes (seen in Spark 4.3)."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Totals:
 
 
 def _rows(state: StateOperatorProgress) -> int:
-    """Return the entries of a state; where Spark does not count them, those that it read to find the expired ones."""
+    """Return the entries of a state; if Spark does not count them, those that it read to find expired ones."""
     return state.numRowsTotal or state.customMetrics.get("numRowsReadDuringEviction", 0) - state.numRowsRemoved
 
 
@@ -170,7 +170,7 @@ def _has_read(query: StreamingQuery, topic: str, ends: dict[int, int]) -> bool:
     report = query.lastProgress
     assert report is not None  # there was a batch
     source = report.sources[0]
-    # Before the first batch there is no offset, for which Spark or Python has a word of its own.
+    # Before the first batch there is no offset, which Spark and Python express differently.
     texts = (text if text.startswith("{") else "{}" for text in (source.startOffset, source.endOffset))
     begins, offsets = (json.loads(text).get(topic, {}) for text in texts)
     read = {int(partition): offset for partition, offset in offsets.items() if offset != begins.get(partition)}

@@ -1,6 +1,6 @@
 """Messages of Kafka become rows of bronze in Spark's own expressions: Real-time Mode calls no Python.
 
-:mod:`fraudlake.bronze.messages` is stricter. A message that has a key twice, text behind its object, a time as a text
+:mod:`fraudlake.bronze.messages` is stricter. A message that has a key twice, text after its object, a time as a text
 of digits, or an account that is a fraction or a boolean, is read here and quarantined there. A key in another case is
 read there, and counts as missing here.
 """

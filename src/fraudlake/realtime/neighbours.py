@@ -1,4 +1,4 @@
-"""Neighbours: each row of a stream with those of its account before and behind it, as Kafka got them.
+"""Neighbours: each row of a stream with those of its account before and after it, as Kafka got them.
 
 There are two ways, with the same result. :func:`by_aggregate` has no Python in it and needs Spark 4.3. In a Databricks
 workspace an aggregate is not documented to emit a row for each row that it takes; :func:`by_processor` is.
@@ -37,7 +37,7 @@ _ARRAYS = {name: f"ARRAY<{kind}>" for name, kind in ROW.items()}
 """Rows as columns of arrays."""
 _ORDER = ("appended", "offset", "partition")
 LATENESS = timedelta(microseconds=alerts.GRACE)
-"""How far behind the newest row a row may come: as far as the exact lane keeps flags in the order of arrival."""
+"""How much older than the newest row a row may be: as long as the exact lane keeps flags in the order of arrival."""
 _UNUSED = timedelta(days=1)
 """How long beyond the span :func:`by_processor` keeps an account's rows: longer than the lane is ever stopped."""
 _ALWAYS = -(1 << 62)
@@ -47,7 +47,7 @@ _ALWAYS = -(1 << 62)
 def window_of(span: timedelta) -> tuple[timedelta, timedelta]:
     """Return how long a window is, and how far apart windows begin.
 
-    Each goes on for a span after the next one has begun, so two rows at most a span apart share at least one. The
+    Each continues for a span after the next one has begun, so two rows at most a span apart share at least one. The
     longer windows are, the fewer of them a row is in, and the state has.
     """
     apart = max(span, LATENESS)
@@ -57,8 +57,8 @@ def window_of(span: timedelta) -> tuple[timedelta, timedelta]:
 def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with one built-in aggregate, which keeps an account's last rows.
 
-    In Real-time Mode (Spark 4.3, update mode) it emits a row for each row that it takes, where a micro-batch emits one
-    for each key. Rows are in windows, so that the watermark ends them: two rows are given in the last window of the
+    In Real-time Mode (Spark 4.3, update mode) it emits a row for each row that it takes, whereas a micro-batch emits
+    one for each key. Rows are in windows, so that the watermark ends them: two rows are given in the last window of the
     earlier one.
 
     Args:
@@ -67,7 +67,7 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
         count: how many rows an account has in a window at most, the last ones.
 
     Returns:
-        ``account_id, before, current, behind``; null where there is no such row, or another window gives it. And
+        ``account_id, before, current, behind``; null if there is no such row, or another window gives it. And
         ``rows``, those of the window, the latest first, with ``due_from``: of its rows from that ``window_time`` on,
         the window has what is at most the span before them.
     """
@@ -146,7 +146,7 @@ class _LastRows(StatefulProcessor):
         self._state = handle.getValueState("rows", _schema(_ARRAYS), self._unused)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Give each row with those beside it, the latest first, and its number among them."""
+        """Return each row with its neighbours, the latest first, and its number among them."""
         last = [*zip(*(self._state.get() or ()), strict=True)]
         # A micro-batch has many rows, in no order.
         for row in sorted((tuple(given[name] for name in ROW) for given in rows), key=_order_of):

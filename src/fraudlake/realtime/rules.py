@@ -1,4 +1,4 @@
-"""Rules of the fast lane: those that an account's last rows can tell, and why the others cannot run here."""
+"""Rules of the fast lane: those that an account's last rows can decide, and why others cannot run here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ R = TypeVar("R", SmallThenLargeRule, ThresholdRule)
 
 @dataclass(frozen=True)
 class LaneRule(Generic[R]):
-    """A rule, and its version in the lake; None where it is not known."""
+    """A rule, and its version in the lake; None if it is not known."""
 
     rule: R
     version: int | None
@@ -47,11 +47,11 @@ class LaneRules:
     thresholds: tuple[LaneRule[ThresholdRule], ...]
     refused: dict[str, str]
     is_without_end: bool = False
-    """Whether an account's last rows stay in the state for good."""
+    """Whether an account's last rows stay in the state permanently."""
 
     @property
     def span(self) -> timedelta | None:
-        """The longest time between two rows on which one alert depends; None where rows stay in the state for good."""
+        """The longest time between two rows on which one alert depends; None if rows stay in the state permanently."""
         spans = [*(pair.rule.within for pair in self.pairs), self.longest_window]
         return None if self.is_without_end else max(spans)
 
@@ -73,7 +73,7 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
     Args:
         rules: each with its status, ``live`` or ``shadow``, and its version.
-        is_without_end: whether an account's last rows stay in the state for good, and not for a time.
+        is_without_end: whether an account's last rows stay in the state permanently, and not for a time.
 
     Raises:
         UsageError: no rule can run.
@@ -96,7 +96,7 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
 
 def _refusal(rule: Rule, is_without_end: bool) -> str | None:
-    """Return why a rule cannot run here; None where it can."""
+    """Return why a rule cannot run here; None if it can."""
     if isinstance(rule, PatternRule):
         return "row patterns are evaluated in Python, which Spark's Real-time Mode does not call"
     if isinstance(rule, SmallThenLargeRule):

@@ -35,7 +35,7 @@ COUNT_ENTRIES = f"{_STATE}.rocksdb.trackTotalNumberOfRows"
 
 @dataclass(frozen=True)
 class Session:
-    """A session of Spark, how many tasks it runs at once, how it finds neighbours, and where its log is."""
+    """A Spark session, its number of parallel tasks, its way to find neighbours, and its log."""
 
     spark: SparkSession
     slots: int

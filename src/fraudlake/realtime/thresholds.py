@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Column, due: Column, gap: Column) -> Column:
     """Return what a rule raises with a row that has come: on itself, and on others whose windows have it.
 
-    Those are of the same time, or it has come behind them although its own time is earlier. A window of which rows may
+    Those are of the same time, or it has come after them although its own time is earlier. A window of which rows may
     be missing raises nothing.
 
     Args:
         rule: the rule, over a duration or a number of transactions.
         account_id: the account.
         rows: its rows, :data:`fraudlake.realtime.neighbours.ROW`, in the order of event time.
-        current: the row of them that has come; null where it is not among them.
+        current: the row of them that has come; null if it is not among them.
         due: those of them that are to be evaluated.
-        gap: the event time, in microseconds, up to which rows may be missing; null where none is.
+        gap: the event time, in microseconds, up to which rows may be missing; null if none is.
 
     Returns:
         An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
@@ -121,10 +121,10 @@ def _measures(rule: ThresholdRule, alert: Column) -> Column:
 
 
 def _story(rule: ThresholdRule, alert: Column) -> Column:
-    """Tell an alert as :func:`fraudlake.detection.evidence.story` does, without the account."""
+    """Describe an alert like :func:`fraudlake.detection.evidence.story`, without the account."""
 
     def part(row: Column) -> Column:
-        # Half a cent is rounded as Python does; `format_string` has rules of its own.
+        # Half a cent is rounded as in Python; `format_string` has other rules.
         amount = F.call_function("format_number", row["amount"], F.lit("0.00"))
         at = F.date_format(F.timestamp_micros(row["time"]), "yyyy-MM-dd HH:mm:ss")
         return F.concat(F.lit("counted "), amount, F.lit(" at "), at)

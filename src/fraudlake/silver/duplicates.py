@@ -1,9 +1,9 @@
 """Duplicates: rows that repeat a stored row, or another row of their micro-batch, get the reasons for that.
 
-A row repeats another one where both have the same source position, or the same transaction id of the producer. Bronze
+A row repeats another one if both have the same source position, or the same transaction id of the producer. Bronze
 takes each source position once, so a repeated one means that bronze was filled twice (after its checkpoint was deleted,
 for instance). Such a refill must not double a transaction, and looking for it must be cheap: the positions of a source
-are compared row by row only where their range overlaps the range that is stored.
+are compared row by row only if their range overlaps the stored range.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def batch_summary(checked: DataFrame) -> BatchSummary:
     """Summarize rows of ``bronze_transactions`` with their ``reasons``, in one pass.
 
     A position is a bit in a word of 64. A task sends one row for each word to the exchange. No position of a source
-    repeats where its words have as many bits as it has positions.
+    repeats if its words have as many bits as it has positions.
     """
     at = F.col("_position")
     words = (
@@ -121,7 +121,7 @@ def batch_summary(checked: DataFrame) -> BatchSummary:
 
 @dataclass(frozen=True)
 class StoredTables:
-    """Both tables as they were before a micro-batch. They are opened only where they are needed."""
+    """Both tables as they were before a micro-batch. They are opened only if they are needed."""
 
     silver: Callable[[], DataFrame]
     quarantine: Callable[[], DataFrame]
@@ -189,9 +189,9 @@ def with_duplicate_reasons(
 ) -> DataFrame:
     """Add ``place_is_new`` and ``transaction_is_new`` to the ``reasons`` of duplicates.
 
-    A row is a duplicate where the tables hold its source position, or its id, already. Of several rows of the
+    A row is a duplicate if the tables already hold its source position or its id. Of several rows of the
     micro-batch with one source position, all but one are duplicates. Of several rows with one id, all but the first
-    valid one by source and position are duplicates; none is where no row is valid. A row that breaks another rule
+    valid one by source and position are duplicates; none is if no row is valid. A row that breaks another rule
     never makes a duplicate of a row that breaks none.
 
     Args:

@@ -1,4 +1,4 @@
-"""Quality rules: what a bronze row must fulfil to be a transaction; a broken rule rejects the row, or only warns."""
+"""Quality rules: conditions on bronze rows; a row that breaks one is rejected, or only gets a warning."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _VALID: dict[str, Condition] = {
     "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
     "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
     "amount_is_positive": lambda settings, clock: F.col("amount") > 0,
-    # The first and the last day of the calendar stand for an unknown time, as .NET's DateTime.MinValue does.
+    # The first and the last day of the calendar mean an unknown time, as .NET's DateTime.MinValue does.
     "timestamp_is_known": lambda settings, clock: (
         F.col("dt").isNotNull() & (F.col("dt") >= _time("0001-01-02")) & (F.col("dt") < _time("9999-12-31"))
     ),
@@ -93,7 +93,7 @@ def _is_given(name: str, settings: Settings, clock: Column) -> Column:
 
 @dataclass(frozen=True)
 class QualityRule:
-    """A condition with a name: a row fulfils the rule where ``valid`` is true or null."""
+    """A condition with a name: a row fulfils the rule if ``valid`` is true or null."""
 
     name: str
     valid: Column

@@ -63,7 +63,7 @@ def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) 
             time a row is computed: otherwise a row could be valid for one table and invalid for the other.
 
     Returns:
-        The rows with ``reasons``, an empty array for a valid row, and ``warnings``, null where there are none.
+        The rows with ``reasons``, an empty array for a valid row, and ``warnings``, null if there are none.
     """
     rules = quality_rules.of(settings, F.col("_ingested_at") if clock is None else clock)
     reasons, warnings = (_broken(rules, severity) for severity in ("reject", "warn"))
@@ -79,7 +79,7 @@ def valid(checked_rows: DataFrame, columns: Iterable[str] = ()) -> DataFrame:
     """Return the valid rows in the columns of ``silver_transactions``, and in those that the settings declare.
 
     ``source`` and ``position`` say where the row landed: file and row, or topic, partition and offset. Rows of the same
-    time are ordered by ``source`` as text, then by ``position``. ``transaction_id`` is the producer's own where it sent
+    time are ordered by ``source`` as text, then by ``position``. ``transaction_id`` is the producer's own if it sent
     one. Otherwise it is made from the source position, so the same row always has the same id.
     """
     return checked_rows.where(F.size("reasons") == 0).select(

@@ -29,8 +29,8 @@ def from_file(rows: DataFrame, silver: DataFrame, alerts: DataFrame, decided_at:
         decided_at: the time for rows that have none of their own.
 
     Returns:
-        The columns of ``silver_verdicts``, and ``given``: the id that the file has. ``verdict`` is null where its text
-        is none of these; ``date`` (of the transaction) is null where the lake has no such transaction or alert.
+        The columns of ``silver_verdicts``, and ``given``: the id that the file has. ``verdict`` is null if its text
+        is none of them; ``date`` (of the transaction) is null if the lake has no such transaction or alert.
     """
     text = F.lower(F.trim(F.col("verdict").cast("string")))
     given = rows.select(

@@ -201,7 +201,7 @@ def _volume(path: str) -> str:
 
 
 def _privileges(client: WorkspaceClient, kind: str, name: str, principal: str) -> set[str]:
-    """Return the privileges of a principal on a securable; none where Unity Catalog does not know the principal."""
+    """Return the privileges of a principal on a securable; none if Unity Catalog does not know the principal."""
     securable = "FUNCTION" if kind == "MODEL" else kind  # so the API calls a registered model
     try:
         assignments = client.grants.get_effective(securable, name, principal=principal).privilege_assignments or []

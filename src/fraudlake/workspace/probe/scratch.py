@@ -95,7 +95,7 @@ class Scratch:
         for table in self._tables:
             try:
                 self.spark.sql(f"DROP TABLE IF EXISTS {table}")
-            except Exception:  # whatever it is, go on with the other tables
+            except Exception:  # whatever it is, continue with the other tables
                 left.append(table)
         shutil.rmtree(self.folder, ignore_errors=True)
         return left + ([str(self.folder)] if self.folder.exists() else [])

@@ -117,7 +117,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
                 raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
             return f"{uris}; {model} is registered"
 
-        # Compute that gives a batch's rows only once gives them to the first of these.
+        # If compute gives a batch's rows only once, the first of these gets them.
         asked = {**of_any_process, "refine": refine, "session": session, "names": names}
         asked |= {"merge": merge, "append": append}
         report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
