@@ -37,3 +37,4 @@ def aggregate(app: App, /, **flags: str | None) -> None:
 
     lake = app.open(**flags)
     run_step(app, lake, aggregate.streams(lake))
+    note_other_rules(lake)

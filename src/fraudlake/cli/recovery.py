@@ -11,6 +11,7 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import QUALITY, RULES, App, cli, options
 from fraudlake.cli.command import Day, time_of
 from fraudlake.cli.progress import console
+from fraudlake.cli.rule_changes import note_other_rules
 from fraudlake.errors import UsageError
 
 _DAY = Day()
@@ -66,4 +67,5 @@ def replay(app: App, /, first: datetime, last: datetime, is_applied: bool, **fla
     lake = app.open(**flags) if is_applied else app.open_existing(**flags)
     with console.status("replay"):
         done = rebuild.rebuild(lake, first.date(), last.date(), is_applied)
+    note_other_rules(lake)
     app.say(done.as_dict(), summary.rebuilt(done))
