@@ -15,7 +15,7 @@ import pytest
 from fraudlake.realtime import lane
 from tests.bundle import rendering
 from tests.conftest import FraudlakeHere
-from tests.standin import classic, workspace
+from tests.standin import classic
 from tests.standin.workspace import CATALOG, SCHEMA
 from tests.workspace import server
 from tests.workspace_http import TOKEN
@@ -62,7 +62,6 @@ def test_it_raises_alerts_by_the_lakes_live_rules_with_their_versions(
             for n, amount in enumerate(AMOUNTS)
         ]
         broker.produce("job-transactions", [(account, json.dumps(row).encode(), None) for row in rows])
-    (workspace.volumes(tmp_path) / "checkpoints").mkdir(parents=True)
     monkeypatch.setattr(lane, "trigger", lambda settings: {"processingTime": "0 seconds"})
     # The session runs two tasks at once.
     monkeypatch.setenv("FRAUDLAKE_SHUFFLE_PARTITIONS", "1")

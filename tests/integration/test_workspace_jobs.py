@@ -59,7 +59,6 @@ def test_every_task_that_the_bundle_deploys_was_run(both: Both) -> None:
 def test_the_continuous_job_runs_on_classic_compute(spark: Any, tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     landing = workspace.volumes(tmp_path) / "landing"
     shutil.copytree(FLINK / "tutorial" / "int96", landing / "tutorial")
-    (workspace.volumes(tmp_path) / "checkpoints").mkdir()
     given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(landing)}
     job = "ingest_and_detect_continuous"
     tasks = {task: parameters for key, task, parameters in rendering.tasks("prod", "aws", **given) if key == job}

@@ -23,6 +23,8 @@ PATIENCE = 200
 @contextmanager
 def cluster(spark: Any, folder: Path) -> Iterator[Any]:
     """Make this process a cluster with a new session in which the tasks find the volumes of ``workspace.volumes``."""
+    checkpoints = workspace.volumes(folder) / "checkpoints"
+    checkpoints.mkdir(parents=True)
     auto_loader.install(DataStreamReader, SparkSession)
     session = spark.newSession()
     session.conf.set("spark.databricks.delta.allowArbitraryProperties.enabled", "true")
@@ -30,7 +32,7 @@ def cluster(spark: Any, folder: Path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: session)
         patch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
-        patch.setenv("FRAUDLAKE_CHECKPOINTS", str(workspace.volumes(folder) / "checkpoints"))
+        patch.setenv("FRAUDLAKE_CHECKPOINTS", str(checkpoints))
         patch.setenv("FRAUDLAKE_BUCKETS", "2")
         yield session
     session.sql(f"DROP DATABASE {workspace.CATALOG}.{workspace.SCHEMA} CASCADE")
