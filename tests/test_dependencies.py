@@ -78,6 +78,7 @@ def test_another_version_and_a_package_that_is_missing_are_noticed() -> None:
     assert differing(locked) == [f"click==0.1, not {metadata.version('click')}", "no-such-package==1.0, not None"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", [one.name for one in LOCKED])
 def test_every_package_has_an_open_licence(package: str) -> None:
     named = licences(package)

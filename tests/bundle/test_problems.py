@@ -154,6 +154,7 @@ def environment(rendered: Rendered) -> dict[str, Any]:
     return rendered.jobs()["gold"]["environments"][0]["spec"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [

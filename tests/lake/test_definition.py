@@ -89,6 +89,7 @@ def test_of_two_processes_that_define_a_lake_at_once_the_first_one_counts(
     assert [row[:3] for row in recorded(tmp_path / "lake") if row[1] == "buckets"] == [(1, "buckets", 8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "line"),
     [
