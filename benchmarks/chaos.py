@@ -6,7 +6,7 @@ Run by hand:
 
 A seed gives the same files and the same schedule. Every 25 kills have a lake of their own. A schedule that fails is cut
 down to its shortest with --shorten. FRAUDLAKE_TRIGGER=continuous and FRAUDLAKE_ORDERING=event_time in the environment
-hold for the steps; the latter not with --kafka, where messages would be late behind the rows of files.
+hold for the steps; the latter not with --kafka, where messages would be late after the rows of files.
 """
 
 from __future__ import annotations

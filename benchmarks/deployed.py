@@ -1,4 +1,4 @@
-"""The deployed path beside the laptop's: the same rows through the same commands, in one run. Run by hand.
+"""The deployed path compared with the laptop's: the same rows through the same commands, in one run. Run by hand.
 
 The deployed path is Spark Connect against a stand-in that refuses what serverless compute refuses (tests/standin):
 Spark's own writers, nothing cached, six settings, a process for the micro-batches of each stream. Each command runs on

@@ -4,7 +4,7 @@ Run by hand:
 
     python -m benchmarks.planted_bugs --work /tmp/planted
 
-Prints for each bug what the harness found, and ends with exit code 1 where it found nothing.
+Prints for each bug what the harness found, and ends with exit code 1 if it missed one.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def in_flink(options: argparse.Namespace, broker: Broker) -> subprocess.Popen[bytes]:
-    """Flink's detector, in a process of its own."""
+    """Flink's detector, in a separate process."""
     between = f"{Settings(realtime_batch=options.batch).realtime_batch.total_seconds() * 1000:.0f}"
     topics = [broker.bootstrap_servers, "transactions", "alerts"]
     log = (options.work / "flink.log").open("wb")
@@ -144,7 +144,7 @@ def megabytes(process: int) -> int:
 
 
 def run(values: dict[str, Any], micro_batches: bool, file: Path | None) -> None:
-    """The query, in a process of its own."""
+    """The query, in a separate process."""
     settings = Settings(**values)
     beside = rule_file.read(file) if file else []
     evaluated = (*settings.known_rules, *(rule for rule, _ in beside))

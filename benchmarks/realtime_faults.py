@@ -2,7 +2,7 @@
 
     .venv-realtime/bin/python -m benchmarks.realtime_faults --seed 1 --kills 20 --work /tmp/faults
 
-Traffic goes on all the while. ``fraudlake realtime`` is a process that is killed with SIGKILL at random moments and
+Traffic continues all the while. ``fraudlake realtime`` is a process that is killed with SIGKILL at random moments and
 started again; once the broker is killed and away for a minute, and once the topic gets another partition. In the end
 its alerts of pairs must cover those of the row-at-a-time oracle over the rows in the order in which Kafka got them, and
 those of thresholds the windows of plain Python over all rows. A pair that comes again must have the same id.

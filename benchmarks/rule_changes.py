@@ -5,7 +5,7 @@ Run by hand:
     python -m benchmarks.rule_changes --seed 1 --changes 200 --kills 20 --order event_time --work /tmp/changes
 
 A seed gives the same rows and draws the same changes and kills; which micro-batch takes a change up depends on the
-machine. The truth is plain Python over what the checkpoint says that each micro-batch read and noted down.
+machine. The truth is plain Python over what the checkpoint says that each micro-batch read and recorded.
 """
 
 from __future__ import annotations

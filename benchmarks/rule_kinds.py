@@ -1,4 +1,4 @@
-"""How fast rules of each kind turn silver into alerts, beside Flink SQL over the same rows: rows per second.
+"""Throughput of rules of each kind, compared with Flink SQL over the same rows, in rows per second.
 
     python -m benchmarks.rule_kinds --flink "run.sh peer.MatchRecognize" --rows 1000000 --work /tmp/kinds
 

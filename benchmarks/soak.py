@@ -1,4 +1,4 @@
-"""An hour's work: all streams go on together while rows come and maintenance runs beside them. Run by hand.
+"""An hour's work: all streams run together while rows come and maintenance runs in parallel. Run by hand.
 
     python -m benchmarks.soak --minutes 60 --rate 2000 --source both --work /tmp/soak
 

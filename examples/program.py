@@ -29,7 +29,7 @@ def run(
     """Run an example: start Spark, and give it those of the following that its parameters name.
 
     Args:
-        main: the example. ``spark`` is a session of its own, ``folder`` an empty folder that is removed afterwards.
+        main: the example. ``spark`` is a new session, ``folder`` an empty folder that is removed afterwards.
         bootstrap_servers: a Kafka broker.
         port: a free port of this machine.
         jdbc_url: a database; by default an embedded one in ``folder``.
@@ -61,7 +61,7 @@ def run(
 
 
 def start(main: Callable[..., None]) -> None:
-    """Run an example as a process of its own; a mistake ends it with one line."""
+    """Run an example as a separate process; an error ends it with one line."""
     from fraudlake import settings
 
     try:
@@ -93,7 +93,7 @@ def _require_free(port: int) -> None:
 
 @contextmanager
 def _failures_explained(servers: str | None, jdbc_url: str | None) -> Iterator[None]:
-    """Replace Spark's exceptions for what is missing outside it by one line; others go on."""
+    """Replace Spark's exceptions for what is missing outside it by one line; others continue."""
     try:
         yield
     except Exception as error:  # py4j's own, too, for exceptions of Java that PySpark does not know

@@ -1,4 +1,4 @@
-"""Terminal: lines reach whoever connects to a port of this machine, as if typed into ``nc -lk``."""
+"""Terminal: sends lines to the clients of a port of this machine, as if typed into ``nc -lk``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lake behind bronze as a declarative pipeline: the jobs' tables, through the jobs' functions, in another schema.
+"""The lake after bronze as a declarative pipeline: the jobs' tables, through the jobs' functions, in another schema.
 
 Lakeflow runs it in a workspace (``resources/declarative.pipeline.yml``), ``spark-pipelines`` anywhere else. It reads
 the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills, and the lake's definition in the same

@@ -18,7 +18,7 @@ and a short program that shows it. `make phrasebook` writes this page from the h
     fraudlake example fraud_detector_flag
 
 The programs are in the repository (`examples/`), not in the package. Each runs by itself in a temporary folder.
-Where one needs a Kafka broker, it says so; name it with `--bootstrap-servers`, and create the topic that the
+If one needs a Kafka broker, it says so; name it with `--bootstrap-servers`, and create the topic that the
 program names. The tests compare what the programs print with what Flink itself answered to the same input, wherever
 that can be compared (`fixtures/flink/phrasebook`).
 """

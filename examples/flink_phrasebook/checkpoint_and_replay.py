@@ -39,7 +39,7 @@ PHRASES = (
     (
         "savepoint",
         "none: the checkpoint stays when a query stops",
-        "a changed query can go on only where its state still fits",
+        "a changed query can continue only if its state still fits",
     ),
 )
 

@@ -3,7 +3,7 @@
 Translates: ``env.from_collection([...], type_info=...)``, with and without types.
 Flink: a bounded stream of the list's elements; without a type they are pickled bytes.
 Spark: a DataFrame of rows; without a schema, types are inferred from the values.
-Differs: it is a batch; to be read as a stream, the rows must lie in files (``feed.stream`` of the examples).
+Differs: it is a batch; to be read as a stream, the rows must be in files (``feed.stream`` of the examples).
 """
 
 from pathlib import Path

@@ -48,7 +48,7 @@ class CountWindow(StatefulProcessor):
 
 
 def main(spark: SparkSession, folder: Path) -> None:
-    """Print the sum that is complete; the second micro-batch goes on where the first one ended."""
+    """Print the sum that is complete; the second micro-batch continues where the first one ended."""
     columns = "key STRING, second LONG, amount LONG"
     keyed = feed.stream(spark, folder / "input", [EVENTS[:3], EVENTS[3:]], columns).groupBy("key")
     windows = keyed.transformWithStateInPandas(CountWindow(), "key STRING, amount LONG", "Append", "None")

@@ -1,4 +1,4 @@
-"""A Delta table as a streaming source: what is appended to it flows on, though it lies in files.
+"""A Delta table as a streaming source: what is appended to it flows on, though it is in files.
 
 Translates: ``streaming_delta_silver_table = spark.readStream.format("delta")...``.
 Flink: reads Kafka for this; its Delta connector can read a table continuously, too.
@@ -17,7 +17,7 @@ PHRASES = (
     (
         '`spark.readStream.format("delta").load(path)`',
         '`spark.readStream.format("delta").load(path)`, or `.table(name)`',
-        "`withEventTimeOrder` where a watermark follows; `skipChangeCommits` where rows are rewritten",
+        "`withEventTimeOrder` if a watermark follows; `skipChangeCommits` if rows are rewritten",
     ),
     (
         "an object store as a streaming source",

@@ -1,8 +1,8 @@
-"""The session: where a program's properties are set, its streams are made, and nothing runs until it is started.
+"""The session: it holds a program's properties and makes its streams; nothing runs until it is started.
 
 Translates: ``StreamExecutionEnvironment`` and ``env.execute("Fraud Detection")``.
 Flink: one environment per job; calls on it build a graph, and ``execute`` submits the whole graph as one job.
-Spark: one session per program; calls on it build plans, and each action or started query runs a plan of its own.
+Spark: one session per program; calls on it build plans, and each action or started query runs a separate plan.
 Differs: a session runs many queries; ``start()`` returns at once, and ``awaitTermination()`` waits as ``execute`` does.
 """
 

@@ -1,4 +1,4 @@
-"""Fault tolerance: the process is killed between a write and its commit, and another one goes on where it was.
+"""Fault tolerance: the process is killed between a write and its commit, and another one continues from there.
 
 Translates: what the tutorial promises of ``ValueState``: a flag survives a failure, and no alert is lost.
 Flink: the job manager restarts the job from the last checkpoint: state and positions of the sources.
@@ -36,7 +36,7 @@ PHRASES = (
     (
         "exactly-once sink",
         "`foreachBatch` that replaces what it wrote under the same number; Delta with `txnAppId`, `txnVersion`",
-        "where the target skips a repetition, read its rows all the same (`persist`, `count`): a stateful query whose "
+        "if the target skips a repetition, read its rows anyway (`persist`, `count`): a stateful query whose "
         "rows nobody reads fails with `STATE_STORE_COMMIT_VALIDATION_FAILED` (seen in Spark 4.2)",
     ),
 )
@@ -69,7 +69,7 @@ def run_stuck(folder: Path) -> None:
 
 
 def main(spark: SparkSession, folder: Path) -> None:
-    """Kill the detector behind a write; then print what the next one repeats, and the alerts."""
+    """Kill the detector after a write; then print what the next one repeats, and the alerts."""
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     feed.stream(spark, folder / "input", [feed.TRANSACTIONS[:7], feed.TRANSACTIONS[7:]], feed.TRANSACTION)
     code = f"from pathlib import Path; from {MODULE} import run_stuck; run_stuck(Path({str(folder)!r}))"

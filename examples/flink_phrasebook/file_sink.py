@@ -3,7 +3,7 @@
 Translates: ``FileSink.for_row_format(path, encoder).with_output_file_config(...)``: ``pre-0-1suf``.
 Flink: in-progress files are renamed when a checkpoint completes; a rolling policy looks at size, age and idleness.
 Spark: its file sink names files itself and lists finished ones in ``_spark_metadata``; ``maxRecordsPerFile`` rolls.
-Differs: a name of one's own takes ``foreachBatch`` and a rename; files do not span micro-batches.
+Differs: a custom name needs ``foreachBatch`` and a rename; files do not span micro-batches.
 """
 
 import shutil

@@ -2,7 +2,7 @@
 
 Translates: the tutorial's next step and the Delta Lake post's ``FraudDetector`` with ``onTimer`` and ``cleanUp``.
 Flink: ``registerProcessingTimeTimer`` calls ``onTimer`` once the clock has passed, between two transactions.
-Spark: ``registerTimer`` calls ``handleExpiredTimer`` in the next micro-batch after that, behind its rows.
+Spark: ``registerTimer`` calls ``handleExpiredTimer`` in the next micro-batch after that, after its rows.
 Differs: rows of that micro-batch still see the flag, so the flag carries its deadline.
 """
 
@@ -33,7 +33,7 @@ PHRASES = (
     (
         "`onTimer(timestamp, ctx, out)`, `OnTimerContext`",
         "`handleExpiredTimer(key, timerValues, expiredTimerInfo)`",
-        "runs behind the rows of a micro-batch, not between two rows",
+        "runs after the rows of a micro-batch, not between two rows",
     ),
     (
         "`cleanUp`: delete timer and state; `ONE_MINUTE`",
@@ -53,7 +53,7 @@ WITHIN_MS = 2_000
 
 FIRST: list[feed.Row] = [(1, 1, 0.10), (1, 2, 600.00), (2, 3, 0.20), (3, 4, 0.30)]
 TOO_LATE: list[feed.Row] = [(2, 5, 700.00), (4, 6, 0.40), (4, 7, 800.00)]
-"""Of account 4, which shows that the stream goes on, both are in time."""
+"""Of account 4, which shows that the stream continues, both are in time."""
 
 
 class FraudDetector(StatefulProcessor):

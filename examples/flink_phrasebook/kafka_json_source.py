@@ -1,4 +1,4 @@
-"""JSON from Kafka: a message becomes a row with types; one that cannot be read is null, and the stream goes on.
+"""JSON from Kafka: a message becomes a row with types; one that cannot be read is null, and the stream continues.
 
 Translates: ``FlinkKafkaConsumer`` with ``JsonRowDeserializationSchema``, by ``add_source``.
 Flink: a message that is no JSON ends the job, unless errors are ignored.

@@ -31,7 +31,7 @@ PHRASES = (
     (
         "`set_value_only_deserializer(SimpleStringSchema())`",
         '`F.col("value").cast("string")`',
-        "key, topic, partition, offset and timestamp are columns beside it",
+        "key, topic, partition, offset and timestamp are further columns",
     ),
 )
 

@@ -1,9 +1,9 @@
-"""Order after an exchange: a key's rows come together, but in an order only where one is asked for.
+"""Order after an exchange: a key's rows come together, but ordered only on request.
 
 Translates: order holds within each pair of sending and receiving subtasks, so within each key.
 Flink: records of a key from one sender keep their order; those of several senders mix.
 Spark: an exchange promises no order at all; ``sortWithinPartitions`` makes one, as do windows and sorted groups.
-Differs: where "next" matters, a Spark program names the column that says so.
+Differs: if "next" matters, a Spark program names the column of the order.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ PHRASES = (
     ),
     (
         "results of different keys come in no fixed order",
-        "the same: `orderBy` where it matters",
+        "the same: `orderBy` if it matters",
         "a stream cannot be ordered as a whole",
     ),
 )
@@ -47,7 +47,7 @@ def report(keyed: DataFrame) -> None:
 
 
 def main(spark: SparkSession) -> None:
-    """Print what arrives behind an exchange from four senders that have every key: sorted, then as it comes."""
+    """Print what arrives after an exchange from four senders that have every key: sorted, then as it comes."""
     mixed = F.col("id") * 7919 % 1000  # the numbers in an order of their own
     sent = spark.range(0, 1000, 1, numPartitions=4).select((mixed % 3).alias("key"), mixed.alias("number"))
     report(sent.repartition(2, "key").sortWithinPartitions("key", "number"))

@@ -26,7 +26,7 @@ PHRASES = (
         "one result per key and micro-batch; rows of the same micro-batch are added up before",
     ),
     (
-        "a reducer of one's own",
+        "a custom reducer",
         "`F.reduce` over `F.collect_list` in a batch; a `StatefulProcessor` in a stream",
         "there is no `reduce` with a function on groups",
     ),

@@ -19,7 +19,7 @@ PHRASES = (
     (
         "ingestion time",
         "`_metadata.file_modification_time` of files, `timestamp` of Kafka's messages",
-        "when the source's system got it; bronze has `_ingested_at` beside it",
+        "the time at which the source's system got it; bronze also has `_ingested_at`",
     ),
     (
         "processing time",

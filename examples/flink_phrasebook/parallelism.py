@@ -15,7 +15,7 @@ DOCUMENT = "000"
 PHRASES = (
     (
         "`env.setParallelism(n)`, `set_parallelism(4)` of the environment",
-        "`spark.sql.shuffle.partitions` behind a shuffle; `local[n]` or the cluster's cores for what runs at once",
+        "`spark.sql.shuffle.partitions` after a shuffle; `local[n]` or the cluster's cores for parallel tasks",
         "tasks wait for cores, so there may be more of them than cores",
     ),
     (

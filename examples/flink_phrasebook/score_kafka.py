@@ -1,7 +1,7 @@
 """Scores in a stream: transactions from Kafka, a trained pipeline, predictions into Delta, the true prediction rate.
 
 Translates: ``KafkaSink`` with ``TransactionSchema``, ``kafka``, ``Pipeline.load``, ``streamingPredictions``.
-Flink: writes transactions to the topic ``fraud-events``; a model in Flink would be a function of one's own.
+Flink: writes transactions to the topic ``fraud-events``; a model in Flink would be a custom function.
 Spark: ``PipelineModel.load`` and ``transform`` work on a stream as on a batch.
 Differs: a rate over all rows cannot be appended row by row, so it is computed from the table of predictions.
 """

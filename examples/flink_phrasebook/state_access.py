@@ -20,7 +20,7 @@ from examples import console, feed, program
 DOCUMENT = "002"
 PHRASES = (
     (
-        "`MyMapFunction(MapFunction)` with `open` and state, behind `key_by`",
+        "`MyMapFunction(MapFunction)` with `open` and state, after `key_by`",
         "`StatefulProcessor` with `init` and `handleInputRows`",
         "what is simple arithmetic per row becomes arithmetic over the rows of a key",
     ),

@@ -28,7 +28,7 @@ PHRASES = (
     ),
     (
         "state only on keyed streams, for the current key",
-        "the same behind `groupBy`",
+        "the same after `groupBy`",
         "other keys' state is out of reach, in both",
     ),
     (

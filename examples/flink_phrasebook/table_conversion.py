@@ -26,7 +26,7 @@ PHRASES = (
     (
         "`to_append_stream(table, types)`",
         'the DataFrame, with `outputMode("append")`',
-        "refused where rows may change later, as in Flink",
+        "refused if rows may change later, as in Flink",
     ),
     (
         "`to_retract_stream(table, types)`",

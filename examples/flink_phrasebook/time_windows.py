@@ -35,7 +35,7 @@ PHRASES = (
     (
         "watermark, allowed lateness",
         '`withWatermark("time", "10 seconds")`',
-        "one bound for both; rows behind it are dropped and counted (`numRowsDroppedByWatermark`)",
+        "one bound for both; older rows are dropped and counted (`numRowsDroppedByWatermark`)",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""OPTIMIZE and ZORDER: rows of an account lie together, so that a query of one account reads few files.
+"""OPTIMIZE and ZORDER: rows of an account are together, so that a query of one account reads few files.
 
 Translates: ``OPTIMIZE delta.`...` ZORDER BY (accountId)``.
 Flink: nothing corresponds to it.
