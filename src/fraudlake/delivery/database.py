@@ -45,7 +45,7 @@ class DatabaseSink:
     def __init__(self, url: str, table: str, pause: float = 1.0) -> None:
         """Load the driver; nothing is connected yet."""
         try:
-            # The statement's values, which would stand in messages, are of no use there.
+            # The statement's values would be of no use in messages.
             self._engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
         except ModuleNotFoundError as error:
             raise UsageError(f"jdbc_url: its driver '{error.name}' is not installed") from None

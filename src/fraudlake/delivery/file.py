@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_LINES = 10_000
-"""Lines after which a micro-batch goes on in another file."""
+"""Lines after which a micro-batch continues in another file."""
 
 
 class FileSink:

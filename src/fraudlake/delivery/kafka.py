@@ -37,7 +37,7 @@ class KafkaSink:
         self._options = {**{f"kafka.{name}": value for name, value in _TIMEOUTS.items()}, **options}
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
-        """Write a message for each event. Where one fails, all count as not delivered: Spark does not say which."""
+        """Write a message for each event. If one fails, all count as not delivered: Spark does not say which."""
         keys, values = [one["id"] for one in events], [event.as_json(one) for one in events]
         header = F.struct(F.lit("content-type").alias("key"), F.lit(event.CONTENT_TYPE).cast("binary").alias("value"))
         messages = self._spark.createDataFrame(pa.table({"key": keys, "value": values}))

@@ -18,7 +18,7 @@ class Outcome:
     """What became of an event: delivered, or ``reason`` says why not."""
 
     attempts: int
-    """How often it was sent; 0 where the receiver had proved to be down just before."""
+    """How often it was sent; 0 if the receiver had proved to be down just before."""
     reason: str | None = None
     is_refusal: bool = False
     """Whether the receiver is well and refuses what it was sent."""
@@ -27,7 +27,7 @@ class Outcome:
 class Sink(Protocol):
     """A destination. It retries by itself, for minutes at most; a receiver that fails raises nothing.
 
-    A folder that cannot be written does raise: the stream stops there, as it does where the lake cannot be written.
+    A folder that cannot be written does raise: the stream stops there, as it does if the lake cannot be written.
 
     An event that is reported as delivered has been taken over by the receiver. One that is not may have arrived, too:
     an answer can be lost on the way.

@@ -33,7 +33,7 @@ def held_back(
         sent: the alerts that were sent earlier, as far back as they count; those that are new are passed over.
         within: an alert is suppressed that is nearer than this, in event time, to one that is sent of its account;
             0 suppresses none.
-        most_a_minute: how many of the alerts that were detected in one minute (UTC) are sent; 0 is no limit.
+        most_a_minute: how many of the alerts that were detected in one minute (UTC) are sent; 0 means no limit.
     """
     new = {alert["alert_id"] for alert in alerts}
     times: dict[str, list[datetime]] = defaultdict(list)

@@ -53,7 +53,7 @@ _OUTPUT = pa.schema(
         ("kind", pa.string()),  # from here on null for small_then_large, which has its rows above
         ("first_transaction_id", pa.string()),
         ("evidence", pa.string()),  # JSON
-        ("columns", pa.string()),  # JSON; null where the rule reads no further columns
+        ("columns", pa.string()),  # JSON; null if the rule reads no further columns
         ("measures", pa.string()),  # JSON
         ("explanation", pa.string()),
     ]
@@ -83,7 +83,7 @@ class Evaluator:
 
     @property
     def rows(self) -> pa.Schema:
-        """The columns of the rows: the detector's, and those that rules need beside."""
+        """The columns of the rows: the detector's, and further ones that rules need."""
         return pa.schema([*detector.ROWS, *self.further.values()])
 
     def columns(self, may_be_late: bool) -> list[Column]:
@@ -155,7 +155,7 @@ def detector_output(
 
 
 def bound_milliseconds(settings: Settings) -> int:
-    """Return how far behind the newest event time a row may come, in the whole milliseconds that Spark counts."""
+    """Return how much older than the newest event time a row may be, in whole milliseconds as Spark counts."""
     return math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
 
 
@@ -269,7 +269,7 @@ def _transaction(variable: Column, transaction_id: Column, time: Column, amount:
 def alert_id(rule: str, first: str, second: str) -> Column:
     """Make an id from a rule's name and two transactions' ids, all given as columns' names.
 
-    The three are joined by ``|``. Where a producer's id holds that, the first id's length says where it ends.
+    The three are joined by ``|``. If a producer's id contains that, the length of the first id marks its end.
     """
     length = F.when(F.concat(first, second).contains("|"), F.length(first))
     return F.sha2(F.concat_ws("|", rule, length.cast("string"), first, second), 256).substr(1, 32)

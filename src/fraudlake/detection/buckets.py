@@ -131,7 +131,7 @@ class _States:
 
 
 Change = Callable[[int, State], State]
-"""Takes a bucket's number and its state as it is read; returns the state to go on with."""
+"""Takes a bucket's number and its state as it is read; returns the state to continue with."""
 
 
 def unchanged(bucket: int, state: State) -> State:

@@ -1,4 +1,4 @@
-"""Comparison: the alerts that a rule raised in the stream become the figures of a backtest, beside other rules."""
+"""Comparison: the figures of the alerts that a rule raised in the stream, compared with those of live rules."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def spans(alerts: DataFrame) -> list[Span]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a version of a rule has raised in the stream, and the live rules beside it."""
+    """The alerts of a version of a rule in the stream, compared with those of the live rules."""
 
     report: Report
     overlaps: list[Overlap]

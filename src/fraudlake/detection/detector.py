@@ -134,7 +134,7 @@ def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[A
 class WatermarkSplit(NamedTuple):
     """Rows by the watermark: ``ready`` for the detector, still ``waiting``, or too ``late``.
 
-    Ready rows lie before ``ready_before`` (microseconds). A row with such a time that comes after them is late.
+    Ready rows are before ``ready_before`` (microseconds). A row with such a time that comes after them is late.
     """
 
     ready: pa.Table
@@ -154,12 +154,12 @@ def split_by_watermark(waiting: pa.Table, rows: pa.Table, watermark: int, bound:
         waiting: rows that wait since earlier micro-batches, :data:`ROWS`.
         rows: new rows, :data:`ROWS`.
         watermark: the stream's watermark, microseconds.
-        bound: how far behind the newest event time a row may come, microseconds; whole milliseconds.
+        bound: how much older than the newest event time a row may be, in microseconds; whole milliseconds.
     """
     is_late = rows["time"].to_numpy() < watermark
     late = rows.filter(pa.array(is_late))
     parts = [waiting, rows.filter(pa.array(~is_late)) if len(late) else rows]
-    # Rows that wait since before a rule was added lack what it needs beside.
+    # Rows that have waited since before a rule was added lack its further columns.
     in_time = pa.concat_tables(parts, promote_options="default")
     time = in_time["time"].to_numpy()
     ready_before = max(watermark, int(time.max()) // 1000 * 1000 - bound) if len(time) else watermark

@@ -67,7 +67,7 @@ def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
 
 
 class _Described(NamedTuple):
-    """A transaction, as JSON behind its variable, and as a part of a sentence."""
+    """A transaction, as JSON after its variable, and as a part of a sentence."""
 
     account_id: str
     transaction_id: str
@@ -125,7 +125,7 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Ta
 
 
 def story(alert: Mapping[str, Any]) -> str:
-    """Tell an alert as a sentence: the account, its transactions with what they are called, and the measures."""
+    """Describe an alert in a sentence: the account, its transactions with their names, and the measures."""
     further = json.loads(alert["columns"] or "null") or [{}] * len(alert["roles"])
     transactions = zip(alert["roles"], alert["amounts"], alert["times"], further, strict=True)
     parts = [f"{role} {_text(amount, time, columns)}" for role, amount, time, columns in transactions]
@@ -137,7 +137,7 @@ def _times(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _json(transaction_id: str, time: int, amount: float) -> str:
-    """Return a transaction's part of the evidence, behind its variable."""
+    """Return a transaction's part of the evidence, after its variable."""
     return json_text.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
 
 

@@ -1,6 +1,6 @@
 """The table of rules: ``silver_rules`` becomes a rule set, and changes of rules become its rows.
 
-Nothing in the table is ever overwritten, so the rule set after any change can be read again. Where the table is still
+Nothing in the table is ever overwritten, so the rule set after any change can be read again. If the table is still
 empty, the rules are those of the settings.
 """
 
@@ -29,7 +29,7 @@ _APPLICATION = "fraudlake rules"
 
 
 def read(lake: Lake, change: int | None = None) -> RuleSet:
-    """Return the rule set now, or as it stood after a change; of an empty table the one that :func:`start` writes."""
+    """Return the rule set now, or after a change; for an empty table, the one that :func:`start` writes."""
     rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
     if not rows:
         return RuleSet.of(lake.settings.known_rules)
@@ -42,12 +42,12 @@ def read(lake: Lake, change: int | None = None) -> RuleSet:
 
 
 def latest_change(lake: Lake) -> int:
-    """Return the number of the latest change; 0 where there was none."""
+    """Return the number of the latest change; 0 if there was none."""
     return int(lake.query(tables.SILVER_RULES, "max(change) AS change")["change"][0].as_py() or 0)
 
 
 def start(lake: Lake) -> RuleSet:
-    """Return the rule set; where the table is empty, it gets the rules of the settings first."""
+    """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
     present = read(lake)
     if latest_change(lake):
         return present

@@ -1,4 +1,4 @@
-"""State: what the detector holds between micro-batches, read from its checkpoint while the stream goes on."""
+"""State: what the detector holds between micro-batches, read from its checkpoint while the stream continues."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def state(lake: Lake) -> State:
 
 
 def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
-    """Read one table of every bucket's state, of a stream that processes buckets; empty where the state has none."""
+    """Read one table of every bucket's state, of a stream that processes buckets; empty if the state has none."""
     checkpoint = lake.checkpoint(step)
     if name not in checkpoint.state_variables:
         return schema.empty_table()

@@ -36,7 +36,7 @@ class WarmState(NamedTuple):
     rules: bytes
     """What the other rules need."""
     recent: bytes
-    """Rows behind the watermark: some of them wait in the bucket's state, the others were evaluated."""
+    """Rows after the watermark: some of them wait in the bucket's state, the others were evaluated."""
 
 
 def states(

@@ -45,7 +45,7 @@ def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str])
     Args:
         rows: the rows.
         own: the account that a row is of.
-        text: where a row without one may name it.
+        text: the text in which a row without an account may name it.
         accounts: the accounts.
     """
     is_of = {

@@ -38,7 +38,7 @@ class Audit:
         return hashlib.pbkdf2_hmac("sha256", account.encode(), bytes.fromhex(self.salt), self.iterations).hex()
 
     def is_unfinished(self, account: str) -> bool:
-        """Tell whether the removal of an account was begun and not finished."""
+        """Return whether the removal of an account was begun and not finished."""
         return any(row["finished_at"] is None for row in self._of(account))
 
     def finished_at(self, account: str) -> datetime | None:
@@ -48,7 +48,7 @@ class Audit:
     def begin(self, lake: Lake, counts: Mapping[str, Mapping[str, int]]) -> None:
         """Write down the rows that accounts have, by account and table, before they are removed.
 
-        Where an earlier removal was cut, the larger number of rows counts: the earlier one has removed some.
+        If an earlier removal was cut, the larger number of rows counts: the earlier one has removed some.
         """
         for account, by_table in counts.items():
             cut = [row for row in self._of(account) if row["finished_at"] is None]

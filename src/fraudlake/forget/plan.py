@@ -25,7 +25,7 @@ LANDED_FILES, DELIVERED_FILES = "landed files", "delivered files"
 class Plan:
     """What a lake has of accounts.
 
-    ``rows`` counts rows by account and table; ``landed files`` and ``delivered files`` stand beside the tables.
+    ``rows`` counts rows by account and table; ``landed files`` and ``delivered files`` count like tables.
     ``stays`` are sentences on what cannot be removed.
     """
 
@@ -79,7 +79,7 @@ def count(lake: Lake, accounts: Sequence[str]) -> Plan:
 
 
 def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
-    """Say what of the accounts is where no lake reaches."""
+    """Return sentences about the accounts' data that is out of the lake's reach."""
     stays = []
     for table in (tables.BRONZE_TRANSACTIONS, tables.BRONZE_FAST_ALERTS):
         of_topics = rows_of(lake, table, accounts).where("_topic IS NOT NULL").groupBy("_topic")

@@ -71,7 +71,7 @@ def forget(lake: Lake, accounts: Sequence[str]) -> Result:
 
 
 def _require_idle(lake: Lake) -> None:
-    """Refuse where a stream has still to read what will be removed."""
+    """Refuse if a stream has yet to read rows that will be removed."""
     for table in contents.TABLES:
         for step in lag.unread(lake, table):
             raise FraudlakeError(
@@ -94,7 +94,7 @@ def _erase_leftovers(lake: Lake, folder: Path) -> None:
     for done in (lake.replays, folder / "spool"):
         shutil.rmtree(done, ignore_errors=True)
     for log in (folder / "logs").glob("*"):
-        os.truncate(log, 0)  # Spark goes on at its end
+        os.truncate(log, 0)  # Spark continues at its end
     for example in (folder / "models").rglob("*input_example*.json"):
         example.unlink()
     for table in contents.TABLES:

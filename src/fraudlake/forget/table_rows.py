@@ -35,7 +35,7 @@ _ERASED = "erased: it named an account that was forgotten"
 
 
 def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
-    """Remove the accounts from the tables of these names, which have rows of them, and from what errors say."""
+    """Remove the accounts from the tables of these names, which have rows of them, and from error texts."""
     # A MERGE, unlike a DELETE, does not write its values into Delta's log.
     wanted = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
     theirs = "t.account_id = s.account_id"

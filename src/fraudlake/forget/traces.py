@@ -20,7 +20,7 @@ _MODEL = "classifier.json"
 _NUMBERS = re.compile(
     rb'\\*"(operationMetrics|configuration|conf|measures)\\*":\{[^}]*\}|\\*"model_version\\*":\\*"[^"\\]*\\*"'
 )
-"""Where numbers stand in quotes that are no accounts: figures of a commit, properties, Spark's settings, and these."""
+"""Places of quoted numbers that are not accounts: figures of a commit, properties, Spark's settings, and others."""
 _PARTITIONS = re.compile(rb'"\d+":')
 """Numbers of a topic's partitions in the offsets of a stream."""
 
@@ -29,7 +29,7 @@ class Search:
     """Searches values, texts and bytes for accounts.
 
     A cell of a table that equals an account is a trace. So is a text or file that holds the account as a word, where
-    that has letters and four characters at least. A shorter one, or a number, may stand for something else: in a text
+    that has letters and four characters at least. A shorter one, or a number, may represent something else: in a text
     it must be in quotes, or follow the word account, and what holds numbers of the lake's own is not searched for it.
 
     Args:
@@ -64,7 +64,7 @@ class Search:
         return ["bytes"] if self._is_in_bytes(content, is_numbered=path.name == _MODEL) else []
 
     def is_in(self, values: pa.Array | pa.ChunkedArray, name: str = "") -> bool:
-        """Tell whether an account is among the values of a column, nested ones included, or within a text of them."""
+        """Return whether an account is among the values of a column, nested ones included, or within a text of them."""
         return any(self._is_in(leaf, names) for leaf, names in _leaves(values, (name,)))
 
     def _columns(self, path: Path) -> list[str]:

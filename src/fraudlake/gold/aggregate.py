@@ -19,7 +19,7 @@ class Aggregate:
     """A gold table that follows ``silver_transactions`` and ``silver_alerts``.
 
     ``keys`` are the columns that identify a group: ``date``, and ``account_id`` or nothing. ``compute`` makes all
-    groups of the transactions (whole days, UTC), the alerts (of these days or more) and the live rules of
+    groups of the transactions (whole days, UTC), the alerts (of at least these days) and the live rules of
     small_then_large.
     """
 

@@ -24,7 +24,7 @@ _SIZE, _SLIDE, _GAP = 60 * _MINUTE, 10 * _MINUTE, 30 * _MINUTE
 
 
 def scope(touched: DataFrame, current: DataFrame) -> DataFrame:
-    """Return from where on the windows of each touched account must be recomputed.
+    """Return the time from which the windows of each touched account must be recomputed.
 
     All windows that follow an account's earliest new row may change: sessions merge, and count windows shift. Windows
     before it do not change. So it is enough to read from the start of the windows that this row falls into.
@@ -39,7 +39,7 @@ def scope(touched: DataFrame, current: DataFrame) -> DataFrame:
         number of the count window that begins there; ``read_from``, the earliest of them all.
     """
     earliest = touched.groupBy("account_id").agg(F.min("timestamp").alias("touched_from"))
-    # Rows of the same time may lie in two neighbouring count windows: begin at a border where the times differ.
+    # Rows of the same time may be in two neighbouring count windows: begin at a border where the times differ.
     end_before = F.lag("window_end").over(Window.partitionBy("account_id", "kind").orderBy("number"))
     is_border = (F.col("kind") == "count") & F.coalesce(end_before < F.col("window_start"), F.lit(True))
     begins_before = is_border & (F.col("window_start") < F.col("touched_from"))
@@ -74,7 +74,7 @@ def alert_windows(transactions: DataFrame, alerts: DataFrame, scope: DataFrame, 
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts``; an alert counts in the windows of its large transaction.
         scope: see :func:`scope`.
-        watermark: event time; only late rows lie before it.
+        watermark: event time; only late rows are before it.
 
     Returns:
         The columns of ``gold_alert_windows``; amounts in account currency.
@@ -92,7 +92,7 @@ def alert_windows(transactions: DataFrame, alerts: DataFrame, scope: DataFrame, 
     continues = (before >= F.col("session_from")) & (F.unix_micros("timestamp") - F.unix_micros(before) <= _GAP)
     is_session_start = (F.col("timestamp") >= F.col("session_from")) & ~F.coalesce(continues, F.lit(False))
     in_count_windows = F.count_if(F.col("timestamp") >= F.col("count_from"))
-    # Each row lists the windows that it lies in, so one exchange by account serves all kinds of windows.
+    # Each row lists the windows that it is in, so one exchange by account serves all kinds of windows.
     with_windows = rows.withColumn("begins", F.when(is_session_start, F.col("timestamp"))).withColumn(
         "windows",
         F.array(
@@ -162,11 +162,11 @@ def changes(recomputed: DataFrame, current: DataFrame, scope: DataFrame, waterma
         recomputed: the recomputed windows, see :func:`alert_windows`.
         current: the present ``gold_alert_windows``.
         scope: see :func:`scope`.
-        watermark: event time; only late rows lie before it.
+        watermark: event time; only late rows are before it.
 
     Returns:
         The columns of ``gold_alert_windows`` and ``gone``: true for a window that no longer exists, as when a late row
-        merges two sessions. The rows are the recomputed windows, and open windows that the watermark has passed by now.
+        merges two sessions. The rows are the recomputed windows, and open windows that the watermark has passed now.
     """
     in_scope = (
         F.when(F.col("kind") == "session", F.col("window_start") >= F.col("session_from"))

@@ -25,7 +25,7 @@ KINDS = ("small_then_large", "threshold")
 LANES = ("fast", "exact")
 REASONS = ("not_running", "pending", "late", "quarantined", "out_of_order", "unknown")
 LATE = timedelta(minutes=10)
-"""How far behind an earlier message's time a transaction is late: so long, the fast lane waits for it."""
+"""How much older than an earlier message a transaction is when it counts as late; the fast lane waits that long."""
 _ALERT = (*KEYS, "alert_id")
 _PAIR = ("account_id", "transaction_id", "timestamp", "small_transaction_id", "small_timestamp")
 _PLACE = ("partition", "position")
@@ -33,13 +33,13 @@ _PERCENTILES = {"latency_p50": 0.5, "latency_p95": 0.95, "latency_p99": 0.99, "l
 
 
 def with_places(transactions: DataFrame) -> DataFrame:
-    """Return where transactions stand in the topic.
+    """Return the positions of transactions in the topic.
 
     Args:
         transactions: ``silver_transactions``.
 
     Returns:
-        ``transaction_id, account_id, timestamp, partition, position``; without a partition where a file had the row.
+        ``transaction_id, account_id, timestamp, partition, position``; without a partition if a file had the row.
     """
     partition = F.when(silver.is_from_kafka(), F.substring_index("source", "/", -1).cast("int"))
     return transactions.select("transaction_id", "account_id", "timestamp", partition.alias("partition"), "position")
@@ -101,11 +101,11 @@ def alerts(messages: DataFrame, exact: DataFrame, transactions: DataFrame) -> Da
 
 
 def progress(messages: DataFrame, transactions: DataFrame) -> DataFrame:
-    """Return how far the fast lane has read the topic, as far as its alerts show, and how far event time was where.
+    """Return how far the fast lane has read the topic, as far as its alerts show, and the event time at each position.
 
     Args:
         messages: all of ``bronze_fast_alerts``.
-        transactions: :func:`with_places` of the days that are compared, and of those beside them.
+        transactions: :func:`with_places` of the days that are compared, and of neighbouring days.
 
     Returns:
         One row a partition: ``partition``; ``first_position`` and ``last_position`` of transactions that raised a fast
@@ -143,10 +143,10 @@ def lane_agreement(
     Args:
         matched: :func:`alerts` of whole days.
         progress: :func:`progress`.
-        transactions: :func:`with_places` of the same days, and of those beside them on which a pair may lie, too.
+        transactions: :func:`with_places` of the same days, and of neighbouring days that a pair may reach.
         quarantine: ``silver_quarantine``.
         rules: the names of the rules that the exact lane evaluates, with the time that each looks back.
-        watermark: from here on transactions wait in the exact lane for their turn; None where they do not wait.
+        watermark: from here on transactions wait in the exact lane; None if they do not wait.
 
     Returns:
         The columns of ``gold_lane_agreement``.
@@ -291,14 +291,14 @@ def _is_quarantined() -> Column:
 
 
 def _lies_between(row: Column) -> Column:
-    """Return whether a row lies between the two in the topic."""
+    """Return whether a row is between the two in the topic."""
     positions = F.col("small.position"), F.col("large.position")
     is_between = (row["position"] > F.least(*positions)) & (row["position"] < F.greatest(*positions))
     return F.coalesce((row["partition"] == F.col("large.partition")) & is_between, F.lit(False))
 
 
 def _is_out_of_order() -> Column:
-    """Return whether the order of time and that of the topic differ in the two, or in what lies between them."""
+    """Return whether the order of time and that of the topic differ in the two, or in what is between them."""
 
     def time(row: Column) -> Column:
         return F.struct(row["timestamp"], row["partition"], row["position"])
@@ -316,7 +316,7 @@ def _is_out_of_order() -> Column:
 
 
 def _window_is_out_of_order() -> Column:
-    """Return whether a row of a threshold's account is in its window and behind it in the topic, or the other way."""
+    """Return whether a row of a threshold's account is in its window and after it in the topic, or the other way."""
     large = F.col("large")
 
     def is_displaced(row: Column) -> Column:

@@ -1,4 +1,4 @@
-"""The lake: the one place that decides where tables, checkpoints and models are, and which session reads them."""
+"""The lake: the one place that decides on the paths of tables, checkpoints and models, and on the session."""
 
 from __future__ import annotations
 

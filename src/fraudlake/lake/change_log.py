@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write(lake: Lake, table: Table, application: str, rows: Sequence[dict[str, Any]]) -> bool:
-    """Write the rows of one change, in one commit, and tell whether it was this process that wrote the change.
+    """Write the rows of one change, in one commit, and return whether it was this process that wrote the change.
 
     Args:
         lake: the lake.

@@ -25,8 +25,8 @@ _SCHEMA_FILE = re.compile(r"(|file:|dbfs:)/.*(/[^/]+/_stateSchema/[^/]+/[^/]+)",
 class Checkpoint:
     """The folder of one stream's checkpoint.
 
-    Beside Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends on, the
-    ids of the tables that the stream reads, and of a stream that evaluates rules their changes by micro-batch.
+    In addition to Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends
+    on, the ids of the tables that the stream reads, and of a stream that evaluates rules their changes by micro-batch.
     """
 
     step: str
@@ -38,7 +38,7 @@ class Checkpoint:
         return not (self._log("offsets") or self._log("commits"))
 
     def pending_batch(self) -> int | None:
-        """Return the number of the micro-batch that was begun and not committed; None where there is none."""
+        """Return the number of the micro-batch that was begun and not committed; None if there is none."""
         offsets, commits = self._log("offsets"), self._log("commits")
         begun = int(offsets[-1].name) if offsets else None
         return None if commits and begun == int(commits[-1].name) else begun
@@ -156,7 +156,7 @@ class Checkpoint:
         return dict(self._notes().get("reads", {})) if self._notes_file.exists() else {}
 
     def require(self, fixed: Mapping[str, object], reads: Mapping[str, str], writes: Mapping[str, bool]) -> None:
-        """Check that the stream can begin or go on with this checkpoint.
+        """Check that the stream can begin or continue with this checkpoint.
 
         Args:
             fixed: settings that the state depends on; they must be those that the stream began with.
@@ -279,7 +279,7 @@ class Checkpoint:
         """Return the first version with unread rows, by the id of each Delta table.
 
         A micro-batch that is not committed counts as unread. Delta's offsets name the version that is being read, or
-        the next one where all files of a version are read (seen in Delta 4.4).
+        the next one if all files of a version are read (seen in Delta 4.4).
         """
         committed = self._log("commits")
         offsets = self.folder / "offsets" / committed[-1].name if committed else next(iter(self._log("offsets")), None)

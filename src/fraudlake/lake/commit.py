@@ -25,7 +25,7 @@ AUTO_COMPACTION = "auto_compaction"
 class Detail:
     """What a table's log says of it as a whole: its identity, layout and properties.
 
-    ``is_compact`` is true where certainly no partition has two files. ``created_millis`` is when the table was made, in
+    ``is_compact`` is true if certainly no partition has two files. ``created_millis`` is when the table was made, in
     milliseconds since 1970 UTC.
     """
 
@@ -80,7 +80,7 @@ class Commit:
 
     @property
     def record(self) -> dict[str, Any]:
-        """``metadata`` as a JSON object; empty where another writer wrote it."""
+        """``metadata`` as a JSON object; empty if another writer wrote it."""
         return _record(self.metadata)
 
     def is_of(self, application: str, batch: int) -> bool:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 def retried(write: Callable[[], T]) -> T:
     """Call ``write``, again after each commit conflict, six times at most; it must be safe to repeat.
 
-    Streams and maintenance write the same tables. Where OPTIMIZE rewrites a file that a MERGE is about to change, Delta
+    Streams and maintenance write the same tables. If OPTIMIZE rewrites a file that a MERGE is about to change, Delta
     lets the first of the two commit and fails the second (Delta Lake documentation, "Concurrency control").
 
     Returns:
@@ -35,9 +35,9 @@ def retried(write: Callable[[], T]) -> T:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Tell whether a write failed because another one committed first.
+    """Return whether a write failed because another one committed first.
 
     Conflicts are recognised by name: Spark's exception classes differ between a plain session, a micro-batch and Spark
-    Connect, and delta-rs is installed only where lakes are local.
+    Connect, and delta-rs is installed only with local lakes.
     """
     return type(error).__name__ == "CommitFailedError" or any(name in str(error) for name in _CONFLICTS)

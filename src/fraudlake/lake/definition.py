@@ -72,7 +72,7 @@ def settle(
         lake: the lake, which has the settings that were given.
         recorded: what it has recorded.
         is_read: nothing will be written by these settings.
-        change: makes the settings that are given the lake's, where they are not.
+        change: makes the settings that are given the lake's, if they are not.
 
     Raises:
         UsageError: the settings contradict the lake, or a change is none that a lake can make. Nothing was written.
@@ -150,7 +150,7 @@ def _found_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | Non
 
     Raises:
         UsageError: the tables have further columns, and it is not known which fields they come from. A command that
-            only reads gets them all the same.
+            only reads gets them anyway.
     """
     last, origin = _last_columns(lake), lake.settings.given.get("columns")
     declared = last if origin is None else lake.settings.columns

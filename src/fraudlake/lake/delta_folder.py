@@ -50,7 +50,7 @@ def _empty(schema: Any, partitions: list[str]) -> Any:
 def erase_past(folder: Path) -> None:
     """Remove the files that only older versions of a table have, and what its log says of the rows in them.
 
-    Statistics in the log name the least and the largest text of each file. The log's files stay, since streams go on
+    Statistics in the log name the least and the largest text of each file. The log's files stay, since streams continue
     from them, but statistics and conditions leave them; a new checkpoint has the statistics of the present files.
     The table can be read in its present version only. Nobody may read or write it meanwhile.
     """

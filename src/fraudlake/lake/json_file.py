@@ -22,7 +22,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def create(file: Path, value: Mapping[str, object]) -> bool:
-    """Write an object to a new file, atomically; return False where another process has created the file first."""
+    """Write an object to a new file, atomically; return False if another process has created the file first."""
     with _draft(file, _text(value)) as draft:
         try:
             os.link(draft, file)

@@ -46,13 +46,13 @@ class Lake(ABC):
     name: str
     """What a person calls it: its folder, or catalog and schema."""
     log: str
-    """Where Spark's log is."""
+    """Path of Spark's log."""
     replays: Path
     """Folder of what ``quarantine --replay`` has written down."""
     folder: Path | None = None
     """Folder of the whole lake; None in a workspace."""
     models: Path | None = None
-    """Folder of the models; None where the workspace keeps them."""
+    """Folder of the models; None if the workspace keeps them."""
 
     @cached_property
     def session(self) -> SparkSession:
@@ -68,13 +68,13 @@ class Lake(ABC):
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session for SQL of one's own, in which every table has its plain name."""
+        """Session for ad-hoc SQL, in which every table has its plain name."""
         return self.session
 
     def within(self, spark: SparkSession) -> Self:
         """Return this lake in another session: that of a micro-batch.
 
-        A micro-batch's function gets a session of its own, whose current catalog and schema need not be the lake's
+        A micro-batch's function gets a separate session, whose current catalog and schema need not be the lake's
         (on Databricks they are the workspace's defaults).
         """
         inside = copy.copy(self)
@@ -121,7 +121,7 @@ class Lake(ABC):
 
     @abstractmethod
     def has(self, table: tables.Table) -> bool:
-        """Tell whether a table is there."""
+        """Return whether a table is there."""
 
     @abstractmethod
     def schema_of(self, table: tables.Table) -> StructType:
@@ -199,10 +199,11 @@ class Lake(ABC):
         compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
+        """Append rows to a table in one commit, unless an earlier commit was of this transaction or a later one.
 
         Args:
-            rows: the columns of :meth:`table`, or what ``compute`` turns into them; what the table has beside is null.
+            rows: the columns of :meth:`table`, or what ``compute`` turns into them; further columns of the table are
+                null.
             table: the table.
             transaction: who appends, and which micro-batch.
             compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
@@ -215,7 +216,7 @@ class Lake(ABC):
     def replace(
         self, rows: DataFrame, table: tables.Table, record: dict[str, Any], days: tuple[date, date] | None = None
     ) -> None:
-        """Put rows in the place of a table's rows, or of those of some days, in one commit that streams pass over.
+        """Put rows in the place of a table's rows, or of those of some days, in one commit that streams skip.
 
         Delta's ``RESTORE`` and a plain overwrite can add files without removing any, which streams then take for new
         rows (Databricks documentation, "Restore a Delta table"). So the commit says that it changes no data
@@ -240,7 +241,7 @@ class Lake(ABC):
         writer.overwrite(F.expr(condition or "true"))
 
     def remove(self, table: tables.Table, condition: str, record: dict[str, Any]) -> None:
-        """Remove the rows that fulfil a condition in SQL, in one commit, which streams pass over.
+        """Remove the rows that fulfil a condition in SQL, in one commit, which streams skip.
 
         It is a replacement by nothing, since no text can be attached to a ``DELETE`` everywhere.
         """
@@ -248,7 +249,7 @@ class Lake(ABC):
         writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record})).overwrite(F.expr(condition))
 
     def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
-        """Replace the rows of a table with the same keys, and insert where there is none.
+        """Replace the rows of a table with the same keys, and insert if there is none.
 
         Args:
             rows: the columns of the table.
@@ -261,7 +262,7 @@ class Lake(ABC):
     def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
         """Upsert changes, and delete rows.
 
-        ``changes`` has the table's columns and ``gone``: where that is true, the row with the same keys is deleted.
+        ``changes`` has the table's columns and ``gone``: if that is true, the row with the same keys is deleted.
         """
         with persisted(changes, eager=False) as changes:
             dates = [row["date"] for row in changes.select("date").distinct().collect()]
@@ -354,7 +355,7 @@ class Lake(ABC):
 
     @contextmanager
     def scratch_checkpoint(self) -> Iterator[Path]:
-        """Return a folder for the checkpoint of a stream that is over, for good, when the block ends."""
+        """Return a folder for the checkpoint of a stream that ends with the block."""
         folder = self.checkpoints / "scratch" / uuid.uuid4().hex
         try:
             yield folder
@@ -382,7 +383,7 @@ class Lake(ABC):
 def open_lake(
     settings: Settings, spark: SparkSession | None = None, must_exist: bool = False, change: Change | None = None
 ) -> Lake:
-    """Open the lake that the settings name: in a workspace where they name a catalog, otherwise on this machine.
+    """Open the lake that the settings name: in a workspace if they name a catalog, otherwise on this machine.
 
     Opening makes the tables that are missing, so that every table can be queried by its name from the start. The lake's
     settings are those given, with its own definition.

@@ -48,7 +48,7 @@ _PLAIN_WRITER = 2
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _COMPACT_EVERY = 50
 _COMPACTED = 16 << 20
-"""Size of a compacted file, where the table is not clustered."""
+"""Size of a compacted file, if the table is not clustered."""
 _MERGED_AT_ONCE = 10_000_000
 """Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
 _NO_RETRIES = 0
@@ -62,7 +62,7 @@ class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
     Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use,
-    and has a table that an earlier version did not know as an empty one beside the lake.
+    and has a table that an earlier version did not know as an empty one outside of the lake.
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
@@ -71,7 +71,7 @@ class LocalLake(Lake):
     """
 
     def __init__(self, settings: Settings, must_exist: bool = False, change: Change | None = None) -> None:
-        """Open the lake that the settings name, perhaps with a changed definition; it has a session of its own."""
+        """Open the lake that the settings name, perhaps with a changed definition; it has a separate session."""
         self.settings = settings
         self.root = self.folder = settings.lake.absolute()
         self._database = f"lake_{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
@@ -94,14 +94,14 @@ class LocalLake(Lake):
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session for SQL of one's own, in which every table has its plain name: to name them takes seconds."""
+        """Session for ad-hoc SQL, in which every table has its plain name; to name them takes seconds."""
         for table in contents.TABLES:
             self.name_of(table)
         self.session.sql(f"USE {self._database}")
         return self.session
 
     def _require(self, change: Change | None) -> None:
-        """Refuse a root that is no lake of this format, or has no bronze; make empty tables beside for others."""
+        """Refuse a root that is not a lake of this format, or has no bronze; add other missing tables outside of it."""
         self._check_format()
         missing = [table for table in contents.TABLES if not self.has(table)]
         if tables.BRONZE_TRANSACTIONS in missing:
@@ -181,7 +181,7 @@ class LocalLake(Lake):
             DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
 
     def has(self, table: tables.Table) -> bool:
-        """Tell whether a table is there."""
+        """Return whether a table is there."""
         return DeltaTable.is_deltatable(str(self._folder(table)))
 
     def schema_of(self, table: tables.Table) -> StructType:
@@ -224,7 +224,7 @@ class LocalLake(Lake):
         """Return what ``SELECT columns FROM table clauses`` gives, now or in a version of the table: few rows.
 
         It goes past Spark, which takes ten seconds to start; and past Arrow's own reader of delta-rs, whose threads
-        call Python, which aborts where it is about to end (``terminate called``, seen with deltalake 1.6).
+        call Python, which aborts if it is about to end (``terminate called``, seen with deltalake 1.6).
         """
         delta = self._open(table, version)
         if not _is_readable(delta):
@@ -242,7 +242,7 @@ class LocalLake(Lake):
         compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append rows to a table, in one commit; none, where an earlier commit was of this transaction or a later one.
+        """Append rows to a table in one commit, unless an earlier commit was of this transaction or a later one.
 
         Spark computes the rows and delta-rs commits them: to plan and to write a commit takes Spark a second. Where
         there are no rows there is no commit.
@@ -273,7 +273,7 @@ class LocalLake(Lake):
             self._commit(delta, rows, table, mode, transaction, metadata)
 
     def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
-        """Replace the rows of a table with the same keys, and insert where there is none: see :class:`Lake`."""
+        """Replace the rows of a table with the same keys, and insert if there is none: see :class:`Lake`."""
         self.apply_changes(rows.withColumn("gone", F.lit(False)), table, keys)
 
     def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
@@ -326,7 +326,7 @@ class LocalLake(Lake):
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
             max_commit_retries=_NO_RETRIES if mode == "overwrite" else None,
         )
-        # A table has columns that the rows lack where the settings declared them once.
+        # A table has columns that the rows lack if earlier settings declared them.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None
         write_deltalake(delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
         if table.compacts and delta.version() % _COMPACT_EVERY == 0:
@@ -406,7 +406,7 @@ class LocalLake(Lake):
 
 
 def _is_readable(delta: DeltaTable) -> bool:
-    """Tell whether delta-rs reads the table: not where rows are marked as deleted (seen in 1.6)."""
+    """Return whether delta-rs reads the table: not if rows are marked as deleted (seen in 1.6)."""
     return "deletionVectors" not in (delta.protocol().reader_features or ())
 
 

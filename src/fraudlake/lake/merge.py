@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def merge(lake: Lake, rows: DataFrame, table: Table, on: str, *clauses: str) -> Row:
-    """Run Delta's ``MERGE`` on a table; it is repeated where another writer commits in between.
+    """Run Delta's ``MERGE`` on a table; it is repeated if another writer commits in between.
 
     Args:
         lake: the lake, in the session of the rows.

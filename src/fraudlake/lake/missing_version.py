@@ -12,5 +12,5 @@ _SIGNS = ("VERSION_NOT_FOUND", "VersionNotFound", "FILE_NOT_EXIST", "FILE_NOT_FO
 
 
 def is_missing(error: PySparkException) -> bool:
-    """Tell whether an error says that a table's version is gone."""
+    """Return whether an error says that a table's version is gone."""
     return any(sign in str(error) for sign in _SIGNS)

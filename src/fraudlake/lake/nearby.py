@@ -30,7 +30,7 @@ def nearest(root: Path) -> Path | None:
 
 
 def _around(root: Path) -> Iterator[Path]:
-    """List the folders above, beside and below; of a path whose middle is wrong, those that end alike."""
+    """List the parent, sibling and child folders; for a path with a wrong middle, those with the same end."""
     there = next(folder for folder in (root, *root.parents) if folder.is_dir())
     yield from (there, *there.parents)
     below = root.relative_to(there).parts[1:]

@@ -1,4 +1,4 @@
-"""Rows: computed once where they are used several times, and checked for being empty at little cost."""
+"""Rows: computed once if they are used several times, and checked for being empty at little cost."""
 
 from __future__ import annotations
 

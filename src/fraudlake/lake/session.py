@@ -38,7 +38,7 @@ JAVA_OPTIONS = (
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
-"""What decides which Spark is started, and where."""
+"""The options that decide how and where Spark starts."""
 _END_SECONDS = 30
 CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's class that writes and renames the files of checkpoints."""
@@ -105,7 +105,7 @@ def launch(
 
 
 def end() -> None:
-    """End Java, if this process has started one, and wait for it: what it was asked to do goes on until then."""
+    """End Java, if this process has started one, and wait for it: what it was asked to do continues until then."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -169,7 +169,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.sql.ui.retainedExecutions": "10",
-        # Spark renders each query's plan for its UI, even where the UI is off; the short form takes less time.
+        # Spark renders each query's plan for its UI, even if the UI is off; the short form takes less time.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.warehouse.dir": str(settings.lake.absolute() / "tables"),
         **COMMON_CONFIGURATION,
@@ -212,7 +212,7 @@ def java_options(settings: Settings, *options: str) -> str:
 
 
 def with_options(own: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Add to Spark's configuration where its temporary files are, and what the settings want besides.
+    """Add the folder of temporary files and the options of the settings to Spark's configuration.
 
     Raises:
         UsageError: the settings have another value for what is decided here.

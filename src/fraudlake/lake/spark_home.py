@@ -20,7 +20,7 @@ from filelock import FileLock
 from fraudlake.lake import jars, java
 
 LOG_STORE = Path(__file__).parent / "log_store" / "HardLinkLogStore.class"
-"""Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source beside it."""
+"""Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source next to it."""
 _ARCHIVE = 0xF00BABA8
 """How Java marks an archive of a program's classes (seen in 17 and 21)."""
 
@@ -56,7 +56,7 @@ def _make(home: Path, pyspark_folder: Path, added_jars: Path) -> None:
 
 
 def _link(file: Path, name: Path) -> None:
-    """Hard-link a file, so that it outlives its Python environment; copy it where that is on another disk."""
+    """Hard-link a file, so that it outlives its Python environment; copy it if that is on another disk."""
     try:
         os.link(file, name)
     except OSError:

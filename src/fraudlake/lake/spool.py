@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def spooled(
     rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
 ) -> Iterator[pa.RecordBatchReader | None]:
-    """Compute rows in Spark's tasks, and return them for the length of the block; None where there are none.
+    """Compute rows in Spark's tasks, and return them for the length of the block; None if there are none.
 
     Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
 
     Args:
         rows: the input.
-        compute: turns the batches of a task into batches of ``schema``; None where they have its columns.
+        compute: turns the batches of a task into batches of ``schema``; None if they have its columns.
         schema: the results' schema.
         folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
     """
@@ -41,7 +41,7 @@ def spooled(
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # Where Spark has repeated a task, these are only the files of the successful attempt.
+    # If Spark has repeated a task, these are only the files of the successful attempt.
     paths = [row["path"] for row in rows.mapInArrow(write, "path STRING").collect()]
     try:
         batches = (batch for path in paths for batch in _batches(path))

@@ -69,7 +69,7 @@ class WorkspaceLake(Lake):
         self._define(must_exist, change)
         self._configure()
         for table in map(self.table, lacking):
-            # A user who may only read may not run CREATE TABLE, even where the table exists.
+            # A user who may only read may not run CREATE TABLE, even if the table exists.
             self._make(table)
         self._completed = {table.name for table in contents.TABLES if must_exist or table in lacking}
         for table in contents.TABLES:
@@ -117,7 +117,7 @@ class WorkspaceLake(Lake):
         self._there.add(table.name)
 
     def has(self, table: tables.Table) -> bool:
-        """Tell whether a table is there."""
+        """Return whether a table is there."""
         return table.name in self._there
 
     def schema_of(self, table: tables.Table) -> StructType:
@@ -164,7 +164,7 @@ class WorkspaceLake(Lake):
         """Return how long files stay that have left a table: VACUUM removes them then.
 
         Predictive optimization runs VACUUM by itself, by the table's property, whatever a stream has still to read. So
-        tables that streams read keep files as long as Delta keeps its log, without which a stream cannot go on either.
+        tables that streams read keep files as long as Delta keeps its log, which a stream needs, too.
         """
         kept = self.settings.retention
         return max(kept, _LOG_KEPT) if table.name in tables.STREAMED else kept
@@ -182,14 +182,14 @@ class WorkspaceLake(Lake):
     def exclusive(self, step: str) -> Iterator[None]:
         """Take no lock: there is none that works across clusters.
 
-        Each of the bundle's jobs has one run at a time (``max_concurrent_runs: 1``). Where two runs overlap anyway,
+        Each of the bundle's jobs has one run at a time (``max_concurrent_runs: 1``). If two runs overlap anyway,
         Spark lets only one of them commit a micro-batch to a checkpoint, and Delta appends each micro-batch once.
         """
         yield
 
 
 def compute_session() -> SparkSession:
-    """Return the session of Databricks Connect where it is installed, otherwise that of the runtime."""
+    """Return the session of Databricks Connect if it is installed, otherwise that of the runtime."""
     try:
         from databricks.connect import DatabricksSession
 

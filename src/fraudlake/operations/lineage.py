@@ -1,4 +1,4 @@
-"""Lineage: an alert becomes its rule, its transactions, where each landed, and the commits that took them."""
+"""Lineage: traces an alert back to its rule, its transactions, their landed rows, and the commits of these."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VALUES = (*tables.PAYLOAD, "_rescued_data", "_ingested_at")
 class Taken:
     """The commit that brought a row into a table.
 
-    ``is_first`` is false where an earlier version may have had the row and cannot be read any more: VACUUM has removed
+    ``is_first`` is false if an earlier version may have had the row and cannot be read any more: VACUUM has removed
     its files, or Delta its log.
     """
 
@@ -38,7 +38,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Origin:
-    """A transaction of an alert, and the row of bronze that it was made from; empty where the table lacks it."""
+    """A transaction of an alert, and the row of bronze that it was made from; empty if the table lacks it."""
 
     variable: str
     """What the rule calls it."""
@@ -46,9 +46,9 @@ class Origin:
     landed: dict[str, Any]
     """``file, path, row``, or ``topic, partition, offset``."""
     values: dict[str, Any]
-    """What stood there, by the names of bronze, and ``_ingested_at``."""
+    """The landed values, by the names of bronze, and ``_ingested_at``."""
     taken: dict[str, Taken | None] = field(default_factory=dict)
-    """The commits of the transaction in ``silver`` and of the row in ``bronze``; None where no version that can be read
+    """The commits of the transaction in ``silver`` and of the row in ``bronze``; None if no version that can be read
     holds the row."""
 
 
@@ -58,7 +58,7 @@ class Lineage:
 
     alert: dict[str, Any]
     rule: dict[str, Any]
-    """The rule in the present settings; only its name where they lack it."""
+    """The rule; only its name if the lake lacks it."""
     taken: Taken | None
     """The commit of the alert."""
     transactions: list[Origin]
@@ -70,7 +70,7 @@ class Lineage:
 
 
 def explain(lake: Lake, alert_id: str) -> Lineage:
-    """Trace an alert back to where it came from; on a laptop without Spark.
+    """Trace an alert back to its sources; on a laptop without Spark.
 
     Raises:
         UsageError: there is no such alert.
@@ -194,7 +194,7 @@ def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
 
 
 def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
-    """Return whether a version has a row; None where it cannot be read any more."""
+    """Return whether a version has a row; None if it cannot be read any more."""
     try:
         return bool(lake.count(table, condition, version))
     except Exception:  # by delta-rs, DataFusion or Spark, each its own

@@ -1,6 +1,6 @@
 """Maintenance: the files of changed tables become fewer and clustered, and files that no table uses are removed.
 
-Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; where it conflicts with
+Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; if it conflicts with
 a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time (``Lake.files_kept``) after
 it left its table.
 If a stream is further behind than that, it may still have to read the file, so the table is not cleaned.
@@ -119,7 +119,7 @@ def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, detail, retention)
     if detail.created_millis > oldest.timestamp() * 1000:
-        # No file is older than its table. VACUUM would look for some all the same, which takes seconds a table.
+        # No file is older than its table. VACUUM would look for some anyway, which takes seconds a table.
         return
     lake.session.sql(f"VACUUM {lake.name_of(table)}")
 

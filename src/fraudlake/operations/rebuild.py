@@ -1,7 +1,7 @@
 """Rebuild: days of silver, quarantine, alerts and gold are computed again from bronze, compared, and put in place.
 
-The days are computed beside the tables, as files in a folder of the lake's replays. Each table that differs then gets
-them in one commit, which streams pass over, and the aggregates follow. What is put in place depends only on bronze, on
+The days are computed outside of the tables, as files in a folder of the lake's replays. Each table that differs then
+gets them in one commit, which streams skip, and the aggregates follow. What is put in place depends only on bronze, on
 the rows of other days and on the settings, so a rebuild that was cut is repeated. A file says which one it was and at
 which versions the tables were before it: the aggregates follow all that has changed since then.
 """
@@ -50,7 +50,7 @@ _FOLDER = "days-"
 """How the names of folders begin that replays compute in."""
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
-    # What the explanation tells, too: older rows lack it elsewhere.
+    # The explanation has these values, too; in older rows it is the only place.
     _ALERTS.name: ("detected_at", "kind", "evidence", "measures", "rule_version", "evidence_columns"),
 }
 """Columns that may differ between a row and the same row computed again, by table."""
@@ -122,8 +122,8 @@ class _Days:
     def touch(self, before: datetime | None) -> Column:
         """Return whether an alert may depend on transactions of the days.
 
-        One of a small and a large transaction does where their time meets the days. One of another kind does where it
-        ends on them, or behind them as far as its rule looks back. Alerts that end at ``before`` or later do not count:
+        One of a small and a large transaction does if their time meets the days. One of another kind does if it
+        ends on them, or after them as far as its rule looks back. Alerts that end at ``before`` or later do not count:
         they are left to the stream, whose state still holds transactions of then.
         """
         low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
@@ -220,7 +220,7 @@ def _require_caught_up(lake: Lake) -> None:
 def _computed(
     lake: Lake, days: _Days, rules: Sequence[RuleVersion]
 ) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
-    """Compute the days beside the tables, for the length of the block; return them, and the rows that are there."""
+    """Compute the days outside of the tables, for the length of the block; return them, and the current rows."""
     _remove_left_behind(lake)
     folder = lake.replays / f"{_FOLDER}{uuid.uuid4().hex}"
 

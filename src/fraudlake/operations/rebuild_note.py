@@ -25,7 +25,7 @@ class RebuildNote:
 
     @classmethod
     def of(cls, lake: Lake) -> RebuildNote | None:
-        """Read the note; None where no rebuild is unfinished."""
+        """Read the note; None if no rebuild is unfinished."""
         try:
             note = json.loads(_file(lake).read_text())
         except FileNotFoundError:

@@ -37,7 +37,7 @@ def restore(
 ) -> Restored:
     """Put a table back to an earlier version, in one commit on top of the present one, which stays readable.
 
-    Streams that read the table go on behind the commit: they read neither the rows that come back nor take back what
+    Streams that read the table continue after the commit: they read neither the rows that come back nor take back what
     they made of those that leave. A stream that writes the table writes nothing again.
 
     Args:

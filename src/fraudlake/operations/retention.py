@@ -2,7 +2,7 @@
 
 The commit by which rows leave says so in its record. How many left is the difference between two versions, which is
 noted afterwards, once for each commit, by the table's identity and version. A process that is killed in between
-leaves a commit that is not noted: :func:`removed` counts it all the same, and the next :func:`remove_old_rows` notes
+leaves a commit that is not noted: :func:`removed` counts it anyway, and the next :func:`remove_old_rows` notes
 it.
 """
 
@@ -76,10 +76,10 @@ def require_known(settings: Settings) -> None:
 
 
 def remove_old_rows(lake: Lake) -> dict[str, int]:
-    """Remove the rows that are older than the limits of the setting ``row_retention``; streams may go on.
+    """Remove the rows that are older than the limits of the setting ``row_retention``; streams may continue.
 
     Returns:
-        How many rows have left by now, by table; only of tables from which rows have just left.
+        How many rows have left now, by table; only of tables from which rows have just left.
 
     Raises:
         UsageError: see :func:`require_known`.
@@ -112,7 +112,7 @@ def removed(lake: Lake) -> Removed:
 
 
 def first_whole_day(lake: Lake, *names: str) -> date | None:
-    """Return the first day from which on no row has left any of some tables; None where none has left at all."""
+    """Return the first day from which on no row has left any of some tables; None if none has left at all."""
     noted, days = _noted(lake), []
     for table in contents.TABLES:
         entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted)] if table.name in names else []

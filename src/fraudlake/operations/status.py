@@ -35,7 +35,7 @@ class Status:
     """Where the rows are.
 
     ``landed`` counts the rows of all finished files that were read or are there to be read, the rows that came from
-    Kafka, and ``kafka_lag``: the messages that are still to be read (None where the source is files).
+    Kafka, and ``kafka_lag``: the messages that are still to be read (None if the source is files).
     ``kafka_missing_offsets`` counts the offsets between those rows that gave none.
     """
 

@@ -47,14 +47,14 @@ class CompiledRule(Protocol):
 
     @property
     def look_back(self) -> timedelta | None:
-        """How far before a transaction others may lie that its alert depends on, in event time; None: any distance."""
+        """Longest look-back in event time from a transaction to those that its alert depends on; None: unbounded."""
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Evaluate rows, which hold whole partitions: at once, or in parts that follow each other.
 
         Args:
             rows: :attr:`columns`, ``source`` and ``position``; of a part first the rows that the part before needed,
-                as they stood there, then new ones in any order.
+                as in the state, then new ones in any order.
             seen: the number of the former.
             state: the ``state`` that the part before gave.
             now: no row that follows has an earlier time, microseconds; None: no row follows.

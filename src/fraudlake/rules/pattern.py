@@ -29,7 +29,7 @@ class PatternRule(BaseModel):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     sql: str | None = None
     pattern: str | None = None
-    """What stands in the parentheses of PATTERN."""
+    """The text in the parentheses of PATTERN."""
     define: dict[str, str] = {}
     """The condition of each variable; one without is always true."""
     within: Duration | None = Field(default=None, gt=timedelta(0))
@@ -74,7 +74,7 @@ class PatternRule(BaseModel):
         from fraudlake.rules.columns import TABLES, TIME
 
         parsed = parse(self.text, columns, TIME, TABLES, self.name)
-        # Where matching goes on behind a match, the next match depends on where it ended, and so on back.
+        # Where matching continues after a match, the next match depends on where it ended, and so on back.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
         return CompiledPattern(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
 

@@ -47,7 +47,7 @@ def _rule(file: Path, number: int, entry: Any) -> tuple[Rule, Status]:
         rule = RULE.validate_python({name: value for name, value in entry.items() if name != "status"})
     except ValidationError as error:
         first = error.errors()[0]
-        # The kind stands before the field.
+        # The kind comes before the field.
         field = ".".join([where, *map(str, first["loc"][1:])])
         reason = first["msg"].removeprefix("Value error, ")
         value = f" = {first['input']!r}" if isinstance(first["input"], str | int | float) else ""

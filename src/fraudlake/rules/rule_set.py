@@ -1,4 +1,4 @@
-"""Rule sets: the rules of a lake with their versions and statuses, as they stood after some change."""
+"""Rule sets: the rules of a lake with their versions and statuses, after some change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RuleVersion:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """All versions of all rules, as they stood after a change; the versions of a rule follow each other."""
+    """All versions of all rules after a change; the versions of a rule follow each other."""
 
     versions: tuple[RuleVersion, ...]
     change: int = field(default=1, compare=False)

@@ -18,7 +18,7 @@ _LEAST, _MOST = 2.0**-90, 2.0**60
 
 
 class Spans(NamedTuple):
-    """Of each row, its window's first row and the row behind its last."""
+    """Of each row, its window's first row and the row after its last."""
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
@@ -38,7 +38,7 @@ def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: i
     """
     count = len(times)
     partition = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    # Beginnings are sorted in among the rows: what stands before one is before its window.
+    # Beginnings are sorted among the rows: the rows before one are before its window.
     asked = np.concatenate([times - duration, times])
     is_row = np.repeat([False, True], count)
     order = np.lexsort((is_row, asked, np.tile(partition, 2)))
@@ -54,7 +54,7 @@ def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: i
 
 
 def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64]:
-    """Return an aggregate of each window: of the values that are not NULL; NaN where there are none.
+    """Return an aggregate of each window: of the values that are not NULL; NaN if there are none.
 
     ``count`` and ``distinct`` are 0 then.
     """
@@ -75,7 +75,7 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
 
 
 def _sums(values: NDArray[np.float64], spans: Spans) -> NDArray[np.float64]:
-    """Return the sum of each window, right to a double whatever rows are beside it.
+    """Return the sum of each window, right to a double whatever other rows there are.
 
     A sum of all rows so far, from which windows are taken, would lose digits as it grows. So each value is cut into
     whole numbers of some bits, whose sums are exact, and those of a window are added up with what each addition loses.

@@ -1,4 +1,4 @@
-"""Delivery: where alerts are sent, and which of them."""
+"""Delivery: the destinations of alerts, and limits."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _reject_unknown_environment() -> None:
 
 
 def _origin(name: str, flags: set[str], file: Path | None) -> str:
-    """Return where a setting was given, by its name as users write it: a flag, the environment or a file."""
+    """Return the source of a setting (a flag, the environment or a file), with its name as users write it."""
     if name in flags or (name == "schema" and "schema_name" in flags):
         return f"--{name.replace('_', '-')}"
     variable = f"{ENV_PREFIX}{name}".upper()
@@ -80,10 +80,10 @@ def _origin(name: str, flags: set[str], file: Path | None) -> str:
 
 
 def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str:
-    """Describe the first invalid setting: its name, its value, where it was set, and what is allowed."""
+    """Describe the first invalid setting: its name, its value, its source, and what is allowed."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    if location[:1] == ["rules"]:  # a rule's kind stands behind its number
+    if location[:1] == ["rules"]:  # a rule's kind follows its number
         del location[2:3]
     reason = first["msg"].removeprefix("Value error, ")
     if not location:

@@ -1,4 +1,4 @@
-"""Place: where a lake is, a folder or a schema of a workspace, and where its files are."""
+"""Place: the folder of a lake or its schema in a workspace, and the places of its files."""
 
 from __future__ import annotations
 

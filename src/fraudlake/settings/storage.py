@@ -1,4 +1,4 @@
-"""Storage: how tables lie in files, and how long they keep rows and files."""
+"""Storage: the layout of tables, and how long they keep rows and files."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ class Storage(BaseModel):
         return size_in_bytes(self.target_file_size)
 
     def first_day(self, *names: str) -> date | None:
-        """Return the first day (UTC) whose rows all of some tables keep; None where ``row_retention`` names none."""
+        """Return the first day (UTC) whose rows all of some tables keep; None if ``row_retention`` names none."""
         limits = [self.row_retention[name] for name in names if name in self.row_retention]
         return (datetime.now(UTC) - min(limits)).date() if limits else None

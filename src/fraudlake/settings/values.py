@@ -42,7 +42,7 @@ Day = Annotated[str, AfterValidator(_day)]
 
 
 def _topic(name: str) -> str:
-    """Check what Kafka's names of topics must be beside their characters."""
+    """Check Kafka's rules for names of topics that go beyond their characters."""
     if name in (".", ".."):
         raise ValueError("must be a name that Kafka allows, not '.' or '..'")
     return name

@@ -44,7 +44,7 @@ def position() -> Column:
 
 
 def own_id() -> Column:
-    """Return the transaction id that the producer sent with a bronze row; null where it is missing or blank."""
+    """Return the transaction id that the producer sent with a bronze row; null if it is missing or blank."""
     return F.when(~quality_rules.is_blank("transaction_id"), F.col("transaction_id"))
 
 

@@ -165,7 +165,7 @@ class FileSource:
     def _ingest(self, lake: Lake, files: list[File]) -> None:
         """Append files to bronze, each completely or not at all, and add their entries to the ledger.
 
-        The first attempt checks only the files' footers. Where appending them together fails, for whatever reason, each
+        The first attempt checks only the files' footers. If appending them together fails, for whatever reason, each
         file is read alone before the next attempt, as it is read into bronze, and those that cannot be are rejected.
         """
         folder = landing_folder(lake)
@@ -177,7 +177,7 @@ class FileSource:
                     self._append(lake, folder, accepted)
                 break
             except Exception:
-                # A file may have changed or vanished since it was checked; where none has, the error has another cause.
+                # A file may have changed or vanished since it was checked; if none has, the error has another cause.
                 # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
                 # PySpark 4.2).
                 stop.check()
@@ -203,7 +203,7 @@ class FileSource:
         return max(self.last_append, numbered_append.last_number(lake, self.application) or 0)
 
     def _add_entries(self, lake: Lake, entries: list[Entry]) -> None:
-        """Append entries to the ledger, and update the table of rejected files where they change it."""
+        """Append entries to the ledger, and update the table of rejected files if they change it."""
         number = self._next_number()
         entries = [replace(entry, number=number) for entry in entries]
         if not entries:
@@ -251,7 +251,7 @@ class FileSource:
 
 
 def _last_sweep(lake: Lake) -> float:
-    """Return the time of the last sweep by any process, in seconds since 1970; 0 where there was none."""
+    """Return the time of the last sweep by any process, in seconds since 1970; 0 if there was none."""
     file = _sweep_file(lake)
     return file.stat().st_mtime if file.exists() else 0.0
 
@@ -309,13 +309,13 @@ def _moved(
     return {
         file.source: f"{_RENAMED} {former.source}"
         for (file, former), there in zip(before.items(), folder.current(list(before.values())), strict=True)
-        # What was a link is a file of its own in a copy of the lake.
+        # In a copy of the lake, a former link is a separate file.
         if _version(there) != _version(former) or _is_another_name(entries.get(file.source))
     }
 
 
 def _is_another_name(entry: Entry | None) -> bool:
-    """Tell whether a file was rejected since its rows are in bronze as those of another name."""
+    """Return whether a file was rejected since its rows are in bronze as those of another name."""
     return entry is not None and (entry.error or "").startswith((_ANOTHER_NAME, _RENAMED))
 
 
@@ -354,7 +354,7 @@ def _version(file: File) -> tuple[int | None, int | None, int | None]:
 
 
 def _is_known(file: File, entries: Mapping[str, Entry]) -> bool:
-    """Tell whether a file need not be read: it was, or it is the very version that was rejected."""
+    """Return whether a file need not be read: it was, or it is the very version that was rejected."""
     entry = entries.get(file.source)
     return entry is not None and (entry.status != REJECTED or _is_same_version(entry.file, file))
 

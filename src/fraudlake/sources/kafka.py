@@ -62,7 +62,7 @@ _PROBLEMS = (
 
 
 def problem(failure: str) -> str | None:
-    """Say what is wrong with the brokers or the access to them; None where a failure's text does not tell.
+    """Describe a problem with the brokers or the access to them; None if the error's text does not show it.
 
     The sentence lacks its subject and has places for ``topic`` and ``flag``, the topic's name and setting.
     """
@@ -108,7 +108,7 @@ def failures_explained(settings: Settings, topic: str, flag: str) -> Iterator[No
 
 
 def end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str, checkpoint: Path) -> dict[int, int]:
-    """Return the offset of each partition's next message; takes some seconds, also where no broker answers.
+    """Return the offset of each partition's next message; takes some seconds, also if no broker answers.
 
     A stream with ``availableNow`` that starts at the latest offsets reads nothing and reports every partition's
     offset.
@@ -205,7 +205,7 @@ class Topic:
 
     def end_offsets(self) -> dict[int, int]:
         """Return the offset of each partition's next message: :func:`end_offsets`."""
-        # Serverless compute starts no stream without a checkpoint of its own.
+        # Serverless compute starts no stream without a separate checkpoint.
         with self._lake.scratch_checkpoint() as folder:
             return end_offsets(self._spark, self._settings, self.name, self._flag, folder)
 
@@ -315,7 +315,7 @@ def missing_offsets(lake: Lake) -> int:
 
 
 def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
-    """Return the offsets at which a stream began, by topic and partition; None where it has not begun."""
+    """Return the offsets at which a stream began, by topic and partition; None if it has not begun."""
     file = checkpoint / "sources" / "0" / "0"
     if not file.exists():
         return None
@@ -325,6 +325,6 @@ def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
 
 
 def _range(failure: str) -> str:
-    """Return the range of lost offsets from Spark's message; empty where it has none."""
+    """Return the range of lost offsets from Spark's message; empty if it has none."""
     match = re.search(r"in offset \[(\d+), (\d+)\) for topic partition \S+-(\d+)", failure)
     return f" (partition {match[3]}, between offsets {match[1]} and {match[2]})" if match else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SHADED = {"org.apache.kafka.": "kafkashaded.", "software.amazon.msk.": "shadedmskiam."}
-"""Databricks has Kafka's client, and Amazon's login for it, under names of its own (Databricks documentation,
+"""Databricks has Kafka's client, and Amazon's login for it, under other names (Databricks documentation,
 "Authentication" of the Kafka connector)."""
 _CLASS = rf"(?:{'|'.join(map(re.escape, _SHADED.values()))})?({'|'.join(map(re.escape, _SHADED))})"
 # A login module is the first word of its line; what follows are its options, and among them passwords.

@@ -18,8 +18,8 @@ class File:
     """A version of a file in the landing folder.
 
     ``source`` is its path relative to that folder, as :func:`relative` writes it. Rows of the lake name their file so,
-    and do not change when the folder moves. A file is rewritten where ``size`` (bytes) or ``modified`` (microseconds
-    since 1970 UTC) differ. Both are None for a file that is gone, and for what is no file and must not be opened: a
+    and do not change when the folder moves. A file is rewritten if ``size`` (bytes) or ``modified`` (microseconds
+    since 1970 UTC) differ. Both are None for a file that is gone, and for what is not a file and must not be opened: a
     folder that is named like a file, a named pipe, a socket or a device. ``inode`` is the number that a disk gives a
     file, which stays when the file is renamed; None in a workspace.
     """
@@ -34,8 +34,8 @@ class File:
 def is_finished(path: str) -> bool:
     """Return whether a path, relative to the landing folder, is of a file that Flink has committed.
 
-    It is not where the name of the file, or of a folder above it, starts with ``.`` or ``_`` or contains
-    ``.inprogress.``, or ends in ``._COPYING_``: a Hadoop copy under way, which Spark ignores too.
+    It is not if the name of the file, or of a folder above it, starts with ``.`` or ``_`` or contains
+    ``.inprogress.``, or ends in ``._COPYING_``: a Hadoop copy in progress, which Spark ignores too.
     """
     return all(
         not name.startswith((".", "_")) and ".inprogress." not in name and not name.endswith("._COPYING_")

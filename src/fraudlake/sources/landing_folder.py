@@ -30,7 +30,7 @@ class LandingFolder(ABC):
     """
 
     sweep_seconds: ClassVar[float]
-    """Least time between two listings of the folder that look for files changed behind the stream's back."""
+    """Least time between two listings of the folder that look for files that changed without the stream noticing."""
     sweeps_at_start: ClassVar[bool]
     """Whether a new process begins with such a listing, however short ago the last one was."""
 
@@ -70,7 +70,7 @@ class LandingFolder(ABC):
 
     @abstractmethod
     def list_files(self) -> Iterator[File]:
-        """List the finished files as they are now; none where there is no such folder."""
+        """List the finished files as they are now; none if there is no such folder."""
 
     def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
         """Return which files are only another name of a file, a link, and the name under which that one is read.
@@ -87,14 +87,14 @@ class LandingFolder(ABC):
 
     @abstractmethod
     def settle(self, step: str) -> None:
-        """Make what a step's stream has listed this folder's, where it was listed before the lake was moved or copied.
+        """Correct the paths that a step's stream has listed, if the lake was moved or copied since.
 
         Otherwise the stream lists all files once more, and repeats a micro-batch that was cut in the place before.
         """
 
     @abstractmethod
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return of each file how many rows it has or, where it cannot be read, 0 and the reason.
+        """Return the number of rows of each file or, if it cannot be read, 0 and the reason.
 
         Args:
             files: the files.
@@ -114,11 +114,11 @@ class LandingFolder(ABC):
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
 
-        It fails where a file has changed since it was listed. It adds nothing where the append's number is taken.
+        It fails if a file has changed since it was listed. It adds nothing if the append's number is taken.
         """
 
     def place_of(self, path: str, source: str) -> str:
-        """Return where a file of the ledger is now, if it is there: a lake's own landing folder moves with the lake.
+        """Return the current path of a file of the ledger, if any: a lake's own landing folder moves with the lake.
 
         Args:
             path: the full path that the file had.

@@ -42,7 +42,7 @@ class Entry:
     number: int = 0
     """The order of entries, whatever the clock says; 0 in entries of earlier versions, which come first."""
     digest: str | None = None
-    """SHA-256 of the file's bytes; None where it has no rows in bronze, and in entries of earlier versions."""
+    """SHA-256 of the file's bytes; None if it has no rows in bronze, and in entries of earlier versions."""
 
 
 def latest(lake: Lake) -> dict[str, Entry]:
@@ -63,7 +63,7 @@ def latest(lake: Lake) -> dict[str, Entry]:
 
 
 def last_accepted(lake: Lake) -> int:
-    """Return the largest number of an entry that accepts a file; 0 where there is none."""
+    """Return the largest number of an entry that accepts a file; 0 if there is none."""
     (row,) = lake.query(tables.BRONZE_FILES, "max(number) AS number", f"WHERE status = '{ACCEPTED}'").to_pylist()
     return int(row["number"] or 0)
 

@@ -83,7 +83,7 @@ def _is_link(file: File) -> bool:
 
 
 def _passes_link(path: str, folder: str) -> bool:
-    """Tell whether a path has a symbolic link below the folder."""
+    """Return whether a path has a symbolic link below the folder."""
     return os.path.realpath(path) != os.path.realpath(folder) + path.removeprefix(folder.rstrip("/"))
 
 

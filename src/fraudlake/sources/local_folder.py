@@ -60,7 +60,7 @@ class LocalFolder(LandingFolder):
             .option("recursiveFileLookup", "true")
             # Spark takes one of the two bounds only.
             .option("maxBytesPerTrigger" if at_most else "maxFilesPerTrigger", at_most or most_files)
-            # A file that vanishes after it was listed does not stop the stream; the ledger tells of it.
+            # A file that vanishes after it was listed does not stop the stream; the ledger records it.
             .option("ignoreMissingFiles", "true")
             # By default a file older than the newest one by a week would be skipped silently.
             .option("maxFileAge", ANY_AGE)
@@ -88,7 +88,7 @@ class LocalFolder(LandingFolder):
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that a step's stream has ever listed, read or not.
 
-        Spark's file source keeps them in its checkpoint, one JSON object a line behind a line with the version, and
+        Spark's file source keeps them in its checkpoint, one JSON object a line after a line with the version, and
         every tenth micro-batch all of them in one file (seen in Spark 4.2).
         """
         logs = self._logs(step)
@@ -103,7 +103,7 @@ class LocalFolder(LandingFolder):
         return [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
 
     def settle(self, step: str) -> None:
-        """Make what a step's stream has listed this folder's, where it was listed before the lake was moved or copied.
+        """Correct the paths that a step's stream has listed, if the lake was moved or copied since.
 
         Otherwise the stream lists all files once more, and repeats a micro-batch that was cut in the place before.
         """
@@ -120,7 +120,7 @@ class LocalFolder(LandingFolder):
                 json_file.write_text(log, settled)
 
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""
+        """Return the number of rows of each file or, if it cannot be read, 0 and the reason."""
         count = self._count(whole)
         with ThreadPoolExecutor() as pool:
             return list(pool.map(lambda file: count(file.path), files))

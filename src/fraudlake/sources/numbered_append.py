@@ -22,8 +22,8 @@ _LATEST = 100
 class NumberedAppend:
     """An append of files' rows to ``bronze_transactions``, which may be repeated.
 
-    Delta skips an append whose number, or a larger one, is in the table's log (``txnVersion``), and does not tell. So
-    each append leaves a name of its own in its commit, and who appends looks for it.
+    Delta skips an append whose number, or a larger one, is in the table's log (``txnVersion``), and does not say so. So
+    each append leaves a unique name in its commit, and the appending process looks for it.
     """
 
     application: str
@@ -52,7 +52,7 @@ class NumberedAppend:
 
 
 def last_number(lake: Lake, application: str) -> int | None:
-    """Return the number of the last append to bronze; None where the latest commits name none."""
+    """Return the number of the last append to bronze; None if the latest commits name none."""
     for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST):
         record = commit.record
         if record.get("files_of") == application:

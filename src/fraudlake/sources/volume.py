@@ -102,7 +102,7 @@ class Volume(LandingFolder):
         """Leave what Auto Loader has listed to it: files of another place are listed once more, and known by name."""
 
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return of each file how many rows it has or, where it cannot be read, 0 and the reason."""
+        """Return the number of rows of each file or, if it cannot be read, 0 and the reason."""
         readable = [file for file in files if _unreadable(file) is None]
         counts = {}
         if readable:

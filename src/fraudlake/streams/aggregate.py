@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def streams(lake: Lake) -> list[Stream]:
     """``silver_transactions`` and ``silver_alerts`` → the aggregates by day, and ``gold_alert_windows``.
 
-    Where there is a topic of fast alerts: also ``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``.
+    If there is a topic of fast alerts: also ``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``.
     """
     compared = [] if lake.settings.fast_alerts_topic is None else [lanes.stream(lake)]
     return [*(_refreshed(lake, aggregate) for aggregate in gold.AGGREGATES), windows.stream(lake), *compared]

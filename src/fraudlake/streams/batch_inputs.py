@@ -34,7 +34,7 @@ class BatchInputs:
 
     @classmethod
     def recorded(cls, lake: Lake, application: str, batch_id: int) -> BatchInputs | None:
-        """Return the inputs that a micro-batch's first commit carries; None where there is no such commit."""
+        """Return the inputs that a micro-batch's first commit carries; None if there is no such commit."""
         for commit in lake.history(tables.SILVER_TRANSACTIONS):
             record = commit.record
             if commit.is_of(application, batch_id):

@@ -61,7 +61,7 @@ def streams(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]
 
     Args:
         lake: the lake.
-        to: the destination; each has a checkpoint of its own.
+        to: the destination; each has a separate checkpoint.
         from_now: let a stream that has not begun leave out the alerts that were detected before now.
 
     Raises:
@@ -169,9 +169,9 @@ def _required(value: T | None, name: str) -> T:
 
 
 def _begin(checkpoint: Checkpoint, from_now: bool) -> int | None:
-    """Return from when on alerts are delivered, in microseconds since 1970; None where all are.
+    """Return from when on alerts are delivered, in microseconds since 1970; None if all are.
 
-    It is written down: a run that finds no alert leaves no other trace of where the stream begins.
+    It is recorded, because a run that finds no alert leaves no other trace of the stream's start.
     """
     file = checkpoint.folder / "begin.json"
     if from_now and checkpoint.is_new and not file.exists():
@@ -190,7 +190,7 @@ def _deliver(lake: Lake, to: Destination, settings: Settings, alerts: Sequence[R
 
 
 def _sent(lake: Lake, to: Destination, settings: Settings, alerts: Sequence[Row]) -> list[Row]:
-    """Return the alerts that were sent earlier, as far back as they can hold one of these back."""
+    """Return earlier alerts that can still suppress one of these."""
     within, most = settings.suppress_within, settings.max_alerts_per_minute
     if not (within or most):
         return []

@@ -1,6 +1,6 @@
 """The detector's stream: ``silver_transactions`` → alerts, under the rules of the table of rules.
 
-Before a micro-batch is processed, the checkpoint notes the change of rules after which it evaluates. Where the rules
+Before a micro-batch is processed, the checkpoint notes the change of rules after which it evaluates. If the rules
 have changed since, the stream is rebuilt for the same micro-batch, which then begins with the new rules; a
 micro-batch that is repeated after a crash keeps those that were noted.
 """
@@ -165,7 +165,7 @@ def _change(
 def _states(
     lake: Lake, checkpoint: Checkpoint, rules: RuleSet, added: Sequence[RuleVersion]
 ) -> dict[int, WarmState] | None:
-    """Return what new rules begin with, by bucket; None where the rows that the stream has read are gone."""
+    """Return what new rules begin with, by bucket; None if the rows that the stream has read are gone."""
     done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
     version = checkpoint.version_read(done, lake.identity(table))
     if version is None:

@@ -62,7 +62,7 @@ def recompute_lanes(lake: Lake, days: Iterable[date], messages: DataFrame | None
     Args:
         lake: the lake.
         days: the days.
-        messages: ``bronze_fast_alerts``, where it is not to be taken as it is.
+        messages: ``bronze_fast_alerts``, if it is not to be taken as it is.
     """
     if not lake.checkpoint(_STEP).is_new:
         _compare(lake, set(days), messages)
@@ -78,7 +78,7 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     silver, live = lake.read(tables.SILVER_TRANSACTIONS), [version.rule for version in rule_table.read(lake).live]
     rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
     rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
-    # What an alert depends on may lie before its day, and rows that explain it beside that.
+    # Rows that an alert depends on may be before its day, and rows that explain it even before these.
     beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
     numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}
     near = [date.fromordinal(number) for number in sorted(numbers) if 1 <= number <= date.max.toordinal()]

@@ -40,13 +40,13 @@ class Stream:
     rows: DataFrame
     write: Write
     reads: tuple[Table, ...] = ()
-    """Tables that the stream reads; it refuses to go on where one was replaced by another table of the same name."""
+    """Tables that the stream reads; it refuses to continue if one was replaced by another table of the same name."""
     writes: Mapping[str, DataFrame] = field(default_factory=dict)
-    """Rows that only this stream can have written, by table; where there are any, a new checkpoint is refused."""
+    """Rows that only this stream can have written, by table; if there are any, a new checkpoint is refused."""
     fixed: Mapping[str, object] = field(default_factory=dict)
     """Settings that the state depends on; they cannot change once the stream has begun."""
     persist: bool = True
-    """Whether a micro-batch's rows are persisted before ``write``; not needed where it uses them once or persists
+    """Whether a micro-batch's rows are persisted before ``write``; not needed if it uses them once or persists
     them itself."""
     waits: bool = False
     """Whether rows wait in the state for the watermark, which can pass them without new rows."""
@@ -56,7 +56,7 @@ class Stream:
     taken: Callable[[int], int] | None = None
     """Returns how many rows its commits took from a micro-batch on; not needed if it takes all rows of its tables."""
     renewed: Callable[[], Stream] | None = None
-    """Returns the stream as it should be, where a micro-batch raised :class:`OutdatedError`."""
+    """Returns the corrected stream after a micro-batch raised :class:`OutdatedError`."""
 
 
 class OutdatedError(Exception):
@@ -77,7 +77,7 @@ def run(
 ) -> list[Done]:
     """Run streams together: over the available rows (``available-now``), or until stopped (``continuous``).
 
-    SIGINT and SIGTERM end them after the micro-batches that are under way.
+    SIGINT and SIGTERM end them after the micro-batches that are in progress.
 
     Raises:
         FraudlakeError: a stream failed, or another process is running it.
@@ -136,7 +136,7 @@ def run(
 
 
 def _await_commits(lake: Lake, queries: Mapping[str, StreamingQuery]) -> None:
-    """Wait until the micro-batches that are under way are committed, or their queries have ended."""
+    """Wait until the micro-batches that are in progress are committed, or their queries have ended."""
     under_way = {step: lake.checkpoint(step).pending_batch() for step in queries}
     while any(
         query.isActive and under_way[step] is not None and lake.checkpoint(step).pending_batch() == under_way[step]
@@ -164,7 +164,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
 
 
 def _has_work(lake: Lake, stream: Stream) -> bool:
-    """Tell whether a stream of tables may have rows to read: to start a query for none takes seconds."""
+    """Return whether a stream of tables may have rows to read: to start a query for none takes seconds."""
     checkpoint = lake.checkpoint(stream.step)
     if stream.waits or not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
         return True
@@ -192,7 +192,7 @@ def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
 def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
     """Return the function that Spark calls with each micro-batch; it runs ``write`` in the micro-batch's session.
 
-    Where a stateful stream repeats a micro-batch after a crash, its rows are computed even if they were written before:
+    If a stateful stream repeats a micro-batch after a crash, its rows are computed even if they were written before:
     Spark refuses a micro-batch whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2).
     After a signal no further micro-batch begins: to stop a query waits for the one that is in Python.
     A ``BaseException`` that is no ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``: Spark

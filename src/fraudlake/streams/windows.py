@@ -35,7 +35,7 @@ def stream(lake: Lake) -> Stream:
 
 
 def recompute_windows(lake: Lake, touched: DataFrame) -> None:
-    """Compute the windows again that transactions and alerts belong to, and all windows behind them.
+    """Compute the windows again that transactions and alerts belong to, and all windows after them.
 
     Args:
         lake: the lake, in the session of ``touched``.
