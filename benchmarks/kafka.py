@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from fraudlake import tables
+from fraudlake.kafka import client
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
-from fraudlake.sources import kafka
 from fraudlake.streams import ingest, stream
 from tests.integration.broker import Broker
 
@@ -36,7 +36,7 @@ def main(messages: int = 2_000_000, partitions: int = 4) -> None:
                 )
             )
             begun = time.monotonic()
-            plain = lake.spark.read.format("kafka").options(**kafka.client_options(lake.settings))
+            plain = lake.spark.read.format("kafka").options(**client.options(lake.settings))
             plain.option("subscribe", "speed").load().write.format("delta").save(f"{folder}/plain")
             copied = time.monotonic() - begun
             begun, ended = time.monotonic(), []

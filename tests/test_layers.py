@@ -12,9 +12,11 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors", "json_text", "stop"),
-    ("durations", "host", "match_recognize"),
+    ("durations", "host", "match_recognize", "values"),
     ("rules",),
     ("tables",),
+    ("kafka",),
+    ("delivery",),
     ("settings",),
     ("secret",),
     ("bronze",),
@@ -24,7 +26,6 @@ ORDER = (
     ("lake",),
     ("detection",),
     ("sources",),
-    ("delivery",),
     ("realtime",),
     ("model",),
     ("quarantine",),

@@ -94,7 +94,7 @@ def test_a_destination_of_kafka_takes_its_options(workspace: Workspace) -> None:
 def test_a_destinations_secret_of_another_form_is_reported_without_its_value(workspace: Workspace, text: str) -> None:
     with pytest.raises(FraudlakeError) as refused:
         delivering(workspace, text)
-    assert "the secret fraudlake/delivery must be a JSON object with webhook_url" in str(refused.value)
+    assert "the secret fraudlake/delivery must be a JSON object with jdbc_url, webhook_url" in str(refused.value)
     assert PASSWORD not in str(refused.value)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
+from fraudlake.delivery.destinations import DESTINATIONS, SECRETS, SECRETS_LISTED
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.settings import Settings
-from fraudlake.settings.delivery import require_safe_url
 from fraudlake.settings.kafka import KafkaOptions
 
 if TYPE_CHECKING:
@@ -40,23 +40,24 @@ def with_delivery(settings: Settings, to: str, client: WorkspaceClient | None = 
     Raises:
         FraudlakeError: the secret cannot be read, or is not a JSON object of the settings that it can hold.
     """
-    if to == "kafka":
-        return with_kafka_options(settings, client)
-    if settings.delivery_secret is None or to not in ("webhook", "jdbc"):
+    destination = DESTINATIONS[to]
+    if "kafka_secret" in destination.shared:
+        settings = with_kafka_options(settings, client)
+    if settings.delivery_secret is None or not destination.secrets:
         return settings
     try:
-        texts = TypeAdapter(dict[Literal["webhook_url", "webhook_secret", "jdbc_url"], SecretStr]).validate_json(
-            _value(settings.delivery_secret, client)
-        )
-        if "webhook_url" in texts:
-            require_safe_url(texts["webhook_url"], settings.webhook_allow_http)
+        held = TypeAdapter(dict[str, SecretStr]).validate_json(_value(settings.delivery_secret, client))
     except ValidationError:
-        raise FraudlakeError(
-            f"the secret {settings.delivery_secret} must be a JSON object with webhook_url, webhook_secret or jdbc_url"
-        ) from None
-    except ValueError as error:
-        raise FraudlakeError(f"the secret {settings.delivery_secret}: {error}") from None
-    return settings.model_copy(update={name: text for name, text in texts.items() if getattr(settings, name) is None})
+        held = {"": SecretStr("")}
+    if not held.keys() <= set(SECRETS):
+        raise FraudlakeError(f"the secret {settings.delivery_secret} must be a JSON object with {SECRETS_LISTED}")
+    made = settings.model_copy(update={name: text for name, text in held.items() if getattr(settings, name) is None})
+    try:
+        destination.settings.model_validate({name: getattr(made, name) for name in destination.settings.model_fields})
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise FraudlakeError(f"the secret {settings.delivery_secret}: {reason}") from None
+    return made
 
 
 def _value(secret: str, client: WorkspaceClient | None) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.delivery import webhook
+from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
@@ -217,4 +218,4 @@ def test_a_lost_checkpoint_does_not_send_everything_again(lake: LakeHere, receiv
 )
 def test_a_destination_says_what_it_needs(to: Any, missing: str) -> None:
     with pytest.raises(UsageError, match=missing):
-        deliver.sink_of(to, Settings(), None)  # type: ignore[arg-type]
+        DESTINATIONS[to].sink(Settings(), None)  # type: ignore[arg-type]

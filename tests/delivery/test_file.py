@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fraudlake.delivery import event, file
-from fraudlake.delivery.file import FileSink
+from fraudlake.delivery import event
+from fraudlake.delivery.destinations import file
+from fraudlake.delivery.destinations.file import FileSink
 from fraudlake.delivery.sink import Outcome
 
 from .alerts import alert

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from fraudlake.settings.values import size_in_bytes
 from fraudlake.sources.local_folder import ANY_AGE
+from fraudlake.values import size_in_bytes
 
 # Databricks' reference, "Auto Loader options", read 2026-11: what applies to files of any kind.
 DOCUMENTED = {

@@ -8,28 +8,22 @@ import click
 
 from fraudlake.cli.app import STREAMING, App, cli, options, run_step
 from fraudlake.cli.progress import console
-from fraudlake.delivery.sink import DESTINATIONS, Destination
+from fraudlake.delivery.destinations import DESTINATIONS
 
 
 @cli.command(example="fraudlake deliver --to file --delivery-folder alerts")
-@click.option("--to", type=click.Choice(DESTINATIONS), required=True, help="Where alerts go.")
+@click.option("--to", type=click.Choice([*DESTINATIONS]), required=True, help="Where alerts go.")
 @click.option("--from-now", is_flag=True, help="Start a new destination with the next alert that is raised.")
 @click.option("--retry-dead", is_flag=True, help="Only send dead letters again.")
 @options(
-    "delivery_folder",
-    "bootstrap_servers",
-    "delivery_topic",
-    "kafka_secret",
-    "webhook_timeout",
-    "webhook_allow_http",
-    "jdbc_table",
+    *(name for destination in DESTINATIONS.values() for name in destination.flags),
     "delivery_secret",
     "suppress_within",
     "max_alerts_per_minute",
     *STREAMING,
 )
 @click.pass_obj
-def deliver(app: App, /, to: Destination, from_now: bool, retry_dead: bool, **flags: str | None) -> None:
+def deliver(app: App, /, to: str, from_now: bool, retry_dead: bool, **flags: str | None) -> None:
     """silver_alerts → a log, files, a Kafka topic, a webhook or a database; and silver_deliveries.
 
     Reads new alerts, by default from the first one in the lake. Sends each at least once, with its alert_id, and

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake.delivery import event
 from fraudlake.delivery.event import Event
 from fraudlake.delivery.sink import Outcome
-from fraudlake.sources import kafka
+from fraudlake.kafka import client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +47,11 @@ class KafkaSink:
             outcome = Outcome(1)
         except Exception as error:  # of PySpark over Spark Connect, of py4j here
             # The messages of Kafka's client may contain secrets, the names of its exceptions do not.
-            failure = kafka.with_causes(error)
+            failure = client.with_causes(error)
             names = dict.fromkeys(_CLIENTS_EXCEPTION.findall(failure))
             if not names:
                 raise
-            problem = kafka.problem(failure)
+            problem = client.problem(failure)
             reason = (
                 problem.format(topic=self._topic, flag="--delivery-topic") if problem else "fails: " + ", ".join(names)
             )

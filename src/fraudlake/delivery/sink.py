@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 from fraudlake.delivery.event import Event
-
-Destination = Literal["log", "file", "kafka", "webhook", "jdbc"]
-DESTINATIONS: tuple[Destination, ...] = get_args(Destination)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.delivery.sink import DESTINATIONS
+from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift

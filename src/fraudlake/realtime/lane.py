@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import stop
 from fraudlake.errors import FraudlakeError, cause_of
+from fraudlake.kafka import client
 from fraudlake.lake import json_file, lock
 from fraudlake.realtime import alerts, neighbours, session, topics
-from fraudlake.sources import kafka
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StateOperatorProgress
@@ -137,7 +137,7 @@ def run(
         failure = query.exception()
         totals.add(query)
         if failure is not None:
-            known = kafka.explain(settings, settings.topic, "--topic", str(failure))
+            known = client.explain(settings, settings.topic, "--topic", str(failure))
             raise FraudlakeError(f"realtime failed: {known or cause_of(str(failure))}; details are in {own.log}")
         query.stop()
         return totals
@@ -194,7 +194,7 @@ def writer(
         own.spark.conf.set(session.COUNT_ENTRIES, str(rules.is_without_end).lower())
     messages = (
         own.spark.readStream.format("kafka")
-        .options(**kafka.client_options(settings))
+        .options(**client.options(settings))
         .option("subscribe", settings.topic)
         .option("startingOffsets", settings.starting_offsets)
         .option("failOnDataLoss", settings.fail_on_data_loss)
@@ -205,7 +205,7 @@ def writer(
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")
-        .options(**kafka.client_options(settings))
+        .options(**client.options(settings))
         .option("topic", settings.fast_alerts_topic)
         .option("checkpointLocation", str(checkpoint(settings, rules)))
     )

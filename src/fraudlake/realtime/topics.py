@@ -8,6 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from fraudlake.errors import UsageError
+from fraudlake.kafka import client
 from fraudlake.sources import kafka
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _require_account_key(spark: SparkSession, settings: Settings) -> None:
     """Refuse messages of which most have another key: accounts' rows would come in no order."""
     messages = (
         spark.read.format("kafka")
-        .options(**kafka.client_options(settings))
+        .options(**client.options(settings))
         .option("subscribe", settings.topic)
         .option("failOnDataLoss", False)
         .load()
@@ -60,7 +61,7 @@ def _require_account_key(spark: SparkSession, settings: Settings) -> None:
         .where("account IS NOT NULL")
         .limit(_SAMPLE)
     )
-    with kafka.failures_explained(settings, settings.topic, "--topic"):
+    with client.failures_explained(settings, settings.topic, "--topic"):
         rows = messages.collect()
     others = [row for row in rows if row["key"] != row["account"]]
     if 2 * len(others) > len(rows):

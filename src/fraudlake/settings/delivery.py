@@ -3,68 +3,31 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from ipaddress import ip_address
-from typing import Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field, SecretStr, model_validator
+from pydantic import BaseModel, Field, create_model
 
+from fraudlake.delivery.destinations import DESTINATIONS, SECRETS_LISTED
 from fraudlake.durations import Duration
-from fraudlake.settings.values import SECRET, TOPIC, Topic
+from fraudlake.values import SECRET
+
+_GROUPS = tuple(one.settings for one in DESTINATIONS.values() if one.settings.model_fields)
+if TYPE_CHECKING:
+    _Destinations = BaseModel  # types know no base that is computed: a destination reads its own settings
+else:
+    _Destinations = create_model("_Destinations", __base__=_GROUPS)
 
 
-def require_safe_url(url: SecretStr, allow_http: bool) -> None:
-    """Refuse a webhook's address without TLS, outside this machine and unless it is allowed; it is not shown.
-
-    Raises:
-        ValueError: the address is refused, or is none.
-    """
-    try:
-        parts = urlsplit(url.get_secret_value())
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https"):
-        raise ValueError("webhook_url must be an address such as https://alerts.example.com/fraud")
-    if parts.scheme == "http" and not allow_http and not _is_loopback(host):
-        raise ValueError("webhook_url must be https, unless webhook_allow_http is true or it is on this machine")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class Delivery(BaseModel):
+class Delivery(_Destinations):
     """How alerts leave the lake."""
 
     delivery_folder: str | None = Field(
         None, description="Folder for delivered alerts as JSON lines; in a workspace a folder in a volume."
     )
-    delivery_topic: Topic | None = Field(
-        None, pattern=TOPIC, description="Kafka topic for delivered alerts, at bootstrap_servers."
-    )
     delivery_secret: str | None = Field(
         None,
         pattern=SECRET,
-        description="In a workspace: the secret, as SCOPE/KEY, that holds webhook_url, webhook_secret or jdbc_url as a "
-        "JSON object.",
-    )
-    webhook_url: SecretStr | None = Field(None, description="Address that alerts are posted to; never shown.")
-    webhook_secret: SecretStr | None = Field(
-        None, description="Key of the webhook's signature: whsec_ and 24 to 64 random bytes in base64; never shown."
-    )
-    webhook_timeout: Duration = Field(
-        timedelta(seconds=10), gt=timedelta(0), description="Longest wait for a connection, and for an answer."
-    )
-    webhook_allow_http: bool = Field(False, description="Allow a webhook without TLS on another machine.")
-    jdbc_url: SecretStr | None = Field(
-        None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."
-    )
-    jdbc_table: str = Field(
-        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Its table, perhaps with a schema before it."
+        description=f"In a workspace: the secret, as SCOPE/KEY, that holds {SECRETS_LISTED} as a JSON object.",
     )
     suppress_within: Duration = Field(
         timedelta(0),
@@ -75,9 +38,3 @@ class Delivery(BaseModel):
     max_alerts_per_minute: int = Field(
         0, ge=0, description="How many alerts of a minute, by detection, are delivered to a destination (0: no limit)."
     )
-
-    @model_validator(mode="after")
-    def _webhook_is_safe(self) -> Self:
-        if self.webhook_url is not None:
-            require_safe_url(self.webhook_url, self.webhook_allow_http)
-        return self

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field, field_validator
 
-from fraudlake.settings.values import MOST_INT, Size
+from fraudlake.values import MOST_INT, Size
 
 
 class Files(BaseModel):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
 from fraudlake.durations import Duration
-from fraudlake.settings.values import MOST_INT, MOST_LONG, SECRET, TOPIC, Topic, flattened
+from fraudlake.values import MOST_INT, MOST_LONG, SECRET, TOPIC, Topic, flattened
 
 _SET_BY_SPARK = {"auto.offset.reset", "enable.auto.commit", "interceptor.classes"}
 _SET_BY_SPARK |= {f"{part}.{way}serializer" for part in ("key", "value") for way in ("", "de")}

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, model_validator
 
-from fraudlake.settings.values import NAME
+from fraudlake.values import NAME
 
 
 class Place(BaseModel):

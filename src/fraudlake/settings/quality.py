@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from fraudlake.durations import Duration
-from fraudlake.settings.values import Day
+from fraudlake.values import Day
 
 MAY_WARN = (
     "amount_is_positive",

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from fraudlake.settings.values import MOST_INT, flattened
+from fraudlake.values import MOST_INT, flattened
 
 
 def _spark_options(value: object) -> object:

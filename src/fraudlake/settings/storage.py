@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from fraudlake.durations import Duration
-from fraudlake.settings.values import Size, size_in_bytes
+from fraudlake.values import Size, size_in_bytes
 
 
 def _row_retention(value: object) -> object:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.sources import kafka_classes
+from fraudlake.kafka import client
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,83 +25,6 @@ EARLIEST = -2
 """Spark's number for the first offset that a partition still has."""
 _SHORT_TIMEOUTS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "4000"}
 _MESSAGES_PER_TASK = 50_000
-
-
-def client_options(settings: Settings) -> dict[str, str]:
-    """Return the options of Spark's Kafka client, with secrets in clear; they suit a source and a sink.
-
-    Only messages of committed transactions are read: Flink's exactly-once sink writes in transactions. Kafka's classes
-    have the names that they have in a workspace, or else Kafka's own.
-    """
-    defaults = {"bootstrap.servers": settings.bootstrap_servers or "", "isolation.level": "read_committed"}
-    given = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
-    options = kafka_classes.renamed({**defaults, **given}, is_workspace=settings.catalog is not None)
-    return {f"kafka.{name}": value for name, value in options.items()}
-
-
-_PROBLEMS = (
-    (("SaslAuthenticationException", "Authentication failed"), "refuses the credentials: check kafka_options"),
-    (("AuthorizationException",), "does not allow to use topic '{topic}': ask for the right to it"),
-    (("UnknownTopicOrPartition",), "has no topic '{topic}': create it, or name another with {flag}"),
-    (("CertificateExpiredException",), "shows a certificate that has expired: renew it on the brokers"),
-    (
-        ("CertPathBuilderException", "unable to find valid certification path"),
-        "shows a certificate of an unknown authority: name the right one in kafka_options (ssl.truststore.location)",
-    ),
-    (
-        ("No subject alternative", "No name matching"),
-        "shows a certificate for another host: name the brokers as their certificate does",
-    ),
-    (("SslAuthenticationException", "SSLHandshake"), "refuses TLS: check the ssl.* options in kafka_options"),
-    (("TimeoutException",), "does not answer: check --bootstrap-servers, and security.protocol"),
-)
-"""What a failure's text holds, and what is wrong then; the first that fits counts."""
-
-
-def problem(failure: str) -> str | None:
-    """Describe a problem with the brokers or the access to them; None if the error's text does not show it.
-
-    The sentence lacks its subject and has places for ``topic`` and ``flag``, the topic's name and setting.
-    """
-    return next((reason for words, reason in _PROBLEMS if any(word in failure for word in words)), None)
-
-
-def with_causes(error: Exception) -> str:
-    """Return an exception's text and those of its causes in Java, which Spark Connect leaves out."""
-    texts, cause = [str(error)], getattr(error, "_origin", None)
-    while cause is not None:
-        texts.append(str(cause.toString()))
-        cause = cause.getCause()
-    return "\n".join(texts)
-
-
-def explain(settings: Settings, topic: str, flag: str, failure: str) -> str | None:
-    """Return one line with cause and remedy of a failure of the Kafka client; None for any other failure."""
-    if "may have been lost" in failure or "DATA_LOSS" in failure:
-        return (
-            f"messages of Kafka topic '{topic}' were removed before they were read{_range(failure)}: to go on "
-            "with those that are left, set fail_on_data_loss to false (--fail-on-data-loss false)"
-        )
-    reason = problem(failure)
-    if reason is not None:
-        return f"Kafka at {settings.bootstrap_servers} {reason.format(topic=topic, flag=flag)}"
-    if "Failed to create new KafkaAdminClient" in failure or "ConfigException" in failure:
-        # A stream's error does not have the cause, and Kafka's own message may contain secrets.
-        return (
-            f"no Kafka client can be made for {settings.bootstrap_servers}: its host name is unknown, "
-            "or an option in kafka_options is missing or wrong"
-        )
-    return None
-
-
-@contextmanager
-def failures_explained(settings: Settings, topic: str, flag: str) -> Iterator[None]:
-    """Replace Spark's exceptions by one line; the original, which may contain secrets, is dropped."""
-    try:
-        yield
-    except PySparkException as error:
-        message = explain(settings, topic, flag, with_causes(error)) or f"cannot read Kafka topic '{topic}'"
-        raise FraudlakeError(message) from None
 
 
 def end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str, checkpoint: Path) -> dict[int, int]:
@@ -125,14 +45,14 @@ def end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str, 
     """
     stream = (
         spark.readStream.format("kafka")
-        .options(**client_options(settings))
+        .options(**client.options(settings))
         .options(**{f"kafka.{name}": value for name, value in _SHORT_TIMEOUTS.items()})
         .option("fetchOffset.numRetries", 1)
         .option("subscribe", topic)
         .option("startingOffsets", "latest")
         .load()
     )
-    with failures_explained(settings, topic, flag):
+    with client.failures_explained(settings, topic, flag):
         query = (
             stream.writeStream.format("noop")
             .queryName(f"end-offsets-{uuid.uuid4().hex[:8]}")
@@ -192,7 +112,7 @@ class Topic:
             starting = self._json({**dict.fromkeys(ends, EARLIEST), **given})
         return (
             self._spark.readStream.format("kafka")
-            .options(**client_options(settings))
+            .options(**client.options(settings))
             .option("subscribe", self.name)
             .option("startingOffsets", starting)
             .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
@@ -224,19 +144,19 @@ class Topic:
             return 0
         unread = (
             self._spark.read.format("kafka")
-            .options(**client_options(self._settings))
+            .options(**client.options(self._settings))
             .option("subscribe", self.name)
             .option("startingOffsets", self._json(starts))
             .option("endingOffsets", self._json(ends))
             .option("failOnDataLoss", False)
             .load()
         )
-        with failures_explained(self._settings, self.name, self._flag):
+        with client.failures_explained(self._settings, self.name, self._flag):
             return unread.count()
 
     def explain(self, failure: str) -> str | None:
         """Return one line with cause and remedy of a failure of the Kafka client; None for any other failure."""
-        return explain(self._settings, self.name, self._flag, failure)
+        return client.explain(self._settings, self.name, self._flag, failure)
 
     def _start(self, number: int, end: int, last_offsets: dict[int, int]) -> int:
         """Return the first offset of a partition that is still to be read."""
@@ -322,9 +242,3 @@ def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
     text = file.read_text()
     topics = json.loads(text[text.index("{") :])
     return {name: {int(number): offset for number, offset in partitions.items()} for name, partitions in topics.items()}
-
-
-def _range(failure: str) -> str:
-    """Return the range of lost offsets from Spark's message; empty if it has none."""
-    match = re.search(r"in offset \[(\d+), (\d+)\) for topic partition \S+-(\d+)", failure)
-    return f" (partition {match[3]}, between offsets {match[1]} and {match[2]})" if match else ""

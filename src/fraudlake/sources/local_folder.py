@@ -17,11 +17,11 @@ from fraudlake.bronze import transactions
 from fraudlake.errors import UsageError
 from fraudlake.host import is_utf8
 from fraudlake.lake import json_file
-from fraudlake.settings.values import size_in_bytes
 from fraudlake.sources import landing, links
 from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import LandingFolder
 from fraudlake.sources.numbered_append import NumberedAppend
+from fraudlake.values import size_in_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

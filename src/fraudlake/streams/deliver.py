@@ -10,23 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import secret, tables
 from fraudlake.delivery import event
-from fraudlake.delivery.file import FileSink, VolumeSink
-from fraudlake.delivery.kafka import KafkaSink
-from fraudlake.delivery.log import LogSink
-from fraudlake.delivery.sink import Destination, Outcome, Sink
+from fraudlake.delivery.destinations import DESTINATIONS
+from fraudlake.delivery.sink import Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
-from fraudlake.errors import UsageError
 from fraudlake.lake import json_file, merge
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.lake import literal
-from fraudlake.sources import kafka
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -56,7 +52,7 @@ class Retried:
     dead: int
 
 
-def streams(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]:
+def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
     """``silver_alerts`` → a log, files, a topic, a webhook or a database, and ``silver_deliveries``.
 
     Args:
@@ -70,7 +66,7 @@ def streams(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]
     """
     step = step_of(to)
     settings = secret.with_delivery(lake.settings, to)
-    sink_of(to, settings, lake)
+    DESTINATIONS[to].sink(settings, lake)
     appender = Appender.of(lake, step)
     begin = _begin(lake.checkpoint(step), from_now)
 
@@ -96,12 +92,12 @@ def streams(lake: Lake, to: Destination, from_now: bool = False) -> list[Stream]
     ]
 
 
-def step_of(to: Destination) -> str:
+def step_of(to: str) -> str:
     """Return the name of the step that delivers to a destination."""
     return f"deliver_{to}"
 
 
-def retry_dead(lake: Lake, to: Destination) -> Retried:
+def retry_dead(lake: Lake, to: str) -> Retried:
     """Send the dead letters of a destination again, the oldest first, until the receiver takes none of a thousand.
 
     The destination's stream may run meanwhile.
@@ -111,7 +107,7 @@ def retry_dead(lake: Lake, to: Destination) -> Retried:
         FraudlakeError: its secret cannot be read, or another process sends its dead letters.
     """
     settings = secret.with_delivery(lake.settings, to)
-    sink = sink_of(to, settings, lake)
+    sink = DESTINATIONS[to].sink(settings, lake)
     delivered = 0
     with lake.exclusive(f"retry_{to}"):
         where = f"WHERE destination = '{to}' AND status = '{DEAD}' ORDER BY detected_at, alert_id"
@@ -129,45 +125,6 @@ def retry_dead(lake: Lake, to: Destination) -> Retried:
     return Retried(delivered, len(dead) - delivered)
 
 
-def sink_of(to: Destination, settings: Settings, lake: Lake) -> Sink:
-    """Return the sink of a destination, in the session of the lake; nothing is connected yet.
-
-    Raises:
-        UsageError: a setting is missing or wrong, or what the destination needs is not installed.
-    """
-    match to:
-        case "log":
-            return LogSink()
-        case "file":
-            folder = _required(settings.delivery_folder, "delivery_folder")
-            return VolumeSink(folder, lake.session) if settings.catalog else FileSink(Path(folder).absolute())
-        case "kafka":
-            topic = _required(settings.delivery_topic, "delivery_topic")
-            _required(settings.bootstrap_servers, "bootstrap_servers")
-            return KafkaSink(topic, kafka.client_options(settings), lake.session)
-        case "webhook":
-            from fraudlake.delivery.webhook import WebhookSink
-
-            url, key = _required(settings.webhook_url, "webhook_url"), settings.webhook_secret
-            timeout = settings.webhook_timeout.total_seconds()
-            return WebhookSink(url.get_secret_value(), key.get_secret_value() if key else None, timeout)
-        case "jdbc":
-            try:
-                from fraudlake.delivery.database import DatabaseSink
-            except ModuleNotFoundError as error:
-                raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[jdbc]'") from None
-            return DatabaseSink(_required(settings.jdbc_url, "jdbc_url").get_secret_value(), settings.jdbc_table)
-
-
-T = TypeVar("T")
-
-
-def _required(value: T | None, name: str) -> T:
-    if value is None:
-        raise UsageError(f"{name} is not set: this destination needs it (FRAUDLAKE_{name.upper()})")
-    return value
-
-
 def _begin(checkpoint: Checkpoint, from_now: bool) -> int | None:
     """Return from when on alerts are delivered, in microseconds since 1970; None if all are.
 
@@ -179,17 +136,17 @@ def _begin(checkpoint: Checkpoint, from_now: bool) -> int | None:
     return int(json.loads(file.read_text())["detected_at"]) if file.exists() else None
 
 
-def _deliver(lake: Lake, to: Destination, settings: Settings, alerts: Sequence[Row], name: str) -> pa.Table:
+def _deliver(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row], name: str) -> pa.Table:
     """Send those alerts that nothing holds back; return the rows of ``silver_deliveries``."""
     reasons = held_back(
         alerts, _sent(lake, to, settings, alerts), settings.suppress_within, settings.max_alerts_per_minute
     )
     chosen = [alert for alert, reason in zip(alerts, reasons, strict=True) if reason is None]
-    outcomes = iter(_send(sink_of(to, settings, lake), lake, chosen, name))
+    outcomes = iter(_send(DESTINATIONS[to].sink(settings, lake), lake, chosen, name))
     return _rows(to, alerts, [reason or next(outcomes) for reason in reasons])
 
 
-def _sent(lake: Lake, to: Destination, settings: Settings, alerts: Sequence[Row]) -> list[Row]:
+def _sent(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row]) -> list[Row]:
     """Return earlier alerts that can still suppress one of these."""
     within, most = settings.suppress_within, settings.max_alerts_per_minute
     if not (within or most):
@@ -219,7 +176,7 @@ def _send(sink: Sink, lake: Lake, alerts: Sequence[Row], name: str) -> list[Outc
     return outcomes
 
 
-def _rows(to: Destination, alerts: Sequence[Row], outcomes: Sequence[Outcome | HeldBack]) -> pa.Table:
+def _rows(to: str, alerts: Sequence[Row], outcomes: Sequence[Outcome | HeldBack]) -> pa.Table:
     now = datetime.now(UTC)
     rows = [
         {

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from fraudlake.delivery import event
+from fraudlake.delivery.destination import Destination, required
 from fraudlake.delivery.event import Event
-from fraudlake.delivery.sink import Outcome
+from fraudlake.delivery.sink import Outcome, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from fraudlake.lake import Lake
+    from fraudlake.settings import Settings
 
 MOST_LINES = 10_000
 """Lines after which a micro-batch continues in another file."""
@@ -65,6 +67,18 @@ class VolumeSink:
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
         """Write a folder."""
+        import pyarrow as pa
+
         lines = self._spark.createDataFrame(pa.table({"value": [event.as_json(one) for one in events]}))
         lines.coalesce(1).write.mode("overwrite").text(f"{self._folder}/alerts-{name}")
         return [Outcome(1)] * len(events)
+
+
+def sink(settings: Settings, lake: Lake) -> Sink:
+    """Return the sink of a folder."""
+    folder = required(settings.delivery_folder, "delivery_folder")
+    return VolumeSink(folder, lake.session) if settings.catalog else FileSink(Path(folder).absolute())
+
+
+# Its folder is not its own: `forget` searches it, too.
+DESTINATION = Destination("file", sink, shared=("delivery_folder",))

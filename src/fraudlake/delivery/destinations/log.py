@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from fraudlake.delivery import event
+from fraudlake.delivery.destination import Destination
 from fraudlake.delivery.event import Event
 from fraudlake.delivery.sink import Outcome
 
@@ -21,3 +22,6 @@ class LogSink:
         for sent in events:
             log.warning("%s", event.as_json(sent))
         return [Outcome(1)] * len(events)
+
+
+DESTINATION = Destination("log", lambda settings, lake: LogSink())

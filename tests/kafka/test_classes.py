@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
+from fraudlake.kafka import client
+from fraudlake.kafka.classes import renamed
 from fraudlake.settings import Settings
-from fraudlake.sources import kafka
-from fraudlake.sources.kafka_classes import renamed
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
 SCRAM = "\n  org.apache.kafka.common.security.scram.ScramLoginModule required\n  username=a password=b;\n"
@@ -73,8 +73,8 @@ def test_a_password_that_looks_like_a_class_stays_as_it_is() -> None:
 def test_a_lake_in_a_workspace_hands_spark_the_names_of_databricks() -> None:
     options = {"sasl.jaas.config": SecretStr(PLAIN)}
 
-    in_workspace = kafka.client_options(Settings(catalog="main", schema="fraud", kafka_options=options))
-    on_laptop = kafka.client_options(Settings(kafka_options=options))
+    in_workspace = client.options(Settings(catalog="main", schema="fraud", kafka_options=options))
+    on_laptop = client.options(Settings(kafka_options=options))
 
     assert in_workspace["kafka.sasl.jaas.config"] == f"kafkashaded.{PLAIN}"
     assert on_laptop["kafka.sasl.jaas.config"] == PLAIN

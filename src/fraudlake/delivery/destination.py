@@ -1,0 +1,66 @@
+"""Destination: where alerts go: its name, its settings and its sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import BaseModel, SecretStr
+
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from fraudlake.delivery.sink import Sink
+    from fraudlake.lake import Lake
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A destination, as a module of :mod:`fraudlake.delivery.destinations` declares it.
+
+    All settings of the program contain those of every destination, so such a module imports what loads slowly, or may
+    not be installed, in its sink.
+    """
+
+    name: str
+    """What ``deliver --to`` calls it."""
+    sink: Callable[[Any, Lake], Sink]
+    """Returns its sink, which writes in the session of the lake; nothing is connected yet.
+
+    It gets all settings, and raises a UsageError if one is missing or wrong, or if what it needs is not installed.
+    """
+    settings: type[BaseModel] = BaseModel
+    """Its settings. Those of the type ``SecretStr`` are never shown and are no flags; a Databricks secret can hold
+    them."""
+    shared: tuple[str, ...] = ()
+    """Names of the other settings that it reads, as flags of ``deliver``."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of its settings that are secret."""
+        return tuple(name for name, field in self.settings.model_fields.items() if _is_secret(field))
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Names of the settings that are flags of ``deliver``."""
+        return (*(name for name in self.settings.model_fields if name not in self.secrets), *self.shared)
+
+
+def required(value: T | None, name: str) -> T:
+    """Return the value of a setting that a destination cannot do without.
+
+    Raises:
+        UsageError: it is not set.
+    """
+    if value is None:
+        raise UsageError(f"{name} is not set: this destination needs it (FRAUDLAKE_{name.upper()})")
+    return value
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return SecretStr in (field.annotation, *get_args(field.annotation))

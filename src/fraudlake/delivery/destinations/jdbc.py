@@ -1,0 +1,37 @@
+"""Database: each event's data becomes a row of a table, inserted or updated by its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field, SecretStr
+
+from fraudlake.delivery.destination import Destination, required
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.delivery.sink import Sink
+    from fraudlake.lake import Lake
+
+
+class Jdbc(BaseModel):
+    """Which database, and which table of it."""
+
+    jdbc_url: SecretStr | None = Field(
+        None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."
+    )
+    jdbc_table: str = Field(
+        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Its table, perhaps with a schema before it."
+    )
+
+
+def sink(settings: Jdbc, lake: Lake) -> Sink:
+    """Return the sink of a database; SQLAlchemy is an extra of the package."""
+    try:
+        from fraudlake.delivery.database import DatabaseSink
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[jdbc]'") from None
+    return DatabaseSink(required(settings.jdbc_url, "jdbc_url").get_secret_value(), settings.jdbc_table)
+
+
+DESTINATION = Destination("jdbc", sink, Jdbc)
