@@ -156,7 +156,7 @@ BUGS = (
     Bug(
         "unmarked_messages",
         "messages are appended without the name of the checkpoint and the number of the micro-batch",
-        "fraudlake.streams.ingest",
+        "fraudlake.streams.ingest.kafka",
         (
             (
                 "appender.append(lake, batch.select(*columns), table, batch_id, compute=compute)",

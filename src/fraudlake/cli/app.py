@@ -66,12 +66,11 @@ class App:
             return open_lake(wanted)
 
     def open_for_ingest(self, **flags: object) -> Lake:
-        """Open the lake to ingest into it, and create what is missing, if the landing folder exists."""
-        from fraudlake.sources.landing_folder import require_folder
+        """Open the lake to ingest into it, and create what is missing, if there is something to ingest from."""
+        from fraudlake.streams import ingest
 
         wanted = self.settings(**flags)
-        if wanted.source == "files" and wanted.catalog is None:
-            require_folder(str(Path(wanted.landing_path).absolute()))
+        ingest.source_of(wanted).require(wanted)
         return self.open(**flags)
 
     def open_existing(self, **flags: object) -> Lake:

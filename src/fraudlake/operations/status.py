@@ -19,7 +19,7 @@ from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import quality_rules
 from fraudlake.sources import file_source, kafka, kafka_source
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.streams import deliver
+from fraudlake.streams import deliver, ingest
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -172,7 +172,7 @@ def status(lake: Lake) -> Status:
     """Count what the lake holds now."""
     landed = file_source.landed(lake)
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
-    kafka_lag = kafka_source.lag(lake) if lake.settings.source == "kafka" else None
+    kafka_lag = ingest.source_of(lake.settings).unread(lake)
     latest = _latest_day(lake)
     behind, expiring = _lag(lake)
     removed, note = retention.removed(lake), RebuildNote.of(lake)

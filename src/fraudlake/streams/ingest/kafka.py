@@ -1,4 +1,4 @@
-"""Ingest: landed files, or the messages of a Kafka topic, become rows of bronze, each once."""
+"""Kafka: the messages of a topic become rows; those of the fast lane's topic, too, if it is set."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze import contract, fast_alerts, messages
-from fraudlake.errors import FraudlakeError
 from fraudlake.lake.appender import Appender
-from fraudlake.sources import kafka, kafka_source, landing
-from fraudlake.sources.file_source import FileSource
-from fraudlake.sources.landing_folder import landing_folder
+from fraudlake.sources import kafka, kafka_source
+from fraudlake.streams.ingest.source import Source
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -29,23 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def streams(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
-    """Landed files, or a Kafka topic → ``bronze_transactions``. Files and topics have a checkpoint each.
-
-    Files also have their outcomes in ``bronze_files`` and ``bronze_rejected_files``. With Kafka and the setting
-    ``fast_alerts_topic``, a second stream appends the fast lane's alerts to ``bronze_fast_alerts``.
-
-    Args:
-        lake: the lake.
-        retry_rejected: first read rejected files again that can be read now.
-
-    Raises:
-        UsageError: a checkpoint belongs to another topic.
-        FraudlakeError: nothing has landed, now or ever; or the brokers or a topic cannot be reached, or refuse the
-            credentials.
-    """
-    if lake.settings.source == "files":
-        return [_of_files(lake, retry_rejected)]
+def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
     read = partial(messages.read, contract=contract.of(lake.settings.columns))
     transactions = kafka_source.transactions(lake), tables.BRONZE_TRANSACTIONS, messages.KAFKA_COLUMNS
     topics = [_of_topic(lake, kafka_source.TRANSACTIONS, *transactions, read)]
@@ -53,23 +35,6 @@ def streams(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
         alerts = kafka_source.fast_alerts(lake), tables.BRONZE_FAST_ALERTS, fast_alerts.KAFKA_COLUMNS
         topics.append(_of_topic(lake, kafka_source.FAST_ALERTS, *alerts, fast_alerts.read))
     return topics
-
-
-def _of_files(lake: Lake, retry_rejected: bool) -> Stream:
-    folder = landing_folder(lake)
-    folder.require()
-    if not any(True for _ in landing.files(folder.path)) and not lake.rows(tables.BRONZE_FILES):
-        raise FraudlakeError(f"nothing has landed in {folder.path}: no finished file is there yet")
-    source = FileSource(retry_rejected)
-    return Stream(
-        "ingest",
-        folder.read_stream(),
-        source.ingest_batch,
-        persist=False,
-        before=lambda: source.prepare(lake),
-        after=lambda: source.finish(lake),
-        taken=lambda first: source.taken,
-    )
 
 
 def _of_topic(
@@ -95,3 +60,6 @@ def _of_topic(
         taken=lambda first: appender.rows_since(lake, table, first),
         explain=topic.explain,
     )
+
+
+SOURCE = Source(_streams, unread=kafka_source.lag)
