@@ -1,0 +1,109 @@
+"""What each diff of CONTRIBUTING adds; these tests run where the diffs are applied, so pytest does not collect them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from fraudlake import settings, tables
+from fraudlake.cli import cli
+from fraudlake.errors import UsageError
+from tests import plain_lake
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+"""A Saturday."""
+RUNNER = CliRunner()
+
+
+@pytest.mark.stream
+def test_a_quality_rule_rejects_what_breaks_it(spark: Any) -> None:
+    from fraudlake.silver import transactions
+
+    accounts = [{"dt": NOON, "accountId": "1" * length, "amount": 5.0, "_ingested_at": NOON} for length in (64, 65)]
+    rows = spark.createDataFrame(pa.Table.from_pylist(accounts, tables.BRONZE_TRANSACTIONS.schema))
+    checked = transactions.checked(rows, settings.Settings()).orderBy("accountId").collect()
+    assert [row["reasons"] for row in checked] == [[], ["account_is_short"]]
+
+
+def test_a_feature_is_computed_stored_and_explained() -> None:
+    from fraudlake.model import explanations, features
+    from tests.model.test_features import SECOND, Row, table
+
+    microseconds = int(NOON.timestamp()) * SECOND
+    days = [Row("1", microseconds + day * 86_400 * SECOND, 5.0, position=day) for day in range(3)]
+    computed, _ = features.compute(features.MEMORY.empty_table(), table(days))
+    assert computed["is_weekend"].to_pylist() == [1, 1, 0]
+    assert "is_weekend" in tables.GOLD_FRAUD_PREDICTIONS.columns
+    assert set(explanations.WORDS) == set(features.NAMES)
+
+
+def test_a_command_answers_and_is_listed_under_its_task(tmp_path: Path) -> None:
+    root = plain_lake.make(tmp_path / "lake")
+    plain_lake.fill(root, tables.BRONZE_FILES, {"status": "ingested"}, {"status": "ingested"}, {"status": "rejected"})
+    answer = RUNNER.invoke(cli, ["files", "--lake", str(root), "--json"])
+    assert json.loads(answer.stdout) == {"ingested": 2, "rejected": 1}
+    begin = RUNNER.invoke(cli, ["--help"]).stdout.partition("First steps:")[2].partition("\n\n")[0]
+    assert "files" in begin
+
+
+def test_a_destination_delivers(tmp_path: Path) -> None:
+    from fraudlake.delivery import event
+    from fraudlake.delivery.destinations import DESTINATIONS
+    from fraudlake.delivery.sink import Outcome
+    from tests.delivery.alerts import alert
+    from tests.delivery.receiver import listening, status
+
+    events = [event.of_alert(alert(number), "lake") for number in range(3)]
+    with listening() as receiver:
+        receiver.plan.extend([0.0, status(500)])
+        sink = DESTINATIONS["chat"].sink(settings.load(chat_url=receiver.url), None)  # type: ignore[arg-type]
+        outcomes = sink.send(events, "a-name")
+    assert [json.loads(request.body) for request in receiver.taken] == [{"text": alert(0)["explanation"]}]
+    reason = "it answered 500"
+    assert outcomes == [Outcome(1), Outcome(1, reason), Outcome(0, f"not tried: {reason}")]
+
+
+def test_a_destinations_settings_are_settings_and_its_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAUDLAKE_CHAT_URL", "https://chat.example.com/of-the-tests")
+    made = settings.load(chat_timeout="3")
+    assert (made.chat_url.get_secret_value(), made.chat_timeout) == ("https://chat.example.com/of-the-tests", 3)
+    assert "of-the-tests" not in repr(made)
+    assert "chat_url" in settings.SECRETS
+    help = RUNNER.invoke(cli, ["deliver", "--help"], terminal_width=200).stdout
+    assert "[chat|" in help
+    assert "--chat-timeout" in help
+    assert "--chat-url" not in help
+    with pytest.raises(UsageError, match=r"^--chat-timeout: chat_timeout = '0': |^--chat-timeout = '0': "):
+        settings.load(chat_timeout="0")
+
+
+def test_a_kind_of_rule_is_read_from_the_settings_checked_and_raises_alerts(tmp_path: Path) -> None:
+    from fraudlake.rules.columns import query_columns
+
+    file = tmp_path / "rules.toml"
+    file.write_text('[[rules]]\nkind = "repeat"\nname = "same_again"\ntimes = 3\n')
+    checked = RUNNER.invoke(cli, ["rules", "check", "same_again", "--config", str(file)])
+    assert checked.stdout == "same_again: a valid rule of kind repeat\n"
+
+    (rule,) = settings.load(file).rules
+    times = [NOON + timedelta(seconds=number) for number in range(5)]
+    rows = {"account_id": ["1"] * 5, "timestamp": times, "amount": [5.0, 7.0, 7.0, 7.0, 5.0]}
+    (alert,) = rule.compile(query_columns({})).evaluate(pa.table(rows)).alerts
+    assert (alert.rows, alert.roles) == ([1, 2, 3], ["ONCE", "AGAIN", "AGAIN"])
+
+
+def test_a_column_is_in_the_tables_of_the_lake_and_read_from_the_payload(tmp_path: Path) -> None:
+    from fraudlake.bronze import contract
+    from fraudlake.lake import open_lake
+
+    file = Path(settings.__file__).parents[3] / "fraudlake.toml"
+    lake = open_lake(settings.load(file, lake=tmp_path / "lake"))
+    for table in (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE):
+        assert "merchant_id" in lake.rows(table).column_names
+    assert contract.of(lake.settings.columns).fields[-1] == ("merchant_id", "merchantId", "STRING")

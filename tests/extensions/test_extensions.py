@@ -1,0 +1,54 @@
+"""The diffs of CONTRIBUTING apply as they are printed, and add what they say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .printed import DIFFS, ROOT, apply, copy_of_src
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of ``src`` with all that is printed."""
+    folder = copy_of_src(tmp_path_factory.mktemp("extended"))
+    for title in DIFFS:
+        apply(title, folder)
+    return folder
+
+
+def run(*arguments: str, extended: Path) -> None:
+    paths = os.pathsep.join([str(extended / "src"), str(ROOT)])
+    command = [sys.executable, "-m", *arguments]
+    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_extension_point_with_code_has_a_diff() -> None:
+    titles = "A quality rule", "A feature", "A command", "A destination", "A kind of rule", "A column"
+    assert tuple(DIFFS) == titles
+
+
+@pytest.mark.parametrize("title", DIFFS)
+def test_a_diff_applies_by_itself_as_it_is_printed(tmp_path: Path, title: str) -> None:
+    apply(title, copy_of_src(tmp_path))
+
+
+def test_what_is_printed_is_written_as_the_rest(extended: Path) -> None:
+    config = ("--config", str(ROOT / "pyproject.toml"), "--no-cache", str(extended / "src"))
+    run("ruff", "check", *config, extended=extended)
+    run("ruff", "format", "--check", *config, extended=extended)
+
+
+@pytest.mark.slow
+def test_what_the_diffs_add_works(extended: Path) -> None:
+    run("pytest", "-q", "-n", "0", "-m", "not stream", "tests/extensions/added.py", extended=extended)
+
+
+@pytest.mark.stream
+def test_what_the_diffs_add_works_in_spark(extended: Path) -> None:
+    run("pytest", "-q", "-n", "0", "-m", "stream", "tests/extensions/added.py", extended=extended)
