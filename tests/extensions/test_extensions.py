@@ -28,9 +28,8 @@ def run(*arguments: str, extended: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_every_extension_point_with_code_has_a_diff() -> None:
-    titles = "A quality rule", "A feature", "A command", "A destination", "A kind of rule", "A column"
-    assert tuple(DIFFS) == titles
+def test_the_extension_points_with_code_are_found() -> None:
+    assert {"A quality rule", "A feature", "A command", "A destination", "A kind of rule", "A column"} <= DIFFS.keys()
 
 
 @pytest.mark.parametrize("title", DIFFS)
