@@ -139,7 +139,7 @@ def lake(spark: Any, tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture(scope="module")
 def module_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A lake for what the tests of a module begin with: it takes that once, and each test goes on with a copy."""
+    """A lake for what the tests of a module begin with: it takes that once, and each test continues with a copy."""
     from fraudlake.lake import open_lake
 
     root = tmp_path_factory.mktemp("module") / "lake"
@@ -172,7 +172,7 @@ FraudlakeHere = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def fraudlake_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> FraudlakeHere:
-    """Run the program in this process, which has loaded it; it returns what a process of its own would."""
+    """Run the program in this process, which has loaded it; it returns what a separate process would."""
     from fraudlake.cli import main
 
     def run_(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ def compiled(jvm: Any) -> bytes:
 
 
 def main() -> None:
-    """Write the class beside its source."""
+    """Write the class next to its source."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ |= session.environment()

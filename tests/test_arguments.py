@@ -59,7 +59,7 @@ def calls(draw: st.DrawFn) -> Call:
     for argument in COMMANDS[path].params:
         if isinstance(argument, click.Argument) and draw(st.integers(0, 9)):
             flags.append(draw(values))
-    if path == ("simulate",):  # which goes on without a limit
+    if path == ("simulate",):  # which continues without a limit
         flags += ["--rows", draw(st.sampled_from(["-1", "0", "1", "30"])), "--fast"]
     # A system hands over no text with a zero byte; a settings file may hold one.
     given = {f"{ENV_PREFIX}{name.upper()}": value for name, value in _settings(draw) if "\0" not in name + value}
@@ -102,7 +102,7 @@ def raise_(error: Exception) -> None:
 
 
 def ended(call: Call, place: Path) -> tuple[int, str]:
-    """Exit code and message of a call; an unforeseen error, of which the program would keep a stack trace, goes on."""
+    """Exit code and message of a call; an unexpected error, which the program would keep in a file, is raised."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         for name, value in call.environment.items():

@@ -195,7 +195,7 @@ def test_a_lake_that_lacks_a_table_says_what_makes_it(tmp_path: Path) -> None:
 
 
 def without_java(root: Path, *arguments: str) -> dict[str, Any]:
-    """What a command prints where there is no Java, on a lake that is left as it was."""
+    """What a command prints if there is no Java, on a lake that is left as it was."""
     before = listed(root)
     ended = fraudlake("--lake", str(root), "--json", *arguments, PATH=str(root), JAVA_HOME="")
     assert ended.stderr == ""

@@ -1,4 +1,4 @@
-"""Columns of one's own: a lake that runs takes them on, and gives them up, by one setting."""
+"""Declared columns: one setting adds them to a running lake, and removes them."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _version(package: str) -> str | None:
 
 
 def licences(package: str) -> set[str]:
-    """The licences that hold together, or between which one may choose; empty where the package names none."""
+    """The licences that hold together, or between which one may choose; empty if the package names none."""
     about = metadata.metadata(package)
     expression = about.get("License-Expression")
     if expression:

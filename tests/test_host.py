@@ -154,7 +154,7 @@ def test_the_modules_of_another_spark_are_refused_in_one_line(tmp_path: Path) ->
         [program(), "status"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"fraudlake: PYTHONPATH: {module} is of another Spark: take it out\n"
+    assert ended.stderr == f"fraudlake: PYTHONPATH: {module} belongs to another Spark: remove it\n"
 
 
 def test_a_terminal_without_arrows_shows_help() -> None:

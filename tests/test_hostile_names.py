@@ -1,4 +1,4 @@
-"""Hostile names: quotes, semicolons, paths, look-alikes and 10 kB of text are values, wherever they stand."""
+"""Hostile names: quotes, semicolons, paths, look-alikes and 10 kB of text are values, wherever they occur."""
 
 from __future__ import annotations
 

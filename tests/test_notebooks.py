@@ -26,7 +26,7 @@ RUNS = [
     *(("main", path) for path in NOTEBOOKS if path.stem[0] in "35"),
     *((lake, path) for lake in ("every_rule", "empty") for path in NOTEBOOKS if path.stem[0] != "3"),
 ]
-"""Which notebook runs over which lake. The third one makes a table of its own, which is the same over every lake."""
+"""Which notebook runs over which lake. The third one makes its own table, which is the same over every lake."""
 
 Outputs = dict[tuple[str, str], list[Any]]
 """Each notebook's outputs, by the lake's name and its own."""

@@ -233,7 +233,7 @@ def test_options_of_the_kafka_client_are_not_shown(monkeypatch: pytest.MonkeyPat
         ('"hush"', "must be a table"),
         ('{"sasl.jaas.config": ["hush"]}', "'sasl.jaas.config' must be a text, a number or a boolean"),
         ('{"a": "hush", "kafka.a": "hush"}', "'a' is given twice, with and without 'kafka.' before it"),
-        ('{"kafka.bootstrap.servers": "hush"}', "'bootstrap.servers' has a setting of its own"),
+        ('{"kafka.bootstrap.servers": "hush"}', "'bootstrap.servers' has its own setting"),
         ('{"auto.offset.reset": "hush"}', "'auto.offset.reset' belongs to Spark and cannot be set"),
     ],
 )
@@ -388,9 +388,9 @@ def test_options_of_spark_are_json_or_a_table_and_texts_in_the_end(
     ("name", "value", "reason"),
     [
         ("SPARK_OPTIONS", "spark.x=1", "must be JSON such as"),
-        ("SPARK_OPTIONS", '{"adaptive": "false"}', "'adaptive' is no name of Spark's configuration"),
+        ("SPARK_OPTIONS", '{"adaptive": "false"}', "'adaptive' is not an option of Spark"),
         ("SPARK_OPTIONS", '{"spark.x": [1]}', "'spark.x' must be a text, a number or a boolean"),
-        ("JAVA_OPTIONS", "-Dx=1 -Xmx8g", "-Xmx has a setting of its own: driver_memory"),
+        ("JAVA_OPTIONS", "-Dx=1 -Xmx8g", "-Xmx has its own setting: driver_memory"),
         ("JAVA_OPTIONS", "-Dx='a b", "has a quote without its other one"),
     ],
 )

@@ -124,7 +124,7 @@ def test_the_files_hold_the_first_rows_of_the_stream(tmp_path: Path, file_rows: 
     ids=["default", "slow", "disorder-and-bad", "equal-times"],
 )
 def test_alert_is_what_a_row_at_a_time_detector_says_in_event_time(traffic: Traffic) -> None:
-    # Rows that stand late may not have come when the table ends, so only alerts well before its end are compared.
+    # Late rows may not have come when the table ends, so only alerts well before its end are compared.
     table = first(200_000, traffic)
     settled = 199_000 if traffic.out_of_order == 0 else 150_000
 
@@ -376,7 +376,7 @@ def test_progress_tells_the_rows_written_so_far(tmp_path: Path) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock that stands still but for sleeping."""
+    """A clock that only moves by sleeping."""
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)

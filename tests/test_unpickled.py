@@ -1,4 +1,4 @@
-"""Nothing that lies in a lake or lands in it is run: no module unpickles or evaluates, and such bytes are refused."""
+"""Nothing that is in a lake or lands in it is run: no module unpickles or evaluates, and such bytes are refused."""
 
 from __future__ import annotations
 

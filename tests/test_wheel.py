@@ -139,7 +139,7 @@ def test_every_entry_point_starts_as_a_wheel_task_calls_it_and_ends_without_an_e
     assert [one.name for one in scripts] == ["fraudlake"]
     for script in scripts:
         module, _, function = script.value.partition(":")
-        # As Databricks does: the function is called in a Python that runs already, which must go on after it.
+        # As Databricks does: the function is called in a Python that runs already, which must continue after it.
         program = (
             "import sys; sys.modules['pyspark'] = None\n"
             f"from {module} import {function}; import fraudlake\n"

@@ -30,7 +30,7 @@ class Request:
 
     @property
     def body(self) -> Any:
-        """The body: parsed where it is JSON, else bytes; None where there is none."""
+        """The body: parsed if it is JSON, else bytes; None if there is none."""
         return json.loads(self.data) if self.data and "json" in self.content_type else self.data or None
 
 

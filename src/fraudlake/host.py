@@ -49,14 +49,14 @@ def environment() -> dict[str, str]:
 
 
 def require_utf8() -> None:
-    """Check that Python takes the names of files for UTF-8, as Java, Arrow and Delta do.
+    """Check that Python reads file names as UTF-8, as Java, Arrow and Delta do.
 
     Raises:
         UsageError: it takes them for something else, and would not find some of them.
     """
     encoding = sys.getfilesystemencoding()
     if encoding != "utf-8":
-        raise UsageError(f"Python takes the names of files for {encoding}: start it with PYTHONUTF8=1")
+        raise UsageError(f"Python reads file names as {encoding}: start it with PYTHONUTF8=1")
 
 
 def settle() -> None:
@@ -79,7 +79,7 @@ def require_own_modules() -> None:
         with suppress(metadata.PackageNotFoundError):
             found, installed = util.find_spec(name), metadata.distribution(name).locate_file(name)
             if found and found.origin and Path(found.origin).parent != Path(str(installed)):
-                raise UsageError(f"PYTHONPATH: {found.origin} is of another Spark: take it out")
+                raise UsageError(f"PYTHONPATH: {found.origin} belongs to another Spark: remove it")
 
 
 def has_name() -> bool:

@@ -25,7 +25,7 @@ def stored(kind: pa.DataType, unscaled: list[int | None]) -> pa.Array:
 
 
 def nearest(unscaled: int | None, scale: int) -> float | None:
-    """The double that the number's text gives; None where none is finite."""
+    """The double that the number's text gives; None if none is finite."""
     if unscaled is None:
         return None
     double = float(f"{unscaled}E{-scale}")

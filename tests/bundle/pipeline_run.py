@@ -1,4 +1,4 @@
-"""Run by test_pipeline.py in a process of its own: the declarative pipeline in a local Spark Connect session.
+"""Run by test_pipeline.py in a separate process: the declarative pipeline in a local Spark Connect session.
 
 usage: pipeline_run.py FOLDER; the pipeline's tables are FOLDER/tables/<name>.
 """

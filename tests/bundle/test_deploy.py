@@ -1,4 +1,4 @@
-"""The bundle through the real Databricks CLI, where it is on the PATH, against a workspace on this machine."""
+"""The bundle through the real Databricks CLI, if it is on the PATH, against a workspace on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundle against the schema of the Databricks CLI, where it is on the PATH."""
+"""The bundle against the schema of the Databricks CLI, if it is on the PATH."""
 
 from __future__ import annotations
 

@@ -82,10 +82,10 @@ def run(
     Args:
         lake: a folder that does not exist yet.
         seed: of the landed files.
-        kills: the schedule; a broker runs where one of them ingests a topic.
+        kills: the schedule; a broker runs if one of them ingests a topic.
         report: called with a line for each kill.
         environment: further environment variables of the commands.
-        command: the program; a planted bug has a program of its own.
+        command: the program; a planted bug has a separate program.
         program: how it is run; by default, as :class:`Program` does.
     """
     (lake / "landing").mkdir(parents=True)
@@ -155,7 +155,7 @@ def _catch_up(program: Program, deliveries: Iterable[str]) -> None:
 
 
 def _land(files: Iterator[tuple[int, LandingFile]], program: Program, count: int | None = None) -> None:
-    """Land the next files, and the same rows as messages where there is a broker; without a count all that are left."""
+    """Land the next files, and the same rows as messages if there is a broker; without a count all that are left."""
     for number, file in islice(files, count):
         file.land(program.lake / "landing", number)
         if program.broker is not None:
@@ -176,7 +176,7 @@ class Program:
         return self.environment.get("FRAUDLAKE_TRIGGER") == "continuous"
 
     def start(self, *step: str, output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        """Start a command; ``output`` is where its standard output goes."""
+        """Start a command; ``output`` gets its standard output."""
         return subprocess.Popen(
             [*self.command, "--lake", str(self.lake), *step],
             cwd=self.lake,
@@ -197,7 +197,7 @@ class Program:
             raise AssertionError(f"{step} ended with code {process.returncode} after the kills: {texts}")
 
     def killed(self, kill: Kill, meanwhile: Callable[[], None]) -> bool:
-        """Run a command until its moment; return False where it ended before."""
+        """Run a command until its moment; return False if it ended before."""
         if kill.broker_away:
             return self._killed_behind_broker(kill, meanwhile)
         beside = self.start(*kill.beside.split()) if kill.beside else None
@@ -209,7 +209,7 @@ class Program:
                 _require_one_line(kill.beside, errors)
 
     def kill(self, process: subprocess.Popen[bytes], kill: Kill, meanwhile: Callable[[], None]) -> bool:
-        """Kill a command at the moment that comes next; return False where it ended before."""
+        """Kill a command at the moment that comes next; return False if it ended before."""
         seen = _files(self.lake, kill.moment)
         try:
             meanwhile()
@@ -248,7 +248,7 @@ class Program:
             end(process)
 
     def _is_running_at(self, kill: Kill, seen: set[str], process: subprocess.Popen[bytes], is_continuous: bool) -> bool:
-        """Wait for a moment, for which files count that were not seen; return False where the command ended before."""
+        """Wait for a moment, for which files count that were not seen; return False if the command ended before."""
         begun = time.monotonic()
         while process.poll() is None:
             if is_continuous and time.monotonic() - begun > QUIET:

@@ -27,7 +27,7 @@ BEGIN = 1_772_841_600_000_000
 STEP = 8_000_000
 """Microseconds from a transaction to the next one, on average; some come at the same time."""
 GAP = 12
-"""How many files lie between a row and its repetition: more than a micro-batch takes."""
+"""Number of files between a row and its repetition: more than a micro-batch takes."""
 _SCHEMA = pa.schema(
     [
         ("dt", pa.timestamp("us")),

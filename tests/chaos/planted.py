@@ -23,7 +23,7 @@ INGESTED: Moment = (8, "ingest", "checkpoints/ingest/commits")
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: the module, texts in it and what stands in their place."""
+    """A bug: the module, texts in it and their replacements."""
 
     name: str
     what: str

@@ -72,7 +72,7 @@ class Outcome:
     kills: int = 0
     micro_batches: int = 0
     noted: int = 0
-    """Changes that a micro-batch noted down; of several within one the latest is noted."""
+    """Changes that a micro-batch recorded; of several within one the latest is noted."""
     rows: int = 0
     late_rows: int = 0
     alerts: int = 0
@@ -260,7 +260,7 @@ class RuleChanges:
 
     @cached_property
     def lake(self) -> Lake:
-        """The lake in this process, where Spark starts when it is first needed: at the end."""
+        """The lake in this process, in which Spark starts when it is first needed: at the end."""
         bound = timedelta(seconds=BOUND)
         settings = Settings(lake=self.root, ordering=self.ordering, max_out_of_orderness=bound)
         return open_lake(settings, must_exist=True)
@@ -444,7 +444,7 @@ class RuleChanges:
         self.outcome.versions = len({(raised.rule, raised.version) for raised in stored})
 
     def _disagreements(self, stored: Counter[Raised]) -> Iterator[str]:
-        """Say where the rules that stayed raised other alerts live, in the shadow and in a backtest."""
+        """Return differences between the alerts that the permanent rules raised live, as shadows and in a backtest."""
         raised: dict[str, set[Alert]] = {fields["name"]: set() for fields in self._staying}
         for alert in stored:
             if alert.rule in raised and alert.rows[-1] not in self._late:

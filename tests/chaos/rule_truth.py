@@ -1,6 +1,6 @@
 """Truth of rules that change: what each micro-batch must have raised, from the checkpoint's files and plain Python.
 
-The checkpoint says which rows a micro-batch read, what its watermark was and which change of the rules it noted down;
+The checkpoint says which rows a micro-batch read, what its watermark was and which change of the rules it recorded;
 Delta's log says what it wrote. Nothing of the package is used.
 """
 
@@ -51,12 +51,12 @@ class Commit:
 
 @dataclass
 class Truth:
-    """A lake whose streams stand still.
+    """A lake whose streams do not run.
 
     Args:
         lake: the folder of the lake.
         ordering: ``arrival`` or ``event_time``.
-        bound: how far behind the newest event time a row may come, microseconds.
+        bound: how far after the newest event time a row may come, microseconds.
         buckets: the bucket of each account.
     """
 
@@ -75,7 +75,7 @@ class Truth:
 
     @cached_property
     def noted(self) -> dict[int, int]:
-        """The change of the rules that each micro-batch noted down."""
+        """The change of the rules that each micro-batch recorded."""
         notes = json.loads((self.lake / "checkpoints/detect/fraudlake.json").read_text())["rules"]
         begins = sorted((int(batch), change) for batch, change in notes.items())
         return {batch: [change for begin, change in begins if begin <= batch][-1] for batch in self.offsets}
@@ -160,7 +160,7 @@ class Truth:
         """Compare; a sentence for each difference, none where all is right.
 
         Args:
-            repeated: micro-batches that were under way when a process was killed: they keep the rules of before.
+            repeated: micro-batches that were in progress when a process was killed: they keep the rules of before.
         """
         wanted, present = self.expected(), self.stored()
         found = []
@@ -187,7 +187,7 @@ class Truth:
         return [row for row in rows if row["reasons"] == ["late"]]
 
     def _late_changes(self, repeated: set[int]) -> list[str]:
-        """Say where a micro-batch noted an earlier change than the one that was there when it began."""
+        """Return the micro-batches that recorded an earlier change than the latest one when they began."""
         made = [(commit.millis / 1000, max(row["change"] for row in commit.rows)) for commit in self._rule_commits()]
         times = [time for time, _ in made]
         found = []

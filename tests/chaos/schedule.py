@@ -68,7 +68,7 @@ class Kill:
     sigterm: bool = False
     """Whether the process gets SIGTERM; else it and all that it started get SIGKILL."""
     beside: str = ""
-    """A command that runs beside it, to its end."""
+    """A command that runs in parallel, to its end."""
     broker_away: bool = False
     """Whether the broker is killed at the moment, and the step when the broker is back."""
 

@@ -1,7 +1,7 @@
-"""A soak: all streams go on together while rows come and maintenance runs beside them.
+"""A soak: all streams run together while rows come and maintenance runs in parallel.
 
 ``fraudlake run --trigger continuous`` takes rows from a landing folder or a real broker; with both, the folder's are
-taken by a ``fraudlake ingest`` of its own. ``fraudlake optimize`` runs beside them.
+taken by a separate ``fraudlake ingest``. ``fraudlake optimize`` runs in parallel.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Soak:
             time.sleep(BETWEEN_SAMPLES)
 
     def _maintained(self, environment: dict[str, str]) -> list[int]:
-        """Run maintenance beside the streams; return the detector's open flags behind each."""
+        """Run maintenance in parallel to the streams; return the detector's open flags after each."""
         began, due, open_flags = time.monotonic(), 0.0, []
         while due < self.seconds:
             time.sleep(max(0.0, began + due - time.monotonic()))
@@ -150,7 +150,7 @@ def _gaps(environment: dict[str, str]) -> list[str]:
 
 
 def _streams(environment: dict[str, str]) -> list[subprocess.Popen[Any]]:
-    """Start all streams; return when they go on together, behind a run over what is there."""
+    """Start all streams; return when they continue together, after a run over what is there."""
     command = [FRAUDLAKE, "run", "--trigger", "continuous"]
     streams = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     assert streams.stderr is not None

@@ -1,4 +1,4 @@
-"""The tests of `make databricks`: they need databricks-connect, in whose environment there is no pyspark of its own."""
+"""The tests of `make databricks`: they need databricks-connect, in whose environment there is no separate pyspark."""
 
 from __future__ import annotations
 

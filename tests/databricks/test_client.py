@@ -41,7 +41,7 @@ def missing(source: str) -> list[str]:
 def _is_there(name: str) -> bool:
     if "._typing." in name:  # where types are only: mypy looks there
         return True
-    # What a function does over Spark Connect is in a module of its own.
+    # What a function does over Spark Connect is in a separate module.
     connect = name.replace(FUNCTIONS, "pyspark.sql.connect.functions.builtin")
     return _resolves(name) and (not name.startswith(f"{FUNCTIONS}.") or _resolves(connect))
 

@@ -122,7 +122,7 @@ def test_a_stream_names_its_checkpoint_and_ends_by_itself(started: list[proto.Wr
 
 
 def test_a_function_reaches_no_session_and_no_frame(functions: list[bytes]) -> None:
-    # A micro-batch has a session of its own, whose frames do not mix with those of another.
+    # A micro-batch has a separate session, whose frames do not mix with those of another.
     assert [path for pickled in functions for path in session_paths(CloudPickleSerializer().loads(pickled))] == []
 
 

@@ -1,4 +1,4 @@
-"""Receiver: a webhook's other end, on loopback, that behaves as it is told, request by request."""
+"""Receiver: a webhook's other end on loopback, with a given behaviour for each request."""
 
 from __future__ import annotations
 

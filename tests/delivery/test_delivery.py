@@ -128,17 +128,17 @@ def test_a_new_destination_may_begin_now(lake: LakeHere, receiver: Receiver) -> 
     assert delivered(opened, from_now=True) == 0
     years = 30_000 * 86_400.0
     raise_(opened, alert(2, detected=years))
-    # It is noted where the stream begins, also where the flag is given each time.
+    # The start of the stream is recorded, also if the flag is given each time.
     delivered(opened, from_now=True)
     raise_(opened, alert(3, detected=years + 1))
     delivered(opened)
     assert numbers(receiver.events) == [2, 3]
-    # Another destination has a beginning of its own.
+    # Another destination has a separate start.
     assert delivered(opened, "log") == 3
 
 
 class KilledError(BaseException):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 @pytest.mark.stream

@@ -20,7 +20,7 @@ def alerts(fields: dict[str, Any], rows: Iterable[Row]) -> Iterator[Alert]:
 
     Args:
         fields: the rule, as the settings have it.
-        rows: rows of any accounts; ``position`` tells them apart.
+        rows: rows of any accounts; ``position`` distinguishes them.
     """
     if fields["kind"] == "small_then_large":
         limits = fields["small_below"], fields["large_above"], _seconds(fields["within"]) * SECOND

@@ -200,7 +200,7 @@ BOUND = 30 * SECOND
 
 
 def shuffled_within_bound(rows: list[Row], lateness: list[int]) -> list[Row]:
-    """The rows in an order in which none comes more than the bound behind a newer one."""
+    """The rows in an order in which none comes more than the bound after a newer one."""
     arrival = [row.time + late for row, late in zip(rows, lateness, strict=True)]
     return [row for _, row in sorted(zip(arrival, rows, strict=True))]
 

@@ -1,4 +1,4 @@
-"""Rules change while the stream goes on: every alert belongs to the rules of its micro-batch, as if always there."""
+"""Rules change while the stream continues: every alert belongs to the rules of its micro-batch, as if always there."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_changed_pair_of_limits_sees_the_open_flags_that_it_would_have(lake: A
 
 @pytest.fixture
 def changed_behind(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Changes the rules behind the next commit of a micro-batch: the one that follows only moves the watermark."""
+    """Changes the rules after the next commit of a micro-batch: the one that follows only moves the watermark."""
 
     def change(lake: Any, *wanted: Any) -> None:
         append = Appender.append

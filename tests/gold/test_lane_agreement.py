@@ -29,7 +29,7 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 
 def at(time: str) -> datetime:
-    """A time behind noon, in minutes and seconds."""
+    """A time after noon, in minutes and seconds."""
     minutes, seconds = time.split(":")
     return NOON + timedelta(minutes=int(minutes), seconds=int(seconds))
 
@@ -117,7 +117,7 @@ FIRST = [
     message("moved away", "0:30", 0.5),
     message("moved away", "0:25", 20.0, "between"),
     message("moved away", "0:35", 900.0),
-    # 7: by time between the two, and in the topic behind them
+    # 7: by time between the two, and in the topic after them
     *pair("moved between", "0:50", "0:55"),
     message("moved between", "0:52", 20.0, "between"),
     *pair("missed", "1:10", "1:15"),  # 10
@@ -129,7 +129,7 @@ FIRST = [
     unreadable(message("bad large", "1:35", 900.0)),
     unreadable(message("bad small", "1:40", 0.5)),
     message("bad small", "1:45", 900.0),
-    # 18: a duplicate of the first one lies between the two
+    # 18: a duplicate of the first one is between the two
     message("repeated", "2:00", 20.0, "first"),
     message("repeated", "2:01", 0.5),
     message("repeated", "2:00", 20.0, "first"),
@@ -143,7 +143,7 @@ SECOND = [
     *pair("both later", "45:00", "45:05"),  # 29
     message("clock", "90:00", 20.0, "second"),  # 31
     *pair("waiting", "80:00", "80:05"),  # 32: the exact lane has come to 13:15
-    *pair("ahead", "74:00", "74:05"),  # 34: behind the lane's last alert
+    *pair("ahead", "74:00", "74:05"),  # 34: after the lane's last alert
 ]
 EVENTS = [
     event("both", "0:15", 3, latency=30),

@@ -85,7 +85,7 @@ broker.heartbeat.interval.ms=500
 class Broker:
     """A Kafka broker (KRaft: its own controller) whose data, settings and log are in one folder.
 
-    The ports are chosen once and kept, so that clients find a restarted broker where it was. The process ends with the
+    The ports are chosen once and kept, so that clients find a restarted broker again. The process ends with the
     one that started it, however that ends.
 
     Args:

@@ -1,4 +1,4 @@
-"""Whatever is killed, and whenever: the next run goes on, and the tables hold what an undisturbed run leaves."""
+"""Whatever is killed, and whenever: the next run continues, and the tables hold what an undisturbed run leaves."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def land(lake: Path, files: list[Path], begin: int, end: int) -> None:
 
 
 def start(*command: str) -> subprocess.Popen[str]:
-    """Start a command in a process group of its own."""
+    """Start a command in a separate process group."""
     environment = {**os.environ, **SHORT_LIVED, **CHOSEN}
     return subprocess.Popen(
         command, env=environment, start_new_session=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -84,7 +84,7 @@ def wait_for(seen: Callable[[], Any], process: subprocess.Popen[str]) -> None:
 
 
 def group_ends(process: subprocess.Popen[str]) -> bool:
-    """Tell whether all processes of the group that a command began end by themselves; workers take a moment."""
+    """Return whether all processes of the group that a command began end by themselves; workers take a moment."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -112,14 +112,14 @@ def killed_when(lake: Path, file: str, *steps: str) -> None:
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 @contextlib.contextmanager
 def dying_when(lake: Path, file: str) -> Iterator[None]:
     """End a command in this process as a kill ends it: nothing more is written once a file of the lake is there.
 
-    What has been written is what a kill leaves; only the process goes on, and with it a Spark that is warm.
+    What has been written is what a kill leaves; only the process continues, and with it a Spark that is warm.
     """
     assert not (lake / file).exists()
 
@@ -183,7 +183,7 @@ def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
     land(root, files, 17, 33)
     killed_when(root, commit(tables.SILVER_ALERTS, 1), "ingest", "refine", "detect")
     land(root, files, 33, len(files))
-    # What was cut goes on in this process, which is warm.
+    # What was cut continues in this process, which is warm.
     run(root, "ingest")
     run(root, "refine")
     with dying_when(root, "checkpoints/detect/offsets/1"):
@@ -305,7 +305,7 @@ for step in (ingest.streams, refine.streams, detect.streams):
 
 @pytest.mark.long
 def test_an_executor_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
-    """Its state goes on in another executor."""
+    """Its state continues in another executor."""
     root, files = tmp_path / "lake", in_time_order()[:12]
     land(root, files, 0, len(files))
     options = f"{SHORT_LIVED['FRAUDLAKE_JAVA_OPTIONS']} {' '.join(session.JAVA_OPTIONS)}"

@@ -1,4 +1,4 @@
-"""The probe inside a workspace, for which a local Spark Connect session stands."""
+"""The probe inside a workspace, imitated by a local Spark Connect session."""
 
 from __future__ import annotations
 

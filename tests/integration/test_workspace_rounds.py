@@ -2,7 +2,7 @@
 
 In the first round a task is ended after its first commit, the next run after its second one, and so on. Then come
 verdicts and a replay, and a second round with more files and a Kafka topic. Tables are maintained in the first round,
-so that the streams of the second go on after that; a day is scored again in the second.
+so that the streams of the second continue after that; a day is scored again in the second.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SILVER, QUARANTINE = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE
 
 @dataclass
 class Log:
-    """Stands for a lake: the commits of its tables, the newest first."""
+    """A fake lake: the commits of its tables, the newest first."""
 
     commits: dict[tables.Table, list[Commit]]
 

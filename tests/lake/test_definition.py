@@ -1,4 +1,4 @@
-"""What a lake is, is recorded in it; most of these lakes are made and opened without Spark."""
+"""A lake records its definition; most of these lakes are made and opened without Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDED = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A lake that was made with settings of its own."""
+    """A lake that was made with other settings than the defaults."""
     open_lake(settings.load(lake=tmp_path / "made", **MADE))
     return tmp_path / "made"
 
@@ -183,7 +183,7 @@ def test_the_command_makes_a_lake(tmp_path: Path, fraudlake_here: FraudlakeHere)
 def test_a_change_that_tables_cannot_follow_is_refused(root: Path, fraudlake_here: FraudlakeHere) -> None:
     before = files(root)
     for flags, line in (
-        (("--clustering", "liquid"), f"clustering: the tables of {root} were made with zorder, and keep it: begin"),
+        (("--clustering", "liquid"), f"clustering: the tables of {root} were made with zorder, and keep it: create"),
         (("--columns", '{"kind": "bigint"}'), "columns: 'kind' is BIGINT, but bronze_transactions has 'kind', STRING"),
     ):
         refused = fraudlake_here("--lake", str(root), "define", *flags, "--yes")

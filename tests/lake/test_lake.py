@@ -29,7 +29,7 @@ def test_auto_compaction_of_small_files_changes_no_row(lake: Any) -> None:
     opened = lake()
     opened.spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "4")
     for i in range(5):
-        # As Spark writes where delta-rs cannot.
+        # As Spark writes if delta-rs cannot.
         rows = opened.session.createDataFrame(silver([Row(str(i), MARCH_7 + i * SECOND, 20.0, position=i)]))
         rows.write.format("delta").mode("append").saveAsTable(opened.name_of(tables.SILVER_TRANSACTIONS))
     opened.spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
@@ -121,7 +121,7 @@ def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None
 def test_a_table_is_made_again_whose_first_commit_was_never_finished(lake: Any, tmp_path: Path) -> None:
     log = tmp_path / "lake" / "tables" / tables.SILVER_ALERTS.name / "_delta_log"
     log.mkdir(parents=True)
-    # What Hadoop leaves behind where the process is killed before it renames the commit.
+    # What Hadoop leaves behind if the process is killed before it renames the commit.
     (log / ".00000000000000000000.json.7451459c.tmp").write_text("{")
     assert lake().read(tables.SILVER_ALERTS).count() == 0
 

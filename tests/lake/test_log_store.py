@@ -84,7 +84,7 @@ def test_every_commit_of_a_lake_goes_through_the_store(lake: Any) -> None:
     log = opened.root / "tables" / "bronze_files" / "_delta_log"
     (newest,) = log.glob(f"{1:020}.json")
     assert newest.exists()
-    # Hadoop's files, which Delta's own store writes, have a checksum beside them.
+    # Hadoop's files, which Delta's own store writes, have a checksum file.
     assert not (log / f".{newest.name}.crc").exists()
 
 

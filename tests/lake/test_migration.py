@@ -1,4 +1,4 @@
-"""A lake of an earlier version: its tables take new columns on, and its streams go on."""
+"""A lake of an earlier version: its tables take new columns on, and its streams continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lake a line names where there is none."""
+"""Which lake a line names if there is none."""
 
 from __future__ import annotations
 

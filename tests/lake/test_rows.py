@@ -12,7 +12,7 @@ from fraudlake.lake.rows import persisted, persisted_batch
 
 
 class Rows:
-    """Stands for a DataFrame on a compute that persists rows, or refuses to."""
+    """A fake DataFrame on compute that persists rows, or refuses to."""
 
     def __init__(self, refusing: bool = False) -> None:
         self.refusing, self.calls = refusing, []

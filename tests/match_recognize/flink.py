@@ -1,4 +1,4 @@
-"""What Flink SQL says of a query: its rows, read as texts, and ours in the same form."""
+"""Flink SQL's result of a query: its rows, read as texts, and ours in the same form."""
 
 from __future__ import annotations
 

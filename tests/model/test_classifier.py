@@ -20,7 +20,7 @@ NAMES = ("amount", "hour")
 
 
 def rows(count: int = 4_000) -> tuple[Any, Any]:
-    """Fraud is likely where both features are high."""
+    """Fraud is likely if both features are high."""
     draw = np.random.default_rng(5)
     features = draw.random((count, 2)).astype(np.float32)
     fraud = (draw.random(count) < np.where(features.min(axis=1) > 0.7, 0.8, 0.05)).astype(float)

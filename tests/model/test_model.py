@@ -69,7 +69,7 @@ def counts(lake: Lake) -> list[tuple[str, str, int]]:
 
 @pytest.fixture(scope="module")
 def life(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A lake whose first model learned Flink's label and scored four days; its second learned verdicts, and goes on."""
+    """A lake whose first model learned Flink's label and scored four days; its second learned verdicts."""
     root = tmp_path_factory.mktemp("model")
     rows = traffic()
     is_old = pc.less(pc.day_of_year(rows["dt"]), 5)
@@ -378,7 +378,7 @@ def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     assert not second.is_champion
     both = f"{weak.format(2)}; {weak.format(1)}"
     assert re.search(f"version 2 beats version 1; {both}: the champion goes on scoring", second.reason)
-    with pytest.raises(FraudlakeError, match=f"{both}: not promoted; --force promotes it all the same"):
+    with pytest.raises(FraudlakeError, match=f"{both}: not promoted; --force promotes it anyway"):
         training.promote(opened)
     listed = fraudlake_here("--lake", str(opened.root), "model", "list").stdout
     assert re.search(f"! {weak.format(2)}\n! {weak.format(1)}\n", listed)

@@ -1,4 +1,4 @@
-"""Faults of the disk: a command ends with one line, and goes on where it was once the disk is well again."""
+"""Faults of the disk: a command ends with one line, and continues where it was once the disk is well again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mount(*arguments: str) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own, which is small and lies in memory."""
+    """A separate small disk in memory."""
     folder = tmp_path / "disk"
     folder.mkdir()
     try:

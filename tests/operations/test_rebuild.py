@@ -1,4 +1,4 @@
-"""Days are computed again from bronze: what differs is shown, put in place once, and streams go on."""
+"""Days are computed again from bronze: what differs is shown, put in place once, and streams continue."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Call
     ]
     assert status(opened).gaps == []
 
-    # Into silver, where the days are empty now: a stream must not take these rows for new ones.
+    # Into silver, in which the days are empty now: a stream must not take these rows for new ones.
     opened = lake(warn=("amount_is_positive",))
     assert counts(rebuild(opened, DAY_7, DAY_7, apply=True)) == {
         "transactions": (7, 0, 0),
@@ -205,7 +205,7 @@ RISING = {
 def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     lake: Callable[..., Any], landing: Path, ordering: str
 ) -> None:
-    """A fourth row within two hours ends behind the day, and another pair of rising amounts moves all that follow."""
+    """A fourth row within two hours ends after the day, and another pair of rising amounts moves all that follow."""
     rows = [("2026-03-07 22:30:00", 30.0), ("2026-03-07 23:10:00", -5.0), ("2026-03-07 23:50:00", 20.0)]
     land(landing, "part-7", *((time, "7", amount) for time, amount in rows), ("2026-03-08 00:20:00", "7", 10.0))
     rows = [("2026-03-07 10:00:00", 10.0), ("2026-03-07 11:00:00", 20.0), ("2026-03-07 12:00:00", -5.0)]

@@ -45,7 +45,7 @@ def test_a_restored_table_has_the_rows_of_the_version_and_the_present_one_stays_
     land(opened, pair("2", 2))
     present = opened.version(tables.SILVER_TRANSACTIONS)
     done = restore(opened, "silver_transactions", wanted)
-    # Where the table is compacted on the way, another version follows.
+    # If the table is compacted automatically, another version follows.
     assert (done.version_before, done.version_after) == (present, opened.version(tables.SILVER_TRANSACTIONS))
     assert (done.rows_before, done.rows_after) == (4, 2)
     assert positions(opened) == [0, 1]

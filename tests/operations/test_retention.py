@@ -1,4 +1,4 @@
-"""Rows older than ``row_retention`` leave their tables, are counted once, and streams go on."""
+"""Rows older than ``row_retention`` leave their tables, are counted once, and streams continue."""
 
 from __future__ import annotations
 

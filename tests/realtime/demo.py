@@ -119,7 +119,7 @@ def committed(log: Path) -> int:
 
 
 def waits_for_more(begun: float) -> bool:
-    """Say whether the last transactions may still raise alerts."""
+    """Return whether the last transactions may still raise alerts."""
     return time.monotonic() - begun < SECONDS + 3
 
 

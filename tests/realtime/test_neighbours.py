@@ -1,5 +1,5 @@
 """Ways to find neighbours: a workspace's, in micro-batches, since Real-time Mode calls Python only there; rows that are
-kept for good; and windows of which rows may be missing.
+kept permanently; and windows of which rows may be missing.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
         for second, amount in ((500, 0.5), (480, 900.0), (0, 20.0))
     )
     so_far: list[oracle.Row] = []
-    # An account's earlier rows are read eight minutes behind its newest one, which is in another partition.
+    # An account's earlier rows are read eight minutes after its newest one, which is in another partition.
     for part, partition, moved in ((rows[:200], 0, [newest]), (rows[200:], 1, [small, large])):
         broker.produce("processed", [message(row) for row in part])
         produce_at(broker, "processed", partition, *moved)
@@ -162,7 +162,7 @@ def test_two_rows_are_a_pair_once_wherever_between_them_a_window_begins(
     own: session.Session, tmp_path: Path, apart: int, found: int
 ) -> None:
     begin = NOW // 1000 - NOW // 1000 % 600_000  # milliseconds; where a window begins
-    # An account each, whose first row is from 61 seconds before that to a second behind it.
+    # An account each, whose first row is from 61 seconds before that to a second after it.
     fields = "'ts', time, 'accountId', account, 'amount', IF(part = 0, 0.5, 600.0), 'transaction_id', account || part"
     messages = (
         own.spark.range(0, 63, 1, 1)

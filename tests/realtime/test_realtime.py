@@ -1,4 +1,4 @@
-"""The fast lane, as a process of its own, between the topics of a real broker."""
+"""The fast lane, as a separate process, between the topics of a real broker."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
         broker.produce(transactions, between_bad_ones(rows[180:360], now))
         produce_at(broker, transactions, 0, small, large)
         until(lambda: pairs(raised(broker, alerts)) >= truth | first, lane, log)
-        # A row that comes behind one that Kafka got later: another partition is read more slowly.
+        # A row that comes after one that Kafka got later: another partition is read more slowly.
         produce_at(broker, transactions, 1, late)
         until(lambda: pairs(raised(broker, alerts)) >= truth | first | second, lane, log)
         until(lambda: "rules have changed" in log.read_text(), lane, log)
@@ -228,7 +228,7 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
 
     rule_table.set_status(lake, "ten_then_hundred", "live", "tests", None)
 
-    # Accounts move to other partitions, which are read beside those in which their earlier rows are read again.
+    # Accounts move to other partitions, which are read in parallel to those with their earlier rows.
     broker.add_partitions(transactions, 3)
     broker.produce(transactions, map(message, rows[360:]))
     with running(tmp_path, broker, "10 minutes") as (lane, log):
@@ -264,7 +264,7 @@ def test_a_backlog_longer_than_the_lateness_loses_nothing_where_a_partition_is_r
         until(lambda: pairs(raised(broker, alerts)) >= truth, lane, log)
         until(lambda: reported(log, "messages")[-1] > len(rows), lane, log)
         until(lambda: reported(log, "batches")[-1] >= FIRST_BATCHES, lane, log)
-        # From now on the watermark moves, and the state loses what is behind it.
+        # From now on the watermark moves, and the state loses what it has passed.
         produce_at(broker, transactions, 1, newest._replace(source="next"))
         until(lambda: reported(log, "messages")[-1] > len(rows) + 1, lane, log)
         until(lambda: reported(log, "rows")[-1] < 1000, lane, log)
@@ -275,12 +275,12 @@ def test_a_backlog_longer_than_the_lateness_loses_nothing_where_a_partition_is_r
 
 
 def reported(log: Path, what: str) -> list[int]:
-    """A figure of each line that a lane printed behind a batch."""
+    """A figure of each line that a lane printed after a batch."""
     return [int(number.replace(",", "")) for number in re.findall(rf"([0-9,]+) {what}", log.read_text())]
 
 
 def between_bad_ones(rows: list[oracle.Row], now: int) -> list[Outgoing]:
-    """The messages of rows, each behind one that no lane may take for a transaction."""
+    """The messages of rows, each after one that no lane may take for a transaction."""
     messages: list[Outgoing] = []
     for number, row in enumerate(rows):
         bad = row._replace(source=f"bad-{row.source}", amount=0.5)

@@ -97,4 +97,4 @@ def test_a_workspaces_compute_is_refused_where_alerts_would_be_missed(
     with session.started(settings, tmp_path / "log") as own:
         assert own.neighbours is neighbours.by_processor
         assert own.slots == spark.sparkContext.defaultParallelism
-    assert spark.range(1).count() == 1  # the compute's session goes on
+    assert spark.range(1).count() == 1  # the compute's session continues

@@ -58,7 +58,7 @@ def kind_of_lake(request: pytest.FixtureRequest) -> str:
 
 @dataclass(frozen=True)
 class Schema:
-    """A schema, whose tables lie in a folder; to name that many tables takes Spark seconds."""
+    """A schema, whose tables are in a folder; to name that many tables takes Spark seconds."""
 
     name: str
     folder: Path
@@ -81,7 +81,7 @@ def schema(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Schema:
 def lake(
     kind_of_lake: str, lake: Open, schema: Schema, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Open:
-    """Open a lake of either kind; every call opens it again, with other settings where given."""
+    """Open a lake of either kind; every call opens it again, with other settings if they are given."""
     if kind_of_lake == "laptop":
         return lake
     monkeypatch.setattr(Volume, "sweep_seconds", 0.0)
@@ -373,7 +373,7 @@ def test_a_copied_lake_takes_only_its_own_files_and_only_new_ones(
         ingest_all(lake())  # cut within a micro-batch
     after = tmp_path / "ein 'See' {ü}"
     shutil.copytree(tmp_path / "lake", after, copy_function=shutil.copy)
-    write(landing / "part-5", 4.0)  # the original goes on
+    write(landing / "part-5", 4.0)  # the original continues
     write(landing / "part-2", 5.0)
     write(after / "landing" / "part-6", 6.0)
     opened = lake(after.name)

@@ -1,4 +1,4 @@
-"""A stand-in for Databricks compute, as far as the documentation and the official client say what it does.
+"""A stand-in for Databricks compute, as far as the documentation and the official client describe it.
 
 Behind it is a local Spark. ``auto_loader`` plays Auto Loader on any session. ``serverless`` refuses over Spark Connect
 what serverless compute refuses; ``worker/sitecustomize.py`` does the same in the Python processes that Spark starts.

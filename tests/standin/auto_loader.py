@@ -1,4 +1,4 @@
-"""Auto Loader over Spark's own file source: its documented options, refused where unknown, and its table of files."""
+"""Auto Loader over Spark's own file source: its documented options (others are refused) and its table of files."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Workspace:
         return self._answer()
 
     def task_until_done(self, *parameters: str, first: int = 1) -> int:
-        """Run a task, ended behind its first commit, the next run behind its second one, and so on, until a run makes
+        """Run a task, ended after its first commit, the next run after its second one, and so on, until a run makes
         fewer; return how often it was ended.
         """
         crash = self.folder / "crash"

@@ -39,7 +39,7 @@ SETTINGS = {
 OTHER_CATALOG = "workspace"
 """The catalog that a session begins in, and that the session of a micro-batch falls back to."""
 CRASH = "STANDIN_CRASH"
-"""Names the file that holds behind how many commits a process is to end; it is removed then."""
+"""Names the file with the number of commits after which a process ends; it is removed then."""
 
 ONE_SHOT = "STANDIN_ONE_SHOT"
 """Names a file; while it is there, a micro-batch gives its rows to one action only, and none to those after it."""
@@ -112,12 +112,12 @@ def _save(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class EndedError(BaseException):
-    """The process is over: nothing that handles errors may go on."""
+    """The process is over: nothing that handles errors may continue."""
 
 
 @contextmanager
 def _ended_behind_a_commit() -> Iterator[None]:
-    """End the process where the block makes the commit that it is to end behind."""
+    """End the process if the block makes the commit after which it is to end."""
     file = Path(os.environ[CRASH])
     before = _commits() if file.exists() else None
     yield

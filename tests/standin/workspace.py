@@ -1,4 +1,4 @@
-"""A workspace in a folder: ``Volumes/`` and the Delta tables of one schema, behind a Spark Connect server.
+"""A workspace in a folder: ``Volumes/`` and the Delta tables of one schema, after a Spark Connect server.
 
 The lake's schema is in ``spark_catalog``, the one catalog that holds Delta tables here; sessions begin in another.
 """
@@ -19,13 +19,13 @@ PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 
 
 def volumes(folder: Path) -> Path:
-    """Where the volumes lie."""
+    """The folder of the volumes."""
     return folder / "Volumes" / CATALOG / SCHEMA
 
 
 def start(folder: Path) -> Any:
     """Start the server and return the client's session; what a job's wheel task finds is then in place."""
-    # A test's own process needs none of these: it takes them a second to load.
+    # A test's own process needs none of them: it takes them a second to load.
     from pyspark.sql import SparkSession
 
     from fraudlake.lake import session
@@ -65,7 +65,7 @@ def start(folder: Path) -> Any:
     for volume in ("landing", "checkpoints"):
         (volumes(folder) / volume).mkdir(parents=True, exist_ok=True)
     serverless.install()
-    # The workspace's MLflow: a store of its own.
+    # The workspace's MLflow: a separate store.
     store = f"sqlite:///{folder}/mlflow.db"
     model_store.WORKSPACE = model_store.ModelStore(store, store)
     sys.modules["databricks.connect"] = _connect(spark)

@@ -16,7 +16,7 @@ from tests.workspace_http import TOKEN
 
 @pytest.fixture
 def workspace() -> Iterator[Workspace]:
-    """A workspace that is served; the test fails where it was asked for what no workspace knows."""
+    """A workspace that is served; the test fails if it was asked for what no workspace knows."""
     with serving(Workspace()) as served:
         yield served
     assert not served.unknown

@@ -52,7 +52,7 @@ class Workspace:
     )
     """Principals with their privileges by kind and name. The service principal has those that the bundle grants."""
     owners: dict[str, str] = field(default_factory=dict)
-    """Owner by name, where it is not ``admins``."""
+    """Owner by name, if it is not ``admins``."""
     warehouses: list[dict[str, Any]] = field(
         default_factory=lambda: [
             {"id": "w1", "name": "Asleep", "state": "STOPPED"},
@@ -99,7 +99,7 @@ class Workspace:
     """Asked first, each until it gives an answer, which it then never gives again."""
     requests: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    """Requests that no workspace would take: a test fails where there are any."""
+    """Requests that no workspace would take: a test fails if there are any."""
 
     def fail(self, path: str, status: int, body: Any = None, times: int = 1, **headers: str) -> None:
         """Let the next requests of a path fail."""
@@ -351,6 +351,6 @@ def landed(workspace: Workspace, data: bytes) -> list[tuple[str, float]]:
 
 @contextmanager
 def serving(workspace: Workspace) -> Iterator[Workspace]:
-    """Serve a workspace to whoever has the token."""
+    """Serve a workspace to clients with the token."""
     with workspace_http.serving(workspace.reply_to) as workspace.host:
         yield workspace

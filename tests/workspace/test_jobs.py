@@ -62,7 +62,7 @@ def test_a_run_that_fails_gives_its_first_line_and_exit_code_1(fraudlake: Comman
 def test_a_run_that_takes_too_long_goes_on(fraudlake: Command, workspace: Workspace) -> None:
     code, _, err = fraudlake("run", "ingest_and_detect", "--wait", "--timeout", "0")
     assert code == 1
-    assert "run 500 has not ended after 0 s; it goes on" in err
+    assert "run 500 has not ended after 0 s; it continues" in err
 
 
 def test_an_unknown_or_ambiguous_job_is_wrong_use(fraudlake: Command, workspace: Workspace) -> None:

@@ -109,5 +109,5 @@ def require_known(lake: Lake, rows: Mapping[str, Mapping[str, int]]) -> Audit:
         if not by_table and not audit.is_unfinished(account):
             at = audit.finished_at(account)
             was = f"it was forgotten at {at:%Y-%m-%d %H:%M} UTC" if at else "no table and no landed file has it"
-            raise UsageError(f"{account}: there is nothing of it in {lake.name}: {was}")
+            raise UsageError(f"{account}: not found in {lake.name}: {was}")
     return audit

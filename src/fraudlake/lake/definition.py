@@ -159,7 +159,7 @@ def _found_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | Non
     if further and not is_read and origin is None:
         raise UsageError(
             f"the tables of {lake.name} have the columns {names}, and nothing says which fields they come from: "
-            "declare them this once, in [columns] or by --columns, or give them up with 'fraudlake define --columns {}'"
+            "declare them this once, in [columns] or by --columns, or drop them with 'fraudlake define --columns {}'"
         )
     if further and not is_read and declared != last:
         raise UsageError(
@@ -196,7 +196,7 @@ def _require_changeable(lake: Lake, name: str, known: Any) -> None:
     value = getattr(lake.settings, name)
     if name == "clustering" and lake.has(tables.SILVER_TRANSACTIONS):
         raise UsageError(
-            f"clustering: the tables of {lake.name} were made with {known}, and keep it: begin another lake"
+            f"clustering: the tables of {lake.name} were made with {known}, and keep it: create another lake"
         )
     for folder in sorted(lake.checkpoints.glob("*")):
         fixed = lake.checkpoint(folder.name).fixed

@@ -35,7 +35,7 @@ def folder(configuration: str = "spark") -> Path:
                 _resolve(configuration, pinned, cache, target)
     except OSError as error:
         raise FraudlakeError(
-            f"cannot make {target} ({error.strerror}): run 'fraudlake setup' once as a user who may, or name another "
+            f"cannot create {target} ({error.strerror}): run 'fraudlake setup' once as a user who may, or name another "
             "folder with XDG_CACHE_HOME"
         ) from None
     return target

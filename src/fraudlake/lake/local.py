@@ -171,7 +171,7 @@ class LocalLake(Lake):
     def _make(self, table: tables.Table) -> None:
         folder = self._folder(table)
         if any(folder.rglob("*.parquet")):
-            raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: put that back")
+            raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: restore it")
         # A process that is killed in what follows leaves a folder without a commit, which Spark refuses.
         shutil.rmtree(folder, ignore_errors=True)
         if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know

@@ -71,7 +71,7 @@ def launch(
         environment: the environment variables that it starts with; by default those of the host.
 
     Raises:
-        UsageError: Python takes the names of files for something else than UTF-8.
+        UsageError: Python reads file names as something else than UTF-8.
         FraudlakeError: Spark does not start, or Java takes them for something else.
     """
     host.require_utf8()
@@ -100,7 +100,7 @@ def launch(
         raise FraudlakeError(f"Spark did not start ({_cause(log, printed_before, error)}): see {log}") from error
     encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
     if encoding != "UTF-8":
-        raise FraudlakeError(f"Java takes the names of files for {encoding}: install the locale C.UTF-8")
+        raise FraudlakeError(f"Java reads file names as {encoding}: install the locale C.UTF-8")
     return spark
 
 

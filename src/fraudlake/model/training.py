@@ -202,7 +202,7 @@ def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple
         return _promoted(lake, registry, chosen.number), _joined("promoted without a comparison", chosen.weakness or "")
     compared = compare(lake, chosen.number)
     if not compared.is_better:
-        raise FraudlakeError(f"{compared.reason}: not promoted; --force promotes it all the same")
+        raise FraudlakeError(f"{compared.reason}: not promoted; --force promotes it anyway")
     return _promoted(lake, registry, chosen.number), compared.reason
 
 

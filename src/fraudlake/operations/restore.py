@@ -60,8 +60,8 @@ def restore(
         readers = [step for step in begun_steps(lake) if table.name in lake.checkpoint(step).reads]
         if readers and not allow_streams:
             raise UsageError(
-                f"{table.name} is read by {', '.join(readers)}, which will not take back what they made of rows that "
-                "leave, nor read rows that come back: add --allow-streams to restore it all the same, and then "
+                f"{table.name} is read by {', '.join(readers)}, which keep the results of removed rows "
+                "and do not read rows that come back: add --allow-streams to restore it anyway, and then "
                 "'fraudlake replay --from DAY --to DAY --apply' to make days agree with bronze again"
             )
         rows_before = lake.count(table, version=before)

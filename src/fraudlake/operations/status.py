@@ -157,7 +157,7 @@ class Status:
         return (
             f"version {version} of {table.name} ({commit['operation']}, {commit['at']:%Y-%m-%d %H:%M:%S} UTC) removed "
             f"rows by hand: 'fraudlake restore {table.name} --version {version - 1} --allow-streams' gives the table "
-            f"the rows of before again{again}"
+            f"its rows from before{again}"
         )
 
     def _with_removed(self, table: str, rows: int) -> int:

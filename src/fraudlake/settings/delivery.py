@@ -36,5 +36,5 @@ class Delivery(_Destinations):
         "all).",
     )
     max_alerts_per_minute: int = Field(
-        0, ge=0, description="How many alerts of a minute, by detection, are delivered to a destination (0: no limit)."
+        0, ge=0, description="Maximum alerts per minute of detection delivered to a destination (0: no limit)."
     )

@@ -16,12 +16,12 @@ class Detection(BaseModel):
     """How alerts are raised."""
 
     ordering: Literal["arrival", "event_time"] = Field(
-        "arrival", description="Order in which the detector takes rows: as they arrive, or in event time."
+        "arrival", description="Order in which the detector processes rows: as they arrive, or in event time."
     )
     max_out_of_orderness: Duration = Field(
         timedelta(seconds=10),
         ge=timedelta(0),
-        description="In event_time order: how far behind the newest event time a row may come before it is late.",
+        description="In event_time order: how much older than the newest event time a row may be without being late.",
     )
     small_below: float = Field(1.0, gt=0, description="A transaction below this amount is small.")
     large_above: float = Field(500.0, gt=0, description="A transaction above this amount is large.")

@@ -17,7 +17,7 @@ class Files(BaseModel):
     max_bytes_per_trigger: Size | None = Field(
         None, description="Approximate size of a micro-batch, such as 512m or 2g."
     )
-    landing_timezone: str = Field("UTC", description="Time zone of the JVM of the Flink that wrote the files.")
+    landing_timezone: str = Field("UTC", description="Time zone of the JVM of Flink, which wrote the files.")
     file_events: Literal["off", "notifications", "managed"] = Field(
         "off", description="How Auto Loader finds new files: by listing, by a queue, or by managed file events."
     )

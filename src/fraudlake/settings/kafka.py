@@ -29,7 +29,7 @@ def _kafka_options(value: object) -> object:
         if name in options:
             raise ValueError(f"'{name}' is given twice, with and without 'kafka.' before it")
         if name == "bootstrap.servers":
-            raise ValueError("'bootstrap.servers' has a setting of its own: bootstrap_servers")
+            raise ValueError("'bootstrap.servers' has its own setting: bootstrap_servers")
         if name in _SET_BY_SPARK:
             raise ValueError(f"'{name}' belongs to Spark and cannot be set")
         if not isinstance(option, str | int | float | SecretStr):
@@ -75,7 +75,7 @@ class Kafka(BaseModel):
         500_000, ge=1, le=MOST_LONG, description="Maximum number of messages in a micro-batch."
     )
     fail_on_data_loss: bool = Field(
-        True, description="Stop where Kafka removed messages before they were read, or go on with the rest."
+        True, description="Stop if Kafka removed messages before they were read, or continue with the rest."
     )
     kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
     fast_alerts_topic: Annotated[Topic | None, BeforeValidator(lambda given: given or None)] = Field(

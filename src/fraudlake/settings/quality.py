@@ -41,7 +41,7 @@ class Quality(BaseModel):
         description="A transaction before this day (UTC) is quarantined.",
     )
     max_ahead: Duration = Field(
-        timedelta(days=1), ge=timedelta(0), description="A transaction further ahead of the clock is quarantined."
+        timedelta(days=1), ge=timedelta(0), description="A transaction that is further in the future is quarantined."
     )
     warn: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_warnings)] = Field(
         (), description=f"Rules that only warn, with commas between: any of {', '.join(MAY_WARN)}."

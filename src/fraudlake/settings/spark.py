@@ -23,7 +23,7 @@ def _spark_options(value: object) -> object:
     options = {}
     for name, option in flattened(given):
         if not name.startswith("spark."):
-            raise ValueError(f"'{name}' is no name of Spark's configuration, which begin with 'spark.'")
+            raise ValueError(f"'{name}' is not an option of Spark, whose names begin with 'spark.'")
         if not isinstance(option, str | int | float):
             raise ValueError(f"'{name}' must be a text, a number or a boolean")
         options[name] = str(option).lower() if isinstance(option, bool) else str(option)
@@ -37,7 +37,7 @@ def _java_options(text: str) -> str:
     except ValueError:
         raise ValueError("has a quote without its other one") from None
     if any(word.startswith("-Xmx") for word in words):
-        raise ValueError("-Xmx has a setting of its own: driver_memory")
+        raise ValueError("-Xmx has its own setting: driver_memory")
     return text
 
 

@@ -30,7 +30,7 @@ class Storage(BaseModel):
     """How tables are stored."""
 
     clustering: Literal["zorder", "liquid"] = Field(
-        "zorder", description="How new tables bring an account's rows together: ZORDER in date partitions, or liquid."
+        "zorder", description="Layout of new tables: ZORDER by account in date partitions, or liquid clustering."
     )
     target_file_size: Size = Field(
         "512k", description="Approximate size of the files that optimize writes, such as 512k or 128m."

@@ -14,7 +14,7 @@ class Streams(BaseModel):
     """How the streams run."""
 
     trigger: Literal["available-now", "continuous"] = Field(
-        "available-now", description="Process what is there and stop, or keep running."
+        "available-now", description="Process what has arrived and stop, or keep running."
     )
     interval: Duration = Field(
         timedelta(seconds=1), gt=timedelta(0), description="Time between micro-batches of a continuous stream."

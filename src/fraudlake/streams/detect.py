@@ -182,5 +182,5 @@ def _states(
         if not is_missing(error):
             raise
         names = ", ".join(map(str, added))
-        _LOG.warning("detect: version %s of %s is gone: %s begin with the rows to come", version, table.name, names)
+        _LOG.warning("detect: version %s of %s is gone: %s begin with the next rows", version, table.name, names)
         return None

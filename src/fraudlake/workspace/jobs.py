@@ -110,7 +110,7 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
             break
         if time.monotonic() > deadline:
             raise FraudlakeError(
-                f"run {run} has not ended after {timeout_seconds:.0f} s; it goes on: {now.run_page_url}"
+                f"run {run} has not ended after {timeout_seconds:.0f} s; it continues: {now.run_page_url}"
             )
         time.sleep(pause)
     ended = _run(client, now)

@@ -1,6 +1,6 @@
 """Python processes that Spark starts: they see no volume as a folder, no MLflow, and refuse what serverless refuses.
 
-Python imports a module of this name at its start, where the folder is on PYTHONPATH.
+Python imports a module of this name at its start if the folder is on PYTHONPATH.
 """
 
 import builtins
