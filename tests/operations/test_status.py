@@ -84,6 +84,18 @@ def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destinat
     ]
 
 
+def test_a_replay_that_was_cut_is_the_remedy_for_what_it_has_left_different() -> None:
+    counts = dict.fromkeys(("landed", "bronze"), 10) | dict.fromkeys(
+        ("landed_files", "rejected_files", "quarantine"), 0
+    )
+    again = "fraudlake replay --from 2026-03-07 --to 2026-03-07 --apply"
+    figures = {**counts, "silver": 6, "alerts": 0, "predictions": 0, "agreement": {}, "quality": {}}
+    assert Status("lake", "landing", **figures, cut_replay_of_days=again).gaps == [
+        f"a replay of days was cut: run '{again}', which finishes it",
+        f"bronze holds 10 rows but silver and quarantine together 6: run '{again}'",
+    ]
+
+
 def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
     opened = lake()

@@ -120,7 +120,8 @@ class Status:
         if bronze != refined:
             by_hand = self._by_hand(tables.SILVER_TRANSACTIONS) or self._by_hand(tables.SILVER_QUARANTINE)
             by_hand = by_hand or self._by_hand(tables.BRONZE_TRANSACTIONS)
-            remedy = "run 'fraudlake refine'" if "refine" in self.lag or not by_hand else by_hand
+            remedy = by_hand if by_hand and "refine" not in self.lag else "run 'fraudlake refine'"
+            remedy = f"run '{self.cut_replay_of_days}'" if self.cut_replay_of_days else remedy
             gaps.append(f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}: {remedy}")
         for destination, counts in self.deliveries.items():
             if counts.get(deliver.DEAD):
