@@ -1,4 +1,4 @@
-"""The program: signals are handled from its first moment, before what it needs is loaded."""
+"""The program: handles signals from its first moment, before other modules are loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host: this machine's folders, user and environment become what a local Spark starts from."""
+"""The host: this machine's folders, user and environment, as a local Spark needs them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECOND_TEMPORARY = Path("/var/tmp")  # noqa: S108
 
 
 def isolate() -> None:
-    """Remove from this process's environment what another Spark or another Java of this machine is set up with."""
+    """Remove the variables of another Spark or another Java of this machine from the environment."""
     for name in [name for name in os.environ if _FOREIGN.fullmatch(name)]:
         del os.environ[name]
 
@@ -100,7 +100,7 @@ def user_name() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what is made once: in XDG_CACHE_HOME, in ``~/.cache`` or else among the temporary ones.
+    """Return the folder of the cache: in XDG_CACHE_HOME, in ``~/.cache`` or else among the temporary ones.
 
     Raises:
         FraudlakeError: none of them can be used.

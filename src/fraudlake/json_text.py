@@ -1,4 +1,4 @@
-"""JSON text: values become JSON that every parser takes, whatever numbers they hold."""
+"""JSON text: writes values as JSON that every parser accepts, also infinite numbers and NaN."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def dumps(value: Any, separators: tuple[str, str] | None = None, ensure_ascii: bool = True) -> str:
-    """Return a value as one line of JSON; what JSON has no type for, such as a date, is its text.
+    """Return a value as one line of JSON; a value that JSON has no type for, such as a date, is its text.
 
     JSON has no infinite numbers and no NaN (RFC 8259): they are the strings ``Infinity``, ``-Infinity`` and ``NaN``, as
     in Spark's ``to_json`` and the JSON format of Protocol Buffers.

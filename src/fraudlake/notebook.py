@@ -1,4 +1,4 @@
-"""Notebook: a notebook's parameters become an open lake, and its tables what a notebook looks at."""
+"""Notebook: opens the lake that a notebook's parameters name, and prepares its tables for display."""
 
 from __future__ import annotations
 

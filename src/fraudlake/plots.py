@@ -222,7 +222,7 @@ def _numbers(axis: Axis, values: Any) -> None:
 
 
 def _logarithmic(axes: Axes, low: float, high: float) -> None:
-    """Give values above zero a logarithmic scale between two limits, with two numbers on it at least."""
+    """Use a logarithmic scale for values above zero between two limits, with at least two numbers on it."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     steps = (1,) if len(powers) > 4 else (1, 2, 5)
     marks = [step * 10.0**power for power in powers for step in steps]
@@ -237,7 +237,7 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
 
 
 def _say_nothing(axes: Axes) -> None:
-    """Say that there is nothing to draw, in place of an axis without a meaning."""
+    """Write that there is nothing to draw, instead of an axis without meaning."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(NullLocator())
         axis.set_major_formatter(NullFormatter())  # that of dates fails without a date (seen in matplotlib 3.11)

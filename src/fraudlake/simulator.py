@@ -125,7 +125,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Written:
-    """What :func:`simulate` wrote: numbers of files, of rows, and of fraud rows."""
+    """Result of :func:`simulate`: numbers of files, of rows, and of fraud rows."""
 
     files: int
     rows: int

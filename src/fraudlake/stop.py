@@ -34,14 +34,14 @@ class StoppedError(BaseException):
         """What follows."""
 
     def __str__(self) -> str:
-        """Say in one line what is done and what is left."""
+        """Describe in one line what is done and what is left."""
         by = signal.Signals(self.exit_code - 128).name
         doing = f" ({self.doing})" if self.doing else ""
         return "; ".join(part for part in (f"stopped by {by}{doing}", self.progress, self.then) if part)
 
 
 class _Request:
-    """What has been asked of this process."""
+    """The signals that this process has got."""
 
     number: int | None = None
     """The first signal."""

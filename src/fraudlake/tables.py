@@ -33,7 +33,7 @@ class Table:
 
     name: str
     row: str
-    """What a row is."""
+    """Description of a row."""
     described: str
     """A line for each column: name, type, meaning; empty lines do not count."""
     partitioned_by: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Table:
 
     @property
     def compacts(self) -> bool:
-        """Whether small files are brought together on the way."""
+        """Whether small files are compacted automatically."""
         return ("delta.autoOptimize.autoCompact", "true") in self.properties
 
 
@@ -128,7 +128,7 @@ def require_types(table: Table, present: Mapping[str, str]) -> list[Column]:
 
 
 def missing(lake: str, table: str) -> str:
-    """Say that a lake lacks a table, which only a command that writes makes."""
+    """Return the error that a lake lacks a table, which only a command that writes creates."""
     return f"{lake} has no table {table} yet: a command that writes makes it, such as 'fraudlake ingest'"
 
 

@@ -61,7 +61,7 @@ def _piece(number: Column) -> Column:
 
 
 def whole_files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, int, parquet.Content]]:
-    """Put the pieces of :func:`in_pieces` together: ``source, modified, length`` of each file, and the file.
+    """Join the pieces of :func:`in_pieces`: ``source, modified, length`` of each file, and the file.
 
     A file of several pieces is on this machine's disk until the next one is asked for.
     """

@@ -1,1 +1,1 @@
-"""Delivery: alerts leave the lake, and what became of each is recorded."""
+"""Delivery: sends alerts out of the lake, and records the outcome of each."""

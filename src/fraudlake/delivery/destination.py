@@ -28,7 +28,7 @@ class Destination:
     """
 
     name: str
-    """What ``deliver --to`` calls it."""
+    """Its name for ``deliver --to``."""
     sink: Callable[[Any, Lake], Sink]
     """Returns its sink, which writes in the session of the lake; nothing is connected yet.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TIMEOUTS = {"max.block.ms": "20000", "request.timeout.ms": "15000", "delivery.timeout.ms": "60000"}
-"""How long Kafka's client retries by itself; its own defaults are two minutes and more."""
+"""Time for which Kafka's client retries by itself; its defaults are two minutes and more."""
 _CLIENTS_EXCEPTION = re.compile(r"org\.apache\.kafka\.common\.(?:\w+\.)*(\w+Exception)")
 
 

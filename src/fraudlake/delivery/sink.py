@@ -1,4 +1,4 @@
-"""Sink: what every destination is to the stream of alerts: events go out, an outcome for each comes back."""
+"""Sink: the interface of every destination: events go out, and an outcome for each comes back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fraudlake.delivery.event import Event
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an event: delivered, or ``reason`` says why not."""
+    """The outcome of an event: delivered, or the ``reason`` why not."""
 
     attempts: int
-    """How often it was sent; 0 if the receiver had proved to be down just before."""
+    """Number of attempts; 0 if the receiver was known to be down."""
     reason: str | None = None
     is_refusal: bool = False
-    """Whether the receiver is well and refuses what it was sent."""
+    """Whether the receiver works but refuses the event."""
 
 
 class Sink(Protocol):

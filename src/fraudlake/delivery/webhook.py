@@ -122,7 +122,7 @@ def _key(secret: str) -> bytes:
 
 
 def _reason(error: requests.RequestException) -> str:
-    """Say in a few words what failed; the messages of the libraries contain the address."""
+    """Describe a failure briefly; the messages of the libraries contain the address."""
     cause: object = error
     while isinstance(cause, Exception):
         for kind, reason in _REASONS:

@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Overlap:
-    """How the alerts of two rules overlap: two alerts do if they are of one account and a moment is in both spans."""
+    """Overlap of the alerts of two rules: two alerts overlap if they share the account and a moment."""
 
     rule: str
     version: int

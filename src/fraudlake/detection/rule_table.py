@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _APPLICATION = "fraudlake rules"
-"""Delta's ``txnAppId`` of changes: of two that begin at once, it takes one."""
+"""Delta's ``txnAppId`` of changes: if two begin at once, Delta takes one of them."""
 
 
 def read(lake: Lake, change: int | None = None) -> RuleSet:
@@ -79,7 +79,7 @@ def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
 def set_status(
     lake: Lake, name: str, status: Literal["shadow", "live"], author: str, reason: str | None, number: int | None = None
 ) -> list[RuleVersion]:
-    """Make a version of a rule, by default the newest, live or a shadow; a version in whose place it comes retires.
+    """Make a version of a rule, by default the newest, live or a shadow; the version that it replaces retires.
 
     Returns:
         The versions that changed.
@@ -127,7 +127,7 @@ def statuses(lake: Lake, version: RuleVersion) -> list[tuple[float, Status]]:
 
 
 def plan(present: RuleSet, wanted: Sequence[tuple[Rule, Status]]) -> list[RuleVersion]:
-    """Return what must change so that the wanted rules, and no others, are evaluated; in the order of the rules.
+    """Return the changes after which exactly the wanted rules are evaluated, in the order of the rules.
 
     A rule that is the same as one of its versions is that version, others become new versions. Rules that are not
     wanted retire, and drafts stay.
@@ -145,7 +145,7 @@ def plan(present: RuleSet, wanted: Sequence[tuple[Rule, Status]]) -> list[RuleVe
 
 
 def apply(lake: Lake, wanted: Sequence[tuple[Rule, Status]], author: str, reason: str | None) -> list[RuleVersion]:
-    """Make the wanted rules those that are evaluated, in one change; return what changed, which may be nothing.
+    """Replace the evaluated rules by the wanted ones in one change; return the changes, if any.
 
     Raises:
         UsageError: a rule cannot be evaluated in a stream; nothing was changed.

@@ -1,4 +1,4 @@
-"""State: what the detector holds between micro-batches, read from its checkpoint while the stream continues."""
+"""State: the detector's state between micro-batches, read from its checkpoint while the stream runs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Range:
-    """What silver holds of the range: its transactions, first and last day (UTC), and the fraud by Flink's label."""
+    """Silver's rows of the range: their number, first and last day (UTC), and the fraud by Flink's label."""
 
     transactions: int
     first: date | None

@@ -29,12 +29,12 @@ _STATES = "bucket INT, open_flags BINARY, rules BINARY, recent BINARY"
 
 
 class WarmState(NamedTuple):
-    """What a bucket's new rules begin with, each table as an Arrow IPC stream."""
+    """Initial state of a bucket's new rules, each table as an Arrow IPC stream."""
 
     open_flags: bytes
     """Open flags of rules of the kind ``small_then_large``."""
     rules: bytes
-    """What the other rules need."""
+    """State of the other rules."""
     recent: bytes
     """Rows after the watermark: some of them wait in the bucket's state, the others were evaluated."""
 

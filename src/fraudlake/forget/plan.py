@@ -1,4 +1,4 @@
-"""Plan: what a lake has of accounts, and what of it cannot be removed."""
+"""Plan: the rows of accounts in a lake, and those that cannot be removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANDED_FILES, DELIVERED_FILES = "landed files", "delivered files"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a lake has of accounts.
+    """The rows of accounts in a lake.
 
     ``rows`` counts rows by account and table; ``landed files`` and ``delivered files`` count like tables.
     ``stays`` are sentences on what cannot be removed.
@@ -34,7 +34,7 @@ class Plan:
 
 
 def plan(lake: Lake, accounts: Sequence[str]) -> Plan:
-    """Count what would be removed; nothing is changed.
+    """Count the rows that would be removed, without changing anything.
 
     Raises:
         UsageError: the lake has nothing of an account.
@@ -45,7 +45,7 @@ def plan(lake: Lake, accounts: Sequence[str]) -> Plan:
 
 
 def count(lake: Lake, accounts: Sequence[str]) -> Plan:
-    """Count what would be removed; nothing is changed."""
+    """Count the rows that would be removed, without changing anything."""
     rows: dict[str, dict[str, int]] = {account: {} for account in accounts}
     for table in (*LANDED, tables.BRONZE_FAST_ALERTS, *BY_ACCOUNT, tables.SILVER_VERDICTS):
         for account, count in rows_of(lake, table, accounts).groupBy("account").count().collect():

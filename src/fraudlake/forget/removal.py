@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result(Plan):
-    """What was removed; ``traces`` names what still holds one of the accounts among the files that were scanned."""
+    """What was removed; ``traces`` lists scanned files that still hold one of the accounts."""
 
     scanned_files: int = 0
     traces: list[str] = field(default_factory=list)
 
 
 def forget(lake: Lake, accounts: Sequence[str]) -> Result:
-    """Remove accounts, and scan what is left.
+    """Remove accounts, and scan the remaining files.
 
     Raises:
         UsageError: the lake has nothing of an account.

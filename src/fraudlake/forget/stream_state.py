@@ -41,7 +41,7 @@ def finish(lake: Lake) -> None:
 
 
 def empty(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
-    """Empty the state until no file of before is left: :func:`_empty_once`.
+    """Empty the state until no earlier file is left: :func:`_empty_once`.
 
     Now and then RocksDB does not merge what a micro-batch has just written with the file that was there (seen in Spark
     4.2); the next micro-batch does.

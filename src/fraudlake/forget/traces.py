@@ -47,7 +47,7 @@ class Search:
         ]
 
     def in_file(self, path: Path) -> list[str]:
-        """Return what of a file holds an account: columns of a parquet file, members of a zip file, or its bytes."""
+        """Return the parts of a file that hold an account: columns of a parquet file, members of a zip, or bytes."""
         try:
             with path.open("rb") as file:
                 begin = file.read(4)

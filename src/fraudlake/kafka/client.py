@@ -44,7 +44,7 @@ _PROBLEMS = (
     (("SslAuthenticationException", "SSLHandshake"), "refuses TLS: check the ssl.* options in kafka_options"),
     (("TimeoutException",), "does not answer: check --bootstrap-servers, and security.protocol"),
 )
-"""What a failure's text holds, and what is wrong then; the first that fits counts."""
+"""Parts of failures' texts, and the problem that each means; the first that fits counts."""
 
 
 def problem(failure: str) -> str | None:

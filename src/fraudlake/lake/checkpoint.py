@@ -18,7 +18,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import json_file
 
 _SCHEMA_FILE = re.compile(r"(|file:|dbfs:)/.*(/[^/]+/_stateSchema/[^/]+/[^/]+)", re.DOTALL)
-"""What Spark calls a file with a schema of the state, in a folder: the parts before and after that of the state."""
+"""Spark's name of a file with a schema of the state: the folders before and after that of the state."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Checkpoint:
         return begun[0], next((batch for batch, change in noted if batch > begun[0] and change >= end_change), None)
 
     def read_before(self, batch: int) -> Mapping[str, int | None]:
-        """Return what was noted with the rules of a micro-batch; nothing in checkpoints of earlier versions."""
+        """Return the note on the rules of a micro-batch; nothing in checkpoints of earlier versions."""
         return dict(self._noted("read").get(str(batch), {}))
 
     @property
@@ -113,7 +113,7 @@ class Checkpoint:
         return self.folder / "state"
 
     def settle(self) -> None:
-        """Make Spark's metadata of the state name the files of this folder.
+        """Correct the paths in Spark's metadata of the state to this folder.
 
         It has the full paths of the state's schemas (seen in Spark 4.2). After a lake was moved, copied or restored,
         Spark would look for them, and remove old ones, in the place that the lake came from.
@@ -201,7 +201,7 @@ class Checkpoint:
                 )
 
     def remove_remains(self) -> None:
-        """Remove what a process left that was killed before its first micro-batch: Spark begins in empty folders only.
+        """Clean up after a process that was killed before its first micro-batch: Spark begins in empty folders only.
 
         The caller holds the step's lock.
         """

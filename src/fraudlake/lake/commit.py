@@ -12,13 +12,13 @@ _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "
 _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
 _REMOVED = {"DELETE", "TRUNCATE", "RESTORE"}
 _INSERTED = ("numTargetRowsInserted", "num_target_rows_inserted")
-"""What Spark and delta-rs call the number of rows that a MERGE inserted."""
+"""Names of Spark and delta-rs for the number of rows that a MERGE inserted."""
 _WRITTEN = ("numOutputRows", "num_added_rows")
-"""What they call the number of rows that an append or an overwrite wrote."""
+"""Their names for the number of rows that an append or an overwrite wrote."""
 PASSED_OVER = "passed_over_by_streams"
-"""What the record of a commit holds that gives streams nothing to read, although its operation may."""
+"""Mark of a commit that gives streams nothing to read, although its operation could."""
 AUTO_COMPACTION = "auto_compaction"
-"""What the record of an OPTIMIZE holds that a writer ran after its own commit."""
+"""Mark of an OPTIMIZE that a writer ran after its own commit."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Commit:
     inserts: bool = True
     """Whether a MERGE may have inserted rows."""
     rows: int | None = None
-    """How many rows it wrote or, being a MERGE, inserted; None if it does not say."""
+    """Number of rows that it wrote or, as a MERGE, inserted; None if it is not recorded."""
     is_clustered: bool = False
     """Whether it is an OPTIMIZE with ZORDER, or of a liquid table."""
 

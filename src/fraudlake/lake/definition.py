@@ -1,4 +1,4 @@
-"""Definition: what a lake is, recorded in ``silver_definition``, becomes settings of every command that opens it.
+"""Definition: the settings that define a lake, recorded in ``silver_definition`` for every command that opens it.
 
 The table has the settings of :data:`fraudlake.settings.DEFINITION`. Columns and clustering are recorded as the tables
 are made, the others with the first command that gives them, and no later than a stream with state begins. What is not
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake
 
 _APPLICATION = "fraudlake definition"
-"""Delta's ``txnAppId`` of changes: of two that begin at once, it takes one."""
+"""Delta's ``txnAppId`` of changes: if two begin at once, Delta takes one of them."""
 _OF_TABLES = ("columns", "clustering")
-"""What is recorded as the tables are made."""
+"""Settings that are recorded when the tables are created."""
 _DECLARING = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
 
 
@@ -43,7 +43,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a lake has recorded: values by setting, and the number of the latest change (0: there was none)."""
+    """The recorded definition of a lake: values by setting, and the number of the latest change (0: none)."""
 
     values: dict[str, Any]
     change: int
@@ -58,7 +58,7 @@ class Recorded:
 
 
 def read(lake: Lake) -> Recorded:
-    """Return what a lake has recorded."""
+    """Return the recorded definition of a lake."""
     is_there = lake.has(tables.SILVER_DEFINITION)
     return Recorded.of(lake.query(tables.SILVER_DEFINITION, "*").to_pylist() if is_there else ())
 
@@ -107,7 +107,7 @@ def write(lake: Lake, values: Mapping[str, Any], recorded: Recorded, change: Cha
 
 
 def record_all(lake: Lake) -> None:
-    """Record what is not recorded yet, since a state is about to depend on it.
+    """Record settings that are not recorded yet, since a state is about to depend on them.
 
     Raises:
         FraudlakeError: another command has recorded something else since this one opened the lake.
@@ -121,13 +121,13 @@ def record_all(lake: Lake) -> None:
 
 
 def differences(before: Settings, after: Settings) -> dict[str, str]:
-    """Say by setting how a definition differs from another one."""
+    """Describe the differences between two definitions, by setting."""
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in DEFINITION}
     return {name: _difference(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _found(lake: Lake, missing: list[str], is_read: bool) -> dict[str, Any]:
-    """Return what a lake's tables and checkpoints say of settings that it has not recorded."""
+    """Return unrecorded settings of a lake from its tables and checkpoints."""
     found: dict[str, Any] = {}
     if not missing:
         return found

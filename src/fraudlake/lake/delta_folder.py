@@ -1,4 +1,4 @@
-"""Delta folders: what must be done to a table's own files on a disk, since neither Spark nor delta-rs does it."""
+"""Delta folders: operations on a table's files on a disk that neither Spark nor delta-rs offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jars: what pyspark does not ship (Delta, the Kafka source, a test broker), resolved once with pyspark's own Ivy."""
+"""Jars that pyspark does not ship (Delta, the Kafka source, a test broker), resolved once with pyspark's own Ivy."""
 
 from __future__ import annotations
 

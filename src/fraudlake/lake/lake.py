@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fraudlake.lake.definition import Change
 
 Transaction = tuple[str, int]
-"""Who appends, and which of its micro-batches: Delta's ``txnAppId`` and ``txnVersion``."""
+"""The writer of an append and its micro-batch: Delta's ``txnAppId`` and ``txnVersion``."""
 Compute = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _ATTEMPTS = 3
 
@@ -44,11 +44,11 @@ class Lake(ABC):
 
     settings: Settings
     name: str
-    """What a person calls it: its folder, or catalog and schema."""
+    """Its name for people: its folder, or catalog and schema."""
     log: str
     """Path of Spark's log."""
     replays: Path
-    """Folder of what ``quarantine --replay`` has written down."""
+    """Folder of the records of ``quarantine --replay``."""
     folder: Path | None = None
     """Folder of the whole lake; None in a workspace."""
     models: Path | None = None
@@ -117,7 +117,7 @@ class Lake(ABC):
 
     @abstractmethod
     def _make(self, table: tables.Table) -> None:
-        """Make a table that is not there."""
+        """Create a missing table."""
 
     @abstractmethod
     def has(self, table: tables.Table) -> bool:
@@ -174,7 +174,7 @@ class Lake(ABC):
         return self.query(table, "*")
 
     def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
-        """Return what ``SELECT columns FROM table clauses`` gives, now or in a version of the table: few rows.
+        """Return the few rows of ``SELECT columns FROM table clauses``, now or in a version of the table.
 
         The SQL is what Spark and DataFusion have in common; :func:`literal` writes texts. DataFusion takes a name
         without quotes for one in small letters, so ``accountId`` cannot be named.
@@ -216,7 +216,7 @@ class Lake(ABC):
     def replace(
         self, rows: DataFrame, table: tables.Table, record: dict[str, Any], days: tuple[date, date] | None = None
     ) -> None:
-        """Put rows in the place of a table's rows, or of those of some days, in one commit that streams skip.
+        """Replace a table's rows, or those of some days, in one commit that streams skip.
 
         Delta's ``RESTORE`` and a plain overwrite can add files without removing any, which streams then take for new
         rows (Databricks documentation, "Restore a Delta table"). So the commit says that it changes no data
@@ -330,7 +330,7 @@ class Lake(ABC):
         return self.detail(table).id
 
     def detail(self, table: tables.Table) -> Detail:
-        """Return what a table's log says of it as a whole."""
+        """Return a table's metadata from its log."""
         detail = self.session.sql(f"DESCRIBE DETAIL {self.name_of(table)}")
         row = detail.select("*", F.unix_millis("createdAt").alias("created_millis")).collect()[0]
         layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
@@ -432,7 +432,7 @@ def spark_literal(text: str) -> str:
 
 
 def layout(table: tables.Table, clustering: str) -> str:
-    """Return what follows a new table's name in ``CREATE TABLE``: columns, format, clustering and properties."""
+    """Return the part of ``CREATE TABLE`` after the name: columns, format, clustering and properties."""
     if clustering == "liquid" and table.zorder:  # which excludes partitions
         arranged = f" CLUSTER BY ({', '.join(table.partitioned_by + table.zorder)})"
     else:

@@ -52,7 +52,7 @@ _COMPACTED = 16 << 20
 _MERGED_AT_ONCE = 10_000_000
 """Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
 _NO_RETRIES = 0
-"""How often delta-rs tries again to commit what removes files: it does not see that another commit has removed one of
+"""Number of retries of delta-rs for a commit that removes files: it does not see that another commit has removed one of
 them (seen in 1.6), so that what a compaction wrote meanwhile would stay."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
@@ -142,7 +142,7 @@ class LocalLake(Lake):
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Say in one line why the root cannot be a lake."""
+        """Return in one line why the root cannot be a lake."""
         if _UNOPENABLE.search(str(self.root.resolve())):
             raise UsageError(
                 f"--lake {self.root}: name a folder whose path is UTF-8 without [ ] \\ ^ | % and control characters"
@@ -159,7 +159,7 @@ class LocalLake(Lake):
             ) from None
 
     def _make_tables(self, change: Change | None) -> None:
-        """Make the tables that are missing, and complete those that are there."""
+        """Create missing tables, and complete existing ones."""
         with FileLock(self.root / ".lock"):
             self._define(is_read=False, change=change)
             for table in map(self.table, contents.TABLES):
@@ -172,7 +172,7 @@ class LocalLake(Lake):
         folder = self._folder(table)
         if any(folder.rglob("*.parquet")):
             raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: restore it")
-        # A process that is killed in what follows leaves a folder without a commit, which Spark refuses.
+        # A process that is killed below leaves a folder without a commit, which Spark refuses.
         shutil.rmtree(folder, ignore_errors=True)
         if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
             self._name(table, layout(table, "liquid"))
@@ -221,7 +221,7 @@ class LocalLake(Lake):
         return DeltaTable(self._folder(table), version)
 
     def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
-        """Return what ``SELECT columns FROM table clauses`` gives, now or in a version of the table: few rows.
+        """Return the few rows of ``SELECT columns FROM table clauses``, now or in a version of the table.
 
         It goes past Spark, which takes ten seconds to start; and past Arrow's own reader of delta-rs, whose threads
         call Python, which aborts if it is about to end (``terminate called``, seen with deltalake 1.6).
@@ -377,7 +377,7 @@ class LocalLake(Lake):
         return str(self._open(table).metadata().id)
 
     def detail(self, table: tables.Table) -> Detail:
-        """Return what a table's log says of it as a whole."""
+        """Return a table's metadata from its log."""
         delta = self._open(table)
         if not _is_plain(delta):
             return super().detail(table)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
 _SIGNS = ("VERSION_NOT_FOUND", "VersionNotFound", "FILE_NOT_EXIST", "FILE_NOT_FOUND", "FileNotFoundException")
-"""What Spark and Delta say of a version whose log or files are gone."""
+"""Parts of Spark's and Delta's messages about a version whose log or files are gone."""
 
 
 def is_missing(error: PySparkException) -> bool:

@@ -12,7 +12,7 @@ FORMAT_FILE = "lake.json"
 
 
 def refusal(root: Path) -> str:
-    """Say that a folder is no lake, and which one is, or what makes one."""
+    """Return a message that a folder is not a lake, with the nearest lake or the way to create one."""
     lake = nearest(root)
     nearby = f"; the nearest one is {lake}" if lake else ""
     return f"there is no lake in {root}: a command that writes makes one, such as 'fraudlake ingest'{nearby}"

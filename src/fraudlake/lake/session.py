@@ -45,7 +45,7 @@ CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileMan
 
 
 def start(settings: Settings, log: Path) -> SparkSession:
-    """Return this process's Spark session, starting Spark on first use; what the JVM prints goes to ``log``.
+    """Return this process's Spark session, starting Spark on first use; the JVM's output goes to ``log``.
 
     Raises:
         UsageError: pyspark is not installed.
@@ -105,7 +105,7 @@ def launch(
 
 
 def end() -> None:
-    """End Java, if this process has started one, and wait for it: what it was asked to do continues until then."""
+    """End Java, if this process has started one, and wait for it; its work continues until then."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -118,7 +118,7 @@ def end() -> None:
 
 
 def _reconnect() -> None:
-    """Give this thread another connection to Java: on its own, the answer to what was interrupted is still to come."""
+    """Give this thread a new connection to Java: the answer to an interrupted call is still to come on the old one."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -132,7 +132,7 @@ def environment() -> dict[str, str]:
 
 
 def _cause(log: Path, begin: int, error: Exception) -> str:
-    """Return what Java printed first before it ended, such as what is wrong with an option, or the error's line."""
+    """Return the first line that Java printed before it ended, such as a wrong option, or the error's line."""
     if isinstance(error, OSError) or "JAVA_GATEWAY_EXITED" not in str(error):
         return first_line(error)
     printed = log.read_bytes()[begin:].decode(errors="replace").splitlines()
@@ -141,7 +141,7 @@ def _cause(log: Path, begin: int, error: Exception) -> str:
 
 
 def _name_the_user(jvm: Any) -> None:
-    """Give Hadoop a name for a user without one; its own login fails (`invalid null input: name`, seen in 3.4)."""
+    """Set a user name for Hadoop if the user has none; its login fails (`invalid null input: name`, seen in 3.4)."""
     if not host.has_name():
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(host.user_name()))

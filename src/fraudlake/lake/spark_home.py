@@ -22,7 +22,7 @@ from fraudlake.lake import jars, java
 LOG_STORE = Path(__file__).parent / "log_store" / "HardLinkLogStore.class"
 """Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source next to it."""
 _ARCHIVE = 0xF00BABA8
-"""How Java marks an archive of a program's classes (seen in 17 and 21)."""
+"""Java's mark of an archive of a program's classes (seen in 17 and 21)."""
 
 
 def folder() -> Path:

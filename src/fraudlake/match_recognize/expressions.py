@@ -64,7 +64,7 @@ class Context:
     in_aggregate: bool = False
 
     def refuse(self, node: exp.Expr, reason: str) -> NoReturn:
-        """Say what is wrong with a part of the expression."""
+        """Raise an error about a part of the expression."""
         self.text.refuse(sql.position(node), reason)
 
 

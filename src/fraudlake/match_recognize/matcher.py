@@ -252,7 +252,7 @@ class Run:
         return None
 
     def _emit(self, partial: _Heap, row: int) -> Iterator[Match]:
-        """Put out complete matches, the earliest first, until an earlier one is still open."""
+        """Emit complete matches, the earliest first, until an earlier one is still open."""
         while self._complete and (not partial or self._complete[0].first <= partial[0].first):
             match = self._complete.poll()
             limit = first_after(self._matcher.skip, match.bounds)

@@ -36,7 +36,7 @@ class Query:
     skip: Skip
     within: int | None
     row: tuple[Output, ...]
-    """What a match gives: its partition's columns, as None, and the measures."""
+    """Output of a match: its partition's columns, as None, and the measures."""
     select: tuple[Output, ...]
     """The columns of the result, which are computed from those of a match."""
     where: Expression | None

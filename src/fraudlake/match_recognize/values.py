@@ -35,7 +35,7 @@ class Type(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a whole number of Java's."""
+        """Whether it is one of Java's integer types."""
         return self.name in ("INT", "BIGINT")
 
 
@@ -448,7 +448,7 @@ def quantized(value: Decimal, type_: Type) -> Decimal | None:
 
 
 def wrapped(value: int, type_: Type) -> int:
-    """Let a whole number overflow as Java's do."""
+    """Wrap an integer on overflow, as Java does."""
     bits = 32 if type_ == INT else 64
     half = 1 << (bits - 1)
     return value if -half <= value < half else (value + half) % (1 << bits) - half

@@ -1,4 +1,4 @@
-"""The classifier: arrays of features become a probability of fraud, and what each feature contributed to it.
+"""The classifier: arrays of features become a probability of fraud, with each feature's contribution.
 
 This module imports nothing of fraudlake. MLflow stores the file with a model, so loading a model needs only numpy and
 XGBoost. A stored classifier is JSON: nothing is ever unpickled.
@@ -80,7 +80,7 @@ class Logistic:
         return margins
 
     def contributions(self, features: Floats) -> Floats:
-        """Return what each feature adds to the margin of the mean transaction; the last column is that margin."""
+        """Return each feature's contribution to the margin of the mean transaction; the last column is that margin."""
         parts = (features - np.array(self.means)) / np.array(self.scales) * np.array(self.weights)
         return np.column_stack([parts, np.full(len(features), self.intercept)])
 

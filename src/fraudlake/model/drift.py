@@ -28,7 +28,7 @@ _COUNTED = "date DATE, model_version STRING, feature STRING, bins ARRAY<BIGINT>"
 
 
 class Shape(TypedDict):
-    """How a feature is distributed: ``edges`` between its bins (the distinct deciles), ``shares`` of the bins, and the
+    """Distribution of a feature: ``edges`` between its bins (the distinct deciles), ``shares`` of the bins, and the
     ``median``. A bin excludes its lower edge and includes its upper edge."""
 
     edges: list[float]
@@ -37,7 +37,7 @@ class Shape(TypedDict):
 
 
 class Profile(TypedDict):
-    """What a model was trained on: the shape of each feature and of :data:`SCORE`, and the last day (ISO, UTC)."""
+    """Training data of a model: the shape of each feature and of :data:`SCORE`, and the last day (ISO, UTC)."""
 
     shapes: dict[str, Shape]
     until: str

@@ -1,4 +1,4 @@
-"""Features: each transaction gets figures of what its account did before it, for training and for scoring alike.
+"""Features: figures of an account's past for each of its transactions, for training and for scoring alike.
 
 Training and scoring share one function, :func:`compute`. It is called once for a history, and once per micro-batch for
 a stream, whose state (:data:`MEMORY`) goes from call to call. The sums are of whole numbers (cents, millionths), so
@@ -53,7 +53,7 @@ _ROWS = pa.schema(
     ]
 )
 _SUMS = ("count", "cents", "logs", "east", "north")
-"""What is summed: transactions, cents, logarithms of the amount, and the time of day as a point on a circle."""
+"""The sums: transactions, cents, logarithms of the amount, and the time of day as a point on a circle."""
 MEMORY = pa.schema(
     [("account", pa.int64()), ("time", pa.int64()), ("amount", pa.float64()), *((name, pa.int64()) for name in _SUMS)]
 )
@@ -107,7 +107,7 @@ def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-    """Return what each transaction adds to each of the sums."""
+    """Return the contribution of each transaction to each of the sums."""
     cents = np.clip(amount, -_MOST_AMOUNT, _MOST_AMOUNT) * 100
     angle = time % detector.microseconds(_DAY) / detector.microseconds(_DAY) * 2 * np.pi
     return {

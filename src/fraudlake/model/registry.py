@@ -71,7 +71,7 @@ class Version:
         params: Mapping[str, str],
         aliases: Iterable[str],
     ) -> Version:
-        """Return a version from what MLflow stores of it and of its run."""
+        """Return a version from MLflow's records of it and of its run."""
         return cls(
             number,
             json.loads(tags.get(_TRAINED_ON, "{}")),
@@ -243,7 +243,7 @@ class Registry:
         return self.version(champion.replaced)
 
     def rollback(self) -> Version:
-        """Make the version that the champion replaced the champion again.
+        """Make the champion's predecessor the champion again.
 
         Raises:
             FraudlakeError: it replaced none.
@@ -296,7 +296,7 @@ class Registry:
         )
 
     def _present(self, ask: Any) -> Any:
-        """Return the answer of the store; None: it does not have what is asked for."""
+        """Return the answer of the store; None if it lacks the object."""
         from mlflow.exceptions import MlflowException
 
         try:

@@ -94,7 +94,7 @@ def log_only_errors() -> None:
 
 
 def _make(file: Path) -> None:
-    """Make the SQLite file if it is not there.
+    """Create the SQLite file if it does not exist.
 
     MLflow makes its tables in many steps, and refuses a file in which it was killed between two of them (seen in 3.17).
     So the file gets its name when all are there.

@@ -149,7 +149,7 @@ def _takes_over(
 
 
 def _weaknesses(version: Version, champion: Version | None) -> list[str]:
-    """Say which of a version and the champion are worse than their own baselines."""
+    """Describe which of a version and the champion are worse than their own baselines."""
     others = [] if champion is None or champion.number == version.number else [champion]
     return [weakness for one in (version, *others) if (weakness := one.weakness)]
 
@@ -207,7 +207,7 @@ def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple
 
 
 def rollback(lake: Lake) -> Version:
-    """Make the version that the champion replaced the champion again.
+    """Make the champion's predecessor the champion again.
 
     Raises:
         FraudlakeError: the champion replaced none, or the version that it replaced cannot be used.

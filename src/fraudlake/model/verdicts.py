@@ -23,7 +23,7 @@ _ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
 
 @dataclass(frozen=True)
 class Loaded:
-    """How many rows of a file were inserted, were already in the table, and match nothing in the lake."""
+    """Numbers of rows of a file that were inserted, were already in the table, and match nothing in the lake."""
 
     taken: int
     known: int

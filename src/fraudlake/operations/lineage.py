@@ -41,7 +41,7 @@ class Origin:
     """A transaction of an alert, and the row of bronze that it was made from; empty if the table lacks it."""
 
     variable: str
-    """What the rule calls it."""
+    """The rule's name for it."""
     transaction: dict[str, Any]
     landed: dict[str, Any]
     """``file, path, row``, or ``topic, partition, offset``."""

@@ -47,7 +47,7 @@ SAMPLES = 5
 _SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS
 _SOURCE_POSITION = ["source", "position"]
 _FOLDER = "days-"
-"""How the names of folders begin that replays compute in."""
+"""Prefix of the folders in which replays compute."""
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
     # The explanation has these values, too; in older rows it is the only place.
@@ -59,7 +59,7 @@ _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "time
 
 @dataclass(frozen=True)
 class Changes:
-    """How the rows of the days differ from those computed again, with the first samples of each kind."""
+    """Differences between the rows of the days and the recomputed ones, with the first samples of each kind."""
 
     added: int
     gone: int
@@ -70,7 +70,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild changes, by table, and the versions of the tables that it has changed, before and after."""
+    """Changes of a rebuild, by table, and the versions of the changed tables, before and after."""
 
     first: date
     last: date
@@ -107,12 +107,12 @@ class _Days:
 
     @property
     def reach(self) -> timedelta:
-        """How far the rules look that do not look any distance."""
+        """Longest bounded look-back of the rules."""
         return max((reach for reach in self.reaches.values() if reach is not None), default=timedelta(0))
 
     @property
     def near(self) -> Column:
-        """Whether the rules may look at a transaction."""
+        """Return whether the rules may look at a transaction."""
         if None in self.reaches.values():
             return F.lit(True)
         low, high = _shifted(self.start, -self.reach), _shifted(self.end, self.reach)
@@ -250,7 +250,7 @@ def _computed(
 
 
 def _remove_left_behind(lake: Lake) -> None:
-    """Remove what replays computed that were killed: what is older than a day belongs to none that runs."""
+    """Remove folders of killed replays: those older than a day belong to no running one."""
     end = datetime.now(UTC) - timedelta(days=1)
     for folder in lake.replays.glob(f"{_FOLDER}*"):
         if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < end:
@@ -340,7 +340,7 @@ def _different(computed: DataFrame, present: DataFrame, columns: list[str]) -> D
 
 
 def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> None:
-    """Put the days in the place of those of a table, in one commit."""
+    """Replace the days of a table in one commit."""
     record = {"replayed": [str(days.first), str(days.last)]}
     if table is _SILVER:
         lake.replace(rows, table, record, (days.first, days.last))

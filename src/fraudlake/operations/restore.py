@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did: ``version`` is the one whose rows the table has again, as its version ``version_after``."""
+    """Result of a restore: ``version`` is the restored one, now the table's version ``version_after``."""
 
     table: str
     version: int
@@ -35,7 +35,7 @@ class Restored:
 def restore(
     lake: Lake, name: str, version: int | None, timestamp: datetime | None = None, allow_streams: bool = False
 ) -> Restored:
-    """Put a table back to an earlier version, in one commit on top of the present one, which stays readable.
+    """Restore a table to an earlier version in one commit; the current version stays readable.
 
     Streams that read the table continue after the commit: they read neither the rows that come back nor take back what
     they made of those that leave. A stream that writes the table writes nothing again.

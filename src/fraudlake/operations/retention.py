@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 RETENTION, RESTORED = "row_retention", "restored"
-"""What the record of a commit holds: the first day whose rows stay, or the version that a table was put back to."""
+"""Content of the record of a commit: the first day whose rows stay, or the restored version."""
 
 _OLD = {
     tables.BRONZE_TRANSACTIONS.name: "{date} OR (date IS NULL AND _ingested_at < {time})",
@@ -54,7 +54,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Removed:
-    """How many rows have left each table, and of those the rows from Kafka (bronze) and late rows (quarantine)."""
+    """Number of rows removed from each table, and of those from Kafka (bronze) and late ones (quarantine)."""
 
     rows: Mapping[str, int]
     from_kafka_or_late: Mapping[str, int]

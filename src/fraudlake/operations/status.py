@@ -52,7 +52,7 @@ class Status:
     agreement: dict[str, int]
     quality: dict[str, Any]
     definition: dict[str, Any] = field(default_factory=dict)
-    """What the lake is: its columns, order, buckets and clustering."""
+    """The lake's definition: its columns, order, buckets and clustering."""
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: the detector came too late for them."""
     removed: Mapping[str, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Status:
     cut_replay_of_days: str | None = None
     """The command that finishes a replay of days that was cut."""
     deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Alerts by what became of them, by destination."""
+    """Number of alerts by outcome, by destination."""
     by_hand: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The latest ``version`` of a table of landed rows with which somebody removed rows by SQL: its ``operation`` and
     its time, ``at`` (UTC)."""
@@ -83,16 +83,16 @@ class Status:
     """Of the topic of fast alerts, if one is set: messages, different alerts in them, messages that are no alert, and
     messages that are still to be read."""
     lanes: dict[str, Any] = field(default_factory=dict)
-    """How the lanes agreed on the latest days with alerts, if there is a fast lane: the number of ``days``, alerts of
+    """Agreement of the lanes on the latest days with alerts, if there is a fast lane: the number of ``days``, alerts of
     ``both`` lanes and of one, those for an ``unknown`` reason, and the highest ``latency_p99`` (milliseconds)."""
     drift: dict[str, Any] = field(default_factory=dict)
     """Stability index by feature, of the latest day that is over: see docs/model.md."""
     breaches: list[str] = field(default_factory=list)
-    """What is wrong with the model on that day, a sentence each."""
+    """Problems of the model on that day, a sentence each."""
 
     @property
     def gaps(self) -> list[str]:
-        """What does not add up, a sentence each."""
+        """Counts that do not add up, a sentence each."""
         gaps = []
         if self.kafka_lag:
             gaps.append(f"{self.kafka_lag:,} messages are not in bronze yet: run 'fraudlake ingest --source kafka'")
@@ -145,7 +145,7 @@ class Status:
         return gaps
 
     def _by_hand(self, table: Table) -> str:
-        """Say which commit removed rows of a table, and what to do; empty: none did."""
+        """Describe the commit that removed rows of a table, and the remedy; empty if there is none."""
         commit = self.by_hand.get(table.name)
         if commit is None:
             return ""
@@ -170,7 +170,7 @@ class Status:
 
 
 def status(lake: Lake) -> Status:
-    """Count what the lake holds now."""
+    """Count the current rows of the lake."""
     landed = file_source.landed(lake)
     reasons = count_by_name(lake, tables.SILVER_QUARANTINE, "reasons")
     kafka_lag = ingest.source_of(lake.settings).unread(lake)
@@ -224,7 +224,7 @@ def _agreement(lake: Lake) -> dict[str, int]:
 
 
 def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
-    """Count what became of alerts, by destination."""
+    """Count the outcomes of alerts, by destination."""
     counts: dict[str, dict[str, int]] = {}
     columns, by = "destination, status, count(*) AS alerts", "GROUP BY destination, status ORDER BY destination, status"
     for row in lake.query(tables.SILVER_DELIVERIES, columns, by).to_pylist():
@@ -233,7 +233,7 @@ def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
 
 
 def _fast_alerts(lake: Lake) -> dict[str, int]:
-    """Count what bronze holds of the topic of fast alerts, and what is still to be read."""
+    """Count bronze's rows of the topic of fast alerts, and the messages that are still to be read."""
     if lake.settings.source != "kafka" or lake.settings.fast_alerts_topic is None:
         return {}
     columns = "count(*) AS messages, count(DISTINCT alert_id) AS alerts, count(_error) AS rejected"

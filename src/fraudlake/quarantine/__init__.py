@@ -1,1 +1,1 @@
-"""Quarantine: what is in it, and how mended rows leave it."""
+"""Quarantine: shows its rows, and moves corrected ones to silver."""

@@ -42,7 +42,7 @@ _PLANNED = "date DATE, warnings ARRAY<STRING>, reasons_as_landed ARRAY<STRING>"
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did, in rows; ``finished`` counts earlier replays that were interrupted and are finished now."""
+    """Result of a replay, in rows; ``finished`` counts earlier replays that were interrupted and are finished now."""
 
     moved: int
     stayed: int

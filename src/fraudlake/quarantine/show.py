@@ -26,7 +26,7 @@ _RAW = (*tables.PAYLOAD, "_rescued_data", "_raw", "_error")
 
 @dataclass(frozen=True)
 class Quarantine:
-    """What the quarantine holds: ``reasons`` counts rows by rule; a row that broke several counts for each."""
+    """Content of the quarantine: ``reasons`` counts rows by rule; a row that broke several counts for each."""
 
     rows: int
     reasons: dict[str, int]
@@ -89,12 +89,12 @@ def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
 
 
 def raw_columns(lake: Lake) -> tuple[str, ...]:
-    """Return the columns of a quarantined row that hold what landed."""
+    """Return the columns of a quarantined row with the landed values."""
     return (*_RAW, *lake.settings.columns)
 
 
 def require_known(lake: Lake, rule: str) -> None:
-    """Refuse a name that no reason can have, and none has: a column that is declared no more has left its reasons.
+    """Reject names that are not quality rules; columns that are no longer declared may still be reasons.
 
     Raises:
         UsageError: names those that are known.

@@ -119,7 +119,7 @@ def _rows(kafka: DataFrame, settings: Settings, delay: timedelta) -> DataFrame:
 
 
 def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, count: int) -> DataFrame:
-    """Return rows with what thresholds need.
+    """Return rows with the columns that thresholds need.
 
     Args:
         rows: as :mod:`fraudlake.realtime.neighbours` returns them.
@@ -152,14 +152,14 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, cou
 
 
 def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
-    """Return what a threshold raises, as an array of structs in the columns of the detector's output."""
+    """Return the alerts of a threshold, as an array of structs in the columns of the detector's output."""
     raised = thresholds.raised(threshold.rule, *map(F.col, ("account_id", "rows", "current", "due", "gap")))
     names = ("kind", "first_transaction_id", "evidence", "measures", "explanation")
     return F.transform(raised, lambda alert: _alert(threshold, alert["row"], {name: alert[name] for name in names}))
 
 
 def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
-    """Return what a rule of pairs raises on a row and those before and after it, as an array of such structs.
+    """Return the alerts of a rule of pairs on a row and those before and after it, as an array of such structs.
 
     A row has another after it if partitions are read in parallel and its account has moved to another partition.
     """
@@ -168,7 +168,7 @@ def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
 
 
 def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> Column:
-    """Return what the detector says of two rows in its output; null if the rule does not hold."""
+    """Return the detector's output for two rows; null if the rule does not hold."""
     rule = pair.rule
     is_near = F.abs(large["time"] - small["time"]) <= rule.within // MICROSECOND
     holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near

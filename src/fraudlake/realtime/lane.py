@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2
 FIRST_BATCHES, _FIRST_BATCH = 6, timedelta(seconds=5)
-"""How many batches of a run are short, and how long: the first two commits of a process stop the lane for seconds,
+"""Number of short batches of a run, and their length: the first two commits of a process stop the lane for seconds,
 those after them for less than one, since Java has compiled what a commit takes (seen in Spark 4.3)."""
 
 
 @dataclass
 class Totals:
-    """What the committed batches of a run took and wrote."""
+    """Totals of the committed batches of a run."""
 
     batches: int = 0
     messages: int = 0
@@ -52,7 +52,7 @@ class Totals:
     _last: int = field(default=-1, repr=False)
 
     def add(self, query: StreamingQuery) -> bool:
-        """Add what a query has reported since; return whether there were batches."""
+        """Add a query's new reports; return whether there were batches."""
         before = self.batches
         for report in query.recentProgress:
             if report.batchId > self._last:

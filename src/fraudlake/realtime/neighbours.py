@@ -39,7 +39,7 @@ _ORDER = ("appended", "offset", "partition")
 LATENESS = timedelta(microseconds=alerts.GRACE)
 """How much older than the newest row a row may be: as long as the exact lane keeps flags in the order of arrival."""
 _UNUSED = timedelta(days=1)
-"""How long beyond the span :func:`by_processor` keeps an account's rows: longer than the lane is ever stopped."""
+"""Time beyond the span for which :func:`by_processor` keeps rows: longer than any stop of the lane."""
 _ALWAYS = -(1 << 62)
 """Microseconds: before any time."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Column, due: Column, gap: Column) -> Column:
-    """Return what a rule raises with a row that has come: on itself, and on others whose windows have it.
+    """Return the alerts of a rule after a new row: on itself, and on others whose windows have it.
 
     Those are of the same time, or it has come after them although its own time is earlier. A window of which rows may
     be missing raises nothing.

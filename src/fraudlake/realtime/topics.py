@@ -1,4 +1,4 @@
-"""Topics of the fast lane: what it asks Kafka before it starts, with the client and the options of Spark's source."""
+"""Topics of the fast lane: checks before it starts, with the client and the options of Spark's source."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _SAMPLE = 200
-"""How many messages are looked at to see what their key is."""
+"""Number of messages that are sampled to check their key."""
 
 
 def require(spark: SparkSession, settings: Settings, slots: int, state_partitions: int) -> dict[int, int]:
-    """Check that both topics are there, that there are task slots for all partitions, and what the messages' key is.
+    """Check that both topics exist, that there are task slots for all partitions, and the messages' key.
 
     Returns:
         The offset of the next message of each partition of the topic of transactions.

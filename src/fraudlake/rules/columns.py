@@ -1,4 +1,4 @@
-"""Columns: what the query of a pattern may name, in silver's names and in those of the payload."""
+"""Columns that the query of a pattern may name, by silver's names and those of the payload."""
 
 from __future__ import annotations
 

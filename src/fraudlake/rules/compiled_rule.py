@@ -25,13 +25,13 @@ class Alert(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What rows give: alerts, and what later rows may need of them."""
+    """The result of evaluating rows: alerts, and the rows that later rows may need."""
 
     alerts: list[Alert]
     needed: NDArray[np.int64]
     """Numbers of the rows that a later alert may have or count, in the order in which they were processed."""
     state: Any = ()
-    """What else the next part needs: a value for JSON that only the rule understands."""
+    """Further state for the next part: a JSON value that only the rule understands."""
 
 
 class CompiledRule(Protocol):

@@ -34,7 +34,7 @@ class PatternRule(BaseModel):
     """The condition of each variable; one without is always true."""
     within: Duration | None = Field(default=None, gt=timedelta(0))
     skip: str | None = None
-    """What follows AFTER MATCH SKIP."""
+    """The text after AFTER MATCH SKIP."""
     measures: dict[str, str] = {}
     """An expression by the name of its value; without any, the number of transactions."""
 

@@ -57,7 +57,7 @@ class RuleSet:
 
     @property
     def evaluated(self) -> tuple[RuleVersion, ...]:
-        """What a stream evaluates: live versions, and those in the shadow."""
+        """The versions that a stream evaluates: live ones and shadows."""
         return tuple(version for version in self.versions if version.status in EVALUATED)
 
     @property

@@ -58,7 +58,7 @@ class ThresholdRule(BaseModel):
 
     @property
     def limit(self) -> float:
-        """What the aggregate must be above, or below."""
+        """The limit of the aggregate, above or below."""
         return (self.below or 0.0) if self.above is None else self.above
 
     def compile(self, columns: Mapping[str, Column]) -> CompiledThreshold:

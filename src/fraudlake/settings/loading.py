@@ -1,4 +1,4 @@
-"""Loading: flags, environment, ``fraudlake.toml`` and defaults become settings, or one line that says what is wrong."""
+"""Loading: flags, environment, ``fraudlake.toml`` and defaults become settings, or one line about an error."""
 
 from __future__ import annotations
 

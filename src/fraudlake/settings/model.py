@@ -1,4 +1,4 @@
-"""Model: what a model learns, when it becomes champion, and when it is no longer good enough."""
+"""Model: settings for training, promotion and monitoring."""
 
 from __future__ import annotations
 

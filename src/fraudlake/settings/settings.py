@@ -22,7 +22,7 @@ from fraudlake.settings.streams import Streams
 
 ENV_PREFIX = "FRAUDLAKE_"
 DEFINITION = ("columns", "ordering", "max_out_of_orderness", "buckets", "clustering")
-"""The settings that say what a lake is: it records them (:mod:`fraudlake.lake.definition`)."""
+"""The settings that define a lake, which records them (:mod:`fraudlake.lake.definition`)."""
 
 
 # Pydantic collects the fields from the last base to the first. The first wrong setting is the one that is reported.
@@ -59,7 +59,7 @@ class Settings(
 
     @property
     def given(self) -> dict[str, str]:
-        """What was given of :data:`DEFINITION`, by name: the flag, the variable of the environment or the file."""
+        """The source of each given setting of :data:`DEFINITION`: the flag, the environment variable or the file."""
         return {name: self._origins.get(name, name) for name in DEFINITION if name in self.model_fields_set}
 
     @property
@@ -81,7 +81,7 @@ def _type_of(name: str) -> TypeAdapter[Any]:
 
 
 DEFINITION_TYPES = {name: _type_of(name) for name in DEFINITION}
-"""What reads and writes each of :data:`DEFINITION` as JSON."""
+"""Readers and writers of :data:`DEFINITION` as JSON."""
 
 
 def _is_secret(annotation: Any) -> bool:

@@ -43,7 +43,7 @@ class SourceRange:
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What a micro-batch contains, as far as duplicates depend on it."""
+    """Content of a micro-batch, as far as duplicates depend on it."""
 
     ranges: tuple[SourceRange, ...]
     first_date: date | None

@@ -22,7 +22,7 @@ KAFKA = "kafka:"
 """The prefix of ``source`` in rows from Kafka."""
 SOURCE = f"coalesce(_source_file, '{KAFKA}' || _topic || '/' || lpad(CAST(_partition AS STRING), 10, '0'))"
 POSITION = "coalesce(_source_row, _offset)"
-"""What :func:`source` and :func:`position` say, in SQL."""
+""":func:`source` and :func:`position` in SQL."""
 
 
 def source() -> Column:

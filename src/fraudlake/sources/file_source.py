@@ -31,7 +31,7 @@ _RENAMED = "it was renamed: its rows are in bronze as those of"
 
 @dataclass(frozen=True)
 class Landed:
-    """What has landed: ``files`` and ``rows``, read or not; ``waiting`` are those that are not read yet."""
+    """Landed ``files`` and ``rows``, read or not; ``waiting`` are those that are not read yet."""
 
     files: int
     rows: int
@@ -41,7 +41,7 @@ class Landed:
 
 
 def landed(lake: Lake) -> Landed:
-    """Count what has landed: by the ledger and, for files without an entry, by their footers."""
+    """Count landed files and rows: by the ledger and, for files without an entry, by their footers."""
     entries, folder = ledger.latest(lake), landing_folder(lake)
     waiting = {
         file.source: file for file in folder.list_files() if file.size is not None and not _is_known(file, entries)
@@ -90,7 +90,7 @@ class FileSource:
 
     @property
     def taken(self) -> int:
-        """How many files got their first entry since :meth:`prepare`, as far as :meth:`finish` has seen."""
+        """Number of files with a first entry since :meth:`prepare`, as of :meth:`finish`."""
         return len(self.entries) - self.entries_before
 
     def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
@@ -112,7 +112,7 @@ class FileSource:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:
-        """See to what the stream never reports: rewritten and lost files, and what is named like a file, but is none.
+        """Handle files that the stream never reports: rewritten and lost ones, and those that are not regular files.
 
         Spark reports a path only once, so a rewritten file is noticed only in a full listing. One that was rejected,
         perhaps since it was only half written, is read again.

@@ -1,4 +1,4 @@
-"""Kafka source: the topics that the settings name, and their lag, which is what is still to be read."""
+"""Kafka source: the topics that the settings name, and their lag: the messages that are still to be read."""
 
 from __future__ import annotations
 

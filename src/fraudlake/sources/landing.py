@@ -44,7 +44,7 @@ def is_finished(path: str) -> bool:
 
 
 def files(folder: str) -> Iterator[File]:
-    """List the finished files of a landing folder, and what is named like one: empty folders, pipes, devices."""
+    """List the finished files of a landing folder, and others with such names: empty folders, pipes, devices."""
     for parent, folders, names in links.walk(folder):
         folders[:] = [name for name in folders if is_finished(name)]
         for name in names:
@@ -100,7 +100,7 @@ def digest(path: str) -> str | None:
 
 
 def uri(path: str) -> str:
-    """Return what Spark's file source calls a path in its checkpoint: what is no letter of a URI is escaped (4.2)."""
+    """Return a path as in the checkpoint of Spark's file source: characters that a URI lacks are escaped (4.2)."""
     escaped = (quote(one, safe="/;:@&=+$,_-!.~'()*") if one.isascii() or one.isspace() else one for one in path)
     return f"file://{''.join(escaped)}"
 

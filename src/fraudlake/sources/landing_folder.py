@@ -32,7 +32,7 @@ class LandingFolder(ABC):
     sweep_seconds: ClassVar[float]
     """Least time between two listings of the folder that look for files that changed without the stream noticing."""
     sweeps_at_start: ClassVar[bool]
-    """Whether a new process begins with such a listing, however short ago the last one was."""
+    """Whether a new process begins with such a listing, even if the last one was recent."""
 
     def __init__(self, lake: Lake) -> None:
         """Name the folder; it need not exist yet."""

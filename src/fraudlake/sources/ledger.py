@@ -40,7 +40,7 @@ class Entry:
     noted_at: int = 0
     """Microseconds since 1970 UTC; 0 until the entry is written."""
     number: int = 0
-    """The order of entries, whatever the clock says; 0 in entries of earlier versions, which come first."""
+    """The order of entries, independent of any clock; 0 in entries of earlier versions, which come first."""
     digest: str | None = None
     """SHA-256 of the file's bytes; None if it has no rows in bronze, and in entries of earlier versions."""
 
@@ -77,7 +77,7 @@ def append(lake: Lake, entries: list[Entry]) -> dict[str, Entry]:
 
 
 def list_rejected(lake: Lake, entries: list[Entry]) -> None:
-    """Make ``bronze_rejected_files`` list the files that are not accepted, unless it does."""
+    """Update ``bronze_rejected_files`` to the files that are not accepted, if it differs."""
     rejected = [entry for entry in entries if entry.status != ACCEPTED]
     listed = lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
     if {(row["path"], row["error"]) for row in listed} != {

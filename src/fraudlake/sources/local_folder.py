@@ -77,7 +77,7 @@ class LocalFolder(LandingFolder):
         return [landing.current_file(file.path, self.path) or self.missing(file.path) for file in files]
 
     def list_files(self) -> Iterator[File]:
-        """List the finished files as they are now, and what is named like one: empty folders, pipes, devices."""
+        """List the current finished files, and others with such names: empty folders, pipes, devices."""
         return landing.files(self.path)
 
     def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:

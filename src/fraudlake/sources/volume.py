@@ -99,7 +99,7 @@ class Volume(LandingFolder):
             yield path if Path(path).exists() else unquote(path)
 
     def settle(self, step: str) -> None:
-        """Leave what Auto Loader has listed to it: files of another place are listed once more, and known by name."""
+        """Do nothing: Auto Loader lists files of another place again, and they are known by name."""
 
     def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
         """Return the number of rows of each file or, if it cannot be read, 0 and the reason."""

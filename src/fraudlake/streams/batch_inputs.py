@@ -50,7 +50,7 @@ class BatchInputs:
         return None
 
     def as_record(self) -> dict[str, Any]:
-        """Return what the first commit records next to its micro-batch."""
+        """Return the record of the first commit next to its micro-batch."""
         return {
             "timestamp_floor": self.settings.timestamp_floor,
             "max_ahead": self.settings.max_ahead.total_seconds(),

@@ -1,4 +1,4 @@
-"""Delivery: the stream of alerts goes to a destination; ``silver_deliveries`` has what became of each."""
+"""Delivery: sends the stream of alerts to a destination, with outcomes in ``silver_deliveries``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Retried:
-    """What became of the dead letters of a destination that were sent again."""
+    """Outcome of the dead letters of a destination that were sent again."""
 
     delivered: int
     dead: int
@@ -198,7 +198,7 @@ def _columns(outcome: Outcome | HeldBack) -> Row:
 
 
 def _update(lake: Lake, rows: pa.Table) -> None:
-    """Put what became of dead letters in the place of their rows."""
+    """Replace the rows of dead letters by their new outcomes."""
     merge.merge(
         lake,
         lake.session.createDataFrame(rows),

@@ -107,7 +107,7 @@ def _stream(lake: Lake, forget: Mapping[int, str] | None) -> Stream:
 
 
 def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int) -> None:
-    """Note the change of rules after which a micro-batch evaluates, and what the stream has read before it."""
+    """Record the change of rules that a micro-batch evaluates, and the position of the stream before it."""
     if checkpoint.rules_of(batch) == change:
         return
     silver_table, done = tables.SILVER_TRANSACTIONS, batch - 1
@@ -144,7 +144,7 @@ def _change(
     added: Sequence[RuleVersion],
     forget: Mapping[int, str] | None,
 ) -> buckets.Change | None:
-    """Return what the state of every bucket becomes in the next micro-batch: without accounts, and with new rules."""
+    """Return the state of every bucket for the next micro-batch: without accounts, and with new rules."""
     changes = []
     if forget:
         changes.append(alerts.forgetting(lake.settings, rules.evaluated, forget))
@@ -165,7 +165,7 @@ def _change(
 def _states(
     lake: Lake, checkpoint: Checkpoint, rules: RuleSet, added: Sequence[RuleVersion]
 ) -> dict[int, WarmState] | None:
-    """Return what new rules begin with, by bucket; None if the rows that the stream has read are gone."""
+    """Return the initial state of new rules, by bucket; None if the rows that the stream has read are gone."""
     done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
     version = checkpoint.version_read(done, lake.identity(table))
     if version is None:

@@ -69,7 +69,7 @@ def recompute_lanes(lake: Lake, days: Iterable[date], messages: DataFrame | None
 
 
 def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> None:
-    """Compare the lanes on days of which no row may have left the tables."""
+    """Compare the lanes on days from which no row has been removed."""
     compared = (tables.BRONZE_FAST_ALERTS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS)
     first_day = lake.settings.first_day(*(table.name for table in compared))
     chosen = sorted(day for day in days if first_day is None or day >= first_day)

@@ -59,7 +59,7 @@ def of_whole_days(lake: Lake, batch: DataFrame, date: Column) -> DataFrame:
 
 
 def replace_days(lake: Lake, computed: DataFrame, table: Table, keys: tuple[str, ...], days: list[date]) -> None:
-    """Put computed rows in the place of a table's rows of some days."""
+    """Replace a table's rows of some days by computed ones."""
     with persisted(computed, eager=False):
         gone = on_dates(lake.read(table), days).join(computed, on=list(keys), how="left_anti")
         changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))

@@ -65,7 +65,7 @@ class OutdatedError(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """What a stream did: rows read from its source, and micro-batches that had any."""
+    """Result of a stream: rows read from its source, and micro-batches that had any."""
 
     step: str
     rows: int
@@ -248,7 +248,7 @@ class _Count:
         return checkpoint.next_batch, checkpoint.unread_versions()
 
     def update(self, query: StreamingQuery) -> bool:
-        """Add what the query has reported since; return whether there were new micro-batches."""
+        """Add the query's new reports; return whether there were new micro-batches."""
         before = self.batches
         for report in query.recentProgress:
             # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).

@@ -1,4 +1,4 @@
-"""Check: each right that this identity needs in a workspace becomes a result, with what to grant if it is missing."""
+"""Check: a result for each right that this identity needs in a workspace, with the grant for a missing one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _AccessCheck = tuple[str, Callable[[], str], str]
-"""What is checked, a function that checks it and raises if it fails, and what to do then."""
+"""The subject of a check, a function that raises if it fails, and the remedy."""
 _ON_CATALOG = ("USE_CATALOG",)
 _ON_SCHEMA = ("USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MODEL")
 _ON_LANDING = ("READ_VOLUME",)
@@ -35,7 +35,7 @@ _EVERYBODY = "account users"
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check: what was checked, whether it passed, what was seen, and what to do if it failed."""
+    """The result of a check: its subject, whether it passed, the observation, and the remedy if it failed."""
 
     what: str
     ok: bool
@@ -121,7 +121,7 @@ def check(
 
 
 def _service_principal_checks(client: WorkspaceClient, settings: Settings, number: str) -> Iterator[_AccessCheck]:
-    """Check that a service principal exists, and its effective rights on what the bundle's jobs use."""
+    """Check that a service principal exists, and its effective rights for the bundle's jobs."""
     principal = cache(partial(_service_principal, client, number))
 
     def principals() -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Jdbc(BaseModel):
-    """Which database, and which table of it."""
+    """The database and its table."""
 
     jdbc_url: SecretStr | None = Field(
         None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."

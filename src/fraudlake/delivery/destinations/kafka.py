@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Kafka(BaseModel):
-    """Which topic; its brokers and their client are those of the source."""
+    """The topic; its brokers and their client are those of the source."""
 
     delivery_topic: Topic | None = Field(
         None, pattern=TOPIC, description="Kafka topic for delivered alerts, at bootstrap_servers."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Webhook(BaseModel):
-    """Where events are posted, and how the receiver knows that they are genuine."""
+    """The address of the receiver, and the key of the signature."""
 
     webhook_url: SecretStr | None = Field(None, description="Address that alerts are posted to; never shown.")
     webhook_secret: SecretStr | None = Field(

@@ -1,4 +1,4 @@
-"""Files: what has landed is read once each, with its outcome in the ledger."""
+"""Files: reads each landed file once, and records the outcome in the ledger."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The probe: what the package relies on in a workspace, asked of its compute and of Spark's Python processes."""
+"""The probe: checks the package's assumptions about a workspace, on its compute and in Spark's Python processes."""

@@ -1,4 +1,4 @@
-"""Assumptions: what the package relies on in a workspace, each with a question that checks it there."""
+"""Assumptions of the package about a workspace, each with a question that checks it there."""
 
 from __future__ import annotations
 

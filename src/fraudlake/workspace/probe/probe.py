@@ -37,7 +37,7 @@ class Answer:
 
 
 def ask(spark: SparkSession, settings: Settings) -> Iterator[Answer]:
-    """Ask all questions in this session, in the lake's schema, and remove what the questions made.
+    """Ask all questions in this session, in the lake's schema, and clean up after them.
 
     A question that fails does not stop the others: its failure is its answer.
     """

@@ -90,12 +90,12 @@ class Scratch:
         return reader.table(table)
 
     def remove(self) -> list[str]:
-        """Remove tables and folder; return what could not be removed."""
+        """Remove tables and folder; return those that could not be removed."""
         left = []
         for table in self._tables:
             try:
                 self.spark.sql(f"DROP TABLE IF EXISTS {table}")
-            except Exception:  # whatever it is, continue with the other tables
+            except Exception:  # continue with the other tables after any error
                 left.append(table)
         shutil.rmtree(self.folder, ignore_errors=True)
         return left + ([str(self.folder)] if self.folder.exists() else [])
