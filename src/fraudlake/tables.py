@@ -151,8 +151,8 @@ _LANDED = """
     accountId STRING account that pays
     amount DOUBLE amount, in account currency
     alert BOOLEAN verdict of Flink's own detector
-    transaction_id STRING the producer's own id; null where it sends none
-    _rescued_data STRING JSON object of the values and fields that do not fit; null where all fit
+    transaction_id STRING the producer's own id; null if it sends none
+    _rescued_data STRING JSON object of the values and fields that do not fit; null if all fit
     _misfits ARRAY<STRING> columns of `[columns]` whose value does not fit; `dt in <unit>` if dt likely is
     _raw BINARY message that cannot be parsed; null for every other row
     _error STRING why it cannot be parsed
@@ -178,7 +178,7 @@ BRONZE_TRANSACTIONS = Table(
 )
 BRONZE_FILES = Table(
     "bronze_files",
-    "An outcome of a landed file; of a file's rows the one with the largest number counts.",
+    "An outcome of a landed file; the row with the largest number of a file counts.",
     """
     path STRING full path that the file had
     _source_file STRING file, relative to the landing folder
@@ -186,11 +186,11 @@ BRONZE_FILES = Table(
     modified_at TIMESTAMP when the file was last modified (UTC)
     rows BIGINT rows of the file
     status STRING accepted, rejected, or rewritten (another file of that name since it was accepted)
-    error STRING why it was rejected; else null
+    error STRING why it was rejected; otherwise null
     noted_at TIMESTAMP when this was noted (UTC)
-    number BIGINT order of the rows, whatever the clock says; null in rows of earlier versions, which come first
+    number BIGINT order of the rows, independent of any clock; null in rows of earlier versions, which come first
     inode BIGINT number that the disk gives the file; null in a workspace and in rows of earlier versions
-    digest STRING SHA-256 of its bytes; null where it has no rows in bronze, and in rows of earlier versions
+    digest STRING SHA-256 of its bytes; null if it has no rows in bronze, and in rows of earlier versions
     """,
     properties=_STREAMED,
 )
@@ -209,7 +209,7 @@ BRONZE_FAST_ALERTS = Table(
     "bronze_fast_alerts",
     "A message of the topic of fast alerts, as it came; an alert may come several times.",
     """
-    alert_id STRING id of the alert, the same in both lanes; null where the message is no fast alert
+    alert_id STRING id of the alert, the same in both lanes; null if the message is not a fast alert
     rule STRING name of the rule
     account_id STRING account that paid
     transaction_id STRING the transaction that completed the alert: the large one
@@ -218,14 +218,14 @@ BRONZE_FAST_ALERTS = Table(
     small_transaction_id STRING the small transaction before it; null, as the next two, for other kinds of rule
     small_timestamp TIMESTAMP its event time (UTC)
     small_amount DOUBLE its amount, in account currency
-    rule_version BIGINT version of the rule; null where the lane does not know it
-    detected_at TIMESTAMP when the lane evaluated the rule (UTC); null where its Spark cannot say
+    rule_version BIGINT version of the rule; null if the lane does not know it
+    detected_at TIMESTAMP when the lane evaluated the rule (UTC); null if its Spark does not say
     transaction_partition INT partition of the large transaction's message, in the topic of transactions
     transaction_offset BIGINT its offset there
     transaction_appended_at TIMESTAMP Kafka's time of that message (UTC)
     appended_at TIMESTAMP Kafka's time of the alert's message (UTC); the latency ends here
     value BINARY the message; null for a tombstone
-    _error STRING why it is no fast alert; null for one
+    _error STRING why it is not a fast alert; otherwise null
     _topic STRING Kafka topic
     _partition INT partition of the topic
     _offset BIGINT offset in the partition
@@ -245,7 +245,7 @@ SILVER_TRANSACTIONS = Table(
     label BOOLEAN verdict of Flink's own detector
     source STRING landed file, or kafka:topic/partition
     position BIGINT row number in the file, or offset in the partition
-    warnings ARRAY<STRING> quality rules that it broke and that only warn; null where there are none
+    warnings ARRAY<STRING> quality rules that it broke and that only warn; null if there are none
     date DATE date (UTC) of timestamp
     """,
     partitioned_by=("date",),
@@ -264,7 +264,7 @@ SILVER_QUARANTINE = Table(
 )
 SILVER_ALERTS = Table(
     "silver_alerts",
-    "An alert of a rule, such as a large transaction right behind a small one.",
+    "An alert of a rule, such as a large transaction right after a small one.",
     f"""
     alert_id STRING id made from the rule, and the first and the last transaction
     rule STRING name of the rule
@@ -279,17 +279,17 @@ SILVER_ALERTS = Table(
     explanation STRING the alert as a sentence
     detected_at TIMESTAMP when the detector raised it (UTC)
     kind STRING small_then_large, threshold or pattern; null, as the next two, in alerts of version 0.1.0
-    evidence {EVIDENCE} its transactions in order, with what the rule calls each
+    evidence {EVIDENCE} its transactions in order, with the rule's name for each
     measures MAP<STRING,STRING> values that the rule computed, by name
     rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
-    evidence_columns ARRAY<MAP<STRING,STRING>> of each transaction of evidence, further columns that the rule reads
+    evidence_columns ARRAY<MAP<STRING,STRING>> for each transaction of evidence, further columns that the rule reads
     """,
     properties=_STREAMED,
 )
 SILVER_SHADOW_ALERTS = replace(
     SILVER_ALERTS,
     name="silver_shadow_alerts",
-    row="An alert of a rule in the shadow: it is compared, and neither delivered nor counted.",
+    row="An alert of a shadow rule: it is only compared, not delivered or counted.",
 )
 SILVER_RULES = Table(
     "silver_rules",
@@ -308,7 +308,7 @@ SILVER_RULES = Table(
 )
 SILVER_DEFINITION = Table(
     "silver_definition",
-    "What a lake is, setting by setting; of several rows the one of the latest change counts.",
+    "The definition of a lake, by setting; the row of the latest change counts.",
     """
     change BIGINT number of the change, from 1; rows with one number were made together
     setting STRING columns, ordering, max_out_of_orderness, buckets or clustering
@@ -320,23 +320,23 @@ SILVER_DEFINITION = Table(
 )
 SILVER_DELIVERIES = Table(
     "silver_deliveries",
-    "What became of an alert at a destination that alerts are delivered to.",
+    "The outcome of an alert at a destination.",
     """
     destination STRING log, file, kafka, webhook or jdbc
     alert_id STRING alert
     account_id STRING account that paid
     timestamp TIMESTAMP event time of the alert (UTC)
     detected_at TIMESTAMP when the detector raised it (UTC)
-    status STRING delivered, suppressed (its account had one just before), limited (too many at once) or dead
+    status STRING delivered, suppressed (its account had another shortly before), limited (too many at once) or dead
     attempts INT how often it was sent
-    reason STRING why it was not delivered; null where it was
+    reason STRING why it was not delivered; null if it was
     noted_at TIMESTAMP when this was noted (UTC)
     """,
     properties=_COMPACTED,
 )
 SILVER_VERDICTS = Table(
     "silver_verdicts",
-    "An analyst's verdict on a transaction; of several the latest by decided_at counts.",
+    "An analyst's verdict on a transaction; if there are several, the latest by decided_at counts.",
     """
     transaction_id STRING transaction that was decided on
     verdict BOOLEAN whether it is fraud
@@ -369,7 +369,7 @@ GOLD_ALERT_WINDOWS = Table(
 )
 GOLD_LANE_AGREEMENT = Table(
     "gold_lane_agreement",
-    "A day (UTC) of a rule: alerts of the fast lane beside those of the exact one; docs/analytics.md has the reasons.",
+    "A day (UTC) of a rule: alerts of the fast lane against those of the exact one; docs/analytics.md has the reasons.",
     """
     date DATE day (UTC) of the large transaction
     rule STRING name of the rule
@@ -377,17 +377,17 @@ GOLD_LANE_AGREEMENT = Table(
     only_fast BIGINT alerts that only the fast lane raised
     only_exact BIGINT alerts that only the exact lane raised
     only_fast_not_running BIGINT of only_fast: the exact lane does not evaluate the rule
-    only_fast_pending BIGINT of only_fast: the exact lane has still to evaluate the transaction
+    only_fast_pending BIGINT of only_fast: the exact lane has yet to evaluate the transaction
     only_fast_late BIGINT of only_fast: a transaction came late
     only_fast_quarantined BIGINT of only_fast: a transaction, or a duplicate between the two, is in quarantine
     only_fast_out_of_order BIGINT of only_fast: the account's transactions came in another order than their times
-    only_fast_unknown BIGINT of only_fast: none of these
+    only_fast_unknown BIGINT of only_fast: another reason
     only_exact_not_running BIGINT of only_exact: no alert shows that the fast lane ran then, or with this rule
-    only_exact_pending BIGINT of only_exact: no alert shows that the fast lane has come so far in the topic
+    only_exact_pending BIGINT of only_exact: no alert shows that the fast lane has read this far in the topic
     only_exact_late BIGINT of only_exact: a transaction came late
     only_exact_quarantined BIGINT of only_exact: a transaction, or a duplicate between the two, is in quarantine
     only_exact_out_of_order BIGINT of only_exact: the account's transactions came in another order than their times
-    only_exact_unknown BIGINT of only_exact: none of these
+    only_exact_unknown BIGINT of only_exact: another reason
     duplicates BIGINT messages of the fast lane beyond the first of each alert
     latency_p50 DOUBLE milliseconds from the large transaction's message to the alert's first one: the median
     latency_p95 DOUBLE the 95th percentile; linear between two alerts, as are the others
@@ -416,7 +416,7 @@ GOLD_FRAUD_PREDICTIONS = Table(
     hours_from_usual DOUBLE feature: hours between its time of day and the account's usual one
     probability DOUBLE probability of fraud
     prediction BOOLEAN whether the probability reaches the threshold
-    reasons ARRAY<STRING> sentences on what raised the probability most; null where fraud is not predicted
+    reasons ARRAY<STRING> sentences on what raised the probability most; null if fraud is not predicted
     label BOOLEAN verdict of Flink's own detector
     model_version STRING version of the model
     scored_from STRING silver, kafka or backfill
@@ -432,7 +432,7 @@ GOLD_MODELS = Table(
     """
     model_version STRING version of the model
     model BINARY the model, as JSON
-    profile STRING shapes of the data that it learned from, as JSON
+    profile STRING profile of the data that it learned from, as JSON
     published_at TIMESTAMP when it was published (UTC)
     """,
 )
@@ -461,25 +461,25 @@ GOLD_FEATURE_DRIFT = Table(
     feature STRING feature, or probability
     transactions BIGINT number of predictions
     psi DOUBLE population stability index
-    is_after_training BOOLEAN whether the day is behind the data that the version learned from
+    is_after_training BOOLEAN whether the day is after the data that the version learned from
     """,
 )
 GOLD_ROW_REMOVALS = Table(
     "gold_row_removals",
-    "A commit by which rows older than the setting `row_retention` left a table, or a restore brought them back.",
+    "A commit that removed rows older than the setting `row_retention`, or a restore that brought them back.",
     """
-    table_name STRING table that they left
-    table_id STRING its identity; a table made in its place has another one
-    version BIGINT its version since
-    rows BIGINT rows that left; negative where they came back
+    table_name STRING table
+    table_id STRING its identity; a table that replaces it has another one
+    version BIGINT its version after the commit
+    rows BIGINT rows that were removed; negative if they came back
     rows_from_kafka_or_late BIGINT of those, rows from Kafka (bronze), and late rows (quarantine)
-    first_day DATE first day (UTC) whose rows stayed; null where all came back
+    first_day DATE first day (UTC) whose rows stayed; null if all came back
     removed_at TIMESTAMP time of the commit (UTC)
     """,
 )
 GOLD_FORGOTTEN = Table(
     "gold_forgotten",
-    "What a table had of an account that was forgotten.",
+    "The rows of a forgotten account that a table had.",
     """
     account_hash STRING PBKDF2-HMAC-SHA256 of the account, hexadecimal; docs/operations.md says how to prove one
     salt STRING salt of the hash, hexadecimal; one for the lake

@@ -1,4 +1,4 @@
-"""Destination: where alerts go: its name, its settings and its sink."""
+"""Destination of alerts: its name, its settings and its sink."""
 
 from __future__ import annotations
 

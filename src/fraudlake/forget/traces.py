@@ -28,9 +28,9 @@ _PARTITIONS = re.compile(rb'"\d+":')
 class Search:
     """Searches values, texts and bytes for accounts.
 
-    A cell of a table that equals an account is a trace. So is a text or file that holds the account as a word, where
-    that has letters and four characters at least. A shorter one, or a number, may represent something else: in a text
-    it must be in quotes, or follow the word account, and what holds numbers of the lake's own is not searched for it.
+    A cell of a table that equals an account is a trace. So is a text or file that holds the account as a word, if
+    it has letters and at least four characters. A shorter one, or a number, may be something else: in a text it must be
+    in quotes or follow the word account, and texts with the lake's own numbers are not searched for it.
 
     Args:
         accounts: the accounts.

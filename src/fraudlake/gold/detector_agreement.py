@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEYS = ("date",)
 TABLE = Table(
     "gold_detector_agreement",
-    "A day (UTC): Flink's own verdict beside the alerts of the kind small_then_large.",
+    "A day (UTC): Flink's own verdict compared with the alerts of the kind small_then_large.",
     """
     date DATE day (UTC)
     transactions BIGINT number of transactions

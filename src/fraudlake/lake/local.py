@@ -277,7 +277,7 @@ class LocalLake(Lake):
         self.apply_changes(rows.withColumn("gone", F.lit(False)), table, keys)
 
     def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
-        """Upsert changes, and delete rows where ``gone`` is true: see :class:`Lake`.
+        """Upsert changes, and delete rows if ``gone`` is true: see :class:`Lake`.
 
         Spark computes the changes and delta-rs merges them: Spark takes a second and more for each merge.
         """

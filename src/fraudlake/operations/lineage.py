@@ -1,4 +1,4 @@
-"""Lineage: traces an alert back to its rule, its transactions, their landed rows, and the commits of these."""
+"""Lineage: traces an alert back to its rule, its transactions, their landed rows, and the commits of all of them."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
     as_replaced = transactions.checked(_dated(_replaced(lake, bronze, replacements)), lake.settings, now)
     try:
         checked = _with_duplicate_reasons(lake, as_replaced)
-        # A row that stays keeps its landed values, so its reasons are those of these values.
+        # A row that stays keeps its landed values, so its reasons refer to these values.
         reasons = _with_duplicate_reasons(lake, as_landed).select(
             *tables.SOURCE_POSITION, F.col("reasons").alias("reasons_as_landed")
         )
