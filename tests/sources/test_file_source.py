@@ -460,6 +460,7 @@ def test_a_name_in_any_letters_is_read_and_one_that_is_no_utf8_is_rejected(lake:
     assert amounts(lake()) == [*map(float, range(len(names))), 100.0, 100.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind_of_lake", ["workspace"], indirect=True)
 def test_a_name_with_a_colon_is_rejected_in_a_workspace_and_stops_no_other(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
@@ -672,6 +673,7 @@ def test_a_limit_of_bytes_splits_micro_batches(lake: Open, landing: Path) -> Non
     assert amounts(opened) == [0.0, 1.0, 2.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind_of_lake", ["workspace"], indirect=True)
 def test_a_workspace_lists_all_that_ever_landed_once_a_day(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
