@@ -122,6 +122,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     assert lake().settings.columns == {}
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_first_commit(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_path_is_one_value_to_spark(spark: Any) -> None:
             assert spark.sql(f"SELECT {text} AS name").collect() == [(name,)]
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
     lake: Callable[..., Any], tmp_path: Path

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SHORT_LIVED
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: Path) -> None:

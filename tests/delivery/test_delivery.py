@@ -98,6 +98,7 @@ def test_what_a_receiver_does_not_take_is_a_dead_letter_until_it_does(
     assert status(opened).gaps == []
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_what_is_held_back_is_kept_and_counted(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url, suppress_within="1 minute", max_alerts_per_minute=3)
@@ -121,6 +122,7 @@ def test_what_is_held_back_is_kept_and_counted(lake: LakeHere, receiver: Receive
     assert status(opened).gaps == []
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_a_new_destination_may_begin_now(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url)
@@ -194,6 +196,7 @@ def test_alerts_become_files_rows_of_a_database_and_lines_of_the_log(
     assert status(opened).deliveries == {to: {"delivered": 2} for to in ("file", "jdbc", "log")}
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_a_lost_checkpoint_does_not_send_everything_again(lake: LakeHere, receiver: Receiver) -> None:
     opened = lake(webhook_url=receiver.url)

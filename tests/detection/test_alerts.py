@@ -91,6 +91,7 @@ def test_a_row_later_than_the_bound_goes_to_quarantine_and_not_to_the_detector(l
     assert late["dt"].isoformat() == "2026-03-07T00:00:01"
 
 
+@pytest.mark.long
 def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
     rules = (
         {"name": "small_then_large", "small_below": 1.0, "large_above": 500.0, "within": "60 s"},

@@ -15,7 +15,7 @@ from fraudlake.lake import Lake
 from fraudlake.rules.pattern import PatternRule
 from tests.match_recognize.test_match_recognize import ANSWERS, QUERIES, table
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 QUERY = "within_loop_gaps"
 

@@ -55,6 +55,7 @@ def test_a_rule_is_judged_over_what_it_has_seen_in_the_shadow_and_live(lake: Any
     assert of_the_first.report.transactions == 109
 
 
+@pytest.mark.long
 def test_in_event_time_order_a_rule_sees_the_rows_that_were_waiting_when_it_began(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds")
     detected(opened, rows(0, 100, 900.0))

@@ -90,6 +90,7 @@ def test_rules_of_every_kind_raise_what_plain_python_does_however_the_rows_are_c
     assert {rule for rule, _ in expected(rows)} == {"busy", "dear", "probe", "triple"}
 
 
+@pytest.mark.long
 def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
     opened = lake(rules=RULES, ordering="event_time", max_out_of_orderness="1 minute")
     rows = history(4, 900, 12)
@@ -215,6 +216,7 @@ def test_a_rule_that_reads_account_time_and_amount_alone_shows_no_further_column
     ]
 
 
+@pytest.mark.long
 def test_the_state_holds_what_a_later_alert_can_need(lake: Any) -> None:
     opened = lake(rules=RULES, ordering="event_time", max_out_of_orderness="1 second")
     detected(opened, history(5, 600, 12))

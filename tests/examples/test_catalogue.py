@@ -93,6 +93,7 @@ def test_an_example_can_be_run_alone(example: catalogue.Example) -> None:
     assert text.endswith('\n\nif __name__ == "__main__":\n    program.start(main)\n')
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_the_command_runs_an_example(spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, "--json", "example", "number_sequence")

@@ -17,12 +17,14 @@ from .conftest import Printed, flink
 pytestmark = pytest.mark.stream
 
 
+@pytest.mark.long
 def test_a_program_runs_when_it_is_started(printed: Printed) -> None:
     lines = printed("execution_environment")
     assert lines[:2] == ["planned, not run", "fraud_detection ran over 10 rows"]
     assert lines[2].startswith("local[")
 
 
+@pytest.mark.long
 def test_the_source_goes_on_until_it_is_stopped(printed: Printed) -> None:
     assert printed("transaction_source") == [
         "micro-batch 0",
@@ -97,10 +99,12 @@ def test_the_vectorised_detector_alerts_alike(printed: Printed) -> None:
     ]
 
 
+@pytest.mark.long
 def test_partitions_make_the_parallelism(printed: Printed) -> None:
     assert printed("parallelism") == ["source 4", "map 4", "keyBy 8", "repartition(3) 3", "coalesce(1) 1"]
 
 
+@pytest.mark.long
 def test_a_killed_detector_goes_on_where_it_was(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SHORT_LIVED.items():
         monkeypatch.setenv(name, value)

@@ -78,6 +78,7 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
     assert sorted(map(str, opened.rows(tables.GOLD_ALERT_WINDOWS).to_pylist())) == sorted(map(str, once))
 
 
+@pytest.mark.long
 def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_in(lake: Any) -> None:
     opened = lake()
     noon, one_pm, half = MARCH_7 + 12 * HOUR, MARCH_7 + 13 * HOUR, 30 * MINUTE

@@ -233,6 +233,7 @@ def test_it_is_the_same_when_the_fast_lanes_alerts_come_first_and_in_parts(lake:
     assert compare(opened) == EXPECTED
 
 
+@pytest.mark.long
 def test_an_alert_that_was_pending_gets_its_reason_although_no_other_alert_comes(lake: Any) -> None:
     opened = lake(**TOPICS, buckets=2, shuffle_partitions=2)
     alert(opened, 0, [event("invented", "1:25", 1)])
@@ -266,6 +267,7 @@ def test_on_rows_in_order_the_lanes_agree_and_a_repeated_message_has_an_equal_id
     assert compare(opened) == {"small_then_large": {**counts, **latency}}
 
 
+@pytest.mark.long
 def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
     # At the third row of an account within a minute.
     rule = {"kind": "threshold", "name": "thrice", "aggregate": "count", "last": "1 minute", "above": 2}

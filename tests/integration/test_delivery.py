@@ -34,6 +34,7 @@ def rows(lake: Lake) -> list[tuple[str, str]]:
     return sorted(zip(stored["destination"].to_pylist(), stored["status"].to_pylist(), strict=True))
 
 
+@pytest.mark.long
 def test_alerts_are_messages_with_their_id_as_the_key(lake: Callable[..., Lake], broker: Broker) -> None:
     broker.create_topic("alerts-of-the-lake", partitions=2)
     opened = lake(bootstrap_servers=broker.bootstrap_servers, delivery_topic="alerts-of-the-lake")
@@ -49,6 +50,7 @@ def test_alerts_are_messages_with_their_id_as_the_key(lake: Callable[..., Lake],
     assert rows(opened) == [("kafka", "delivered")] * 30
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], broker: Broker) -> None:
     broker.create_topic("alerts-later", partitions=1)
     nobody = {"max.block.ms": "1000", "client.id": "fraudlake"}
@@ -68,6 +70,7 @@ def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], br
     assert rows(away) == [("kafka", "delivered")] * 2
 
 
+@pytest.mark.long
 def test_alerts_go_over_tls_and_an_expired_certificate_is_named(
     lake: Callable[..., Lake], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ def test_a_micro_batch_that_was_cut_behind_its_commit_adds_nothing_when_it_is_re
     assert ids == [str(number) for number in range(10)]
 
 
+@pytest.mark.long
 def test_a_topic_of_fast_alerts_that_is_not_there_or_another_one_is_one_line(
     broker: Broker, topics: Any, open_lake: Any
 ) -> None:

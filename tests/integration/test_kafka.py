@@ -111,6 +111,7 @@ def test_added_partitions_are_counted_as_behind_and_then_read(broker: Broker, to
     assert kafka_source.lag(lake) == 0
 
 
+@pytest.mark.long
 def test_a_stream_begins_where_it_is_told(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("told", partitions=2)
     produce(broker, "told", range(5), 0)
@@ -141,6 +142,7 @@ def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker
     assert silver["amount"].to_pylist() == [1.5, 2.5]
 
 
+@pytest.mark.long
 def test_declared_fields_become_columns_and_what_does_not_fit_goes_to_quarantine(
     broker: Broker, topic_lake: Any
 ) -> None:
@@ -177,6 +179,7 @@ def test_messages_of_a_transaction_that_was_aborted_are_not_read(broker: Broker,
     assert kafka_source.lag(lake) == 0
 
 
+@pytest.mark.long
 def test_a_lake_that_took_files_and_messages_adds_up(broker: Broker, topic_lake: Any, landing: Path) -> None:
     broker.create_topic("both", partitions=1)
     produce(broker, "both", range(5))
@@ -327,6 +330,7 @@ def shown_in_processes(secret: str) -> list[str]:
     return [str(line) for line in Path("/proc").glob("[0-9]*/cmdline") if secret.encode() in line.read_bytes()]
 
 
+@pytest.mark.long
 def test_a_topic_is_read_over_tls_with_a_password(
     broker: Broker, lake: Any, spark_log: Path, fraudlake_here: FraudlakeHere
 ) -> None:

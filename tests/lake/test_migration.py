@@ -26,6 +26,7 @@ LAKES = Path(__file__).parents[2] / "fixtures" / "lakes"
 NEW = "channel STRING where the card was used"
 
 
+@pytest.mark.long
 def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

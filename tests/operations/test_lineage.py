@@ -97,6 +97,7 @@ def first_version_with(table: Path, condition: ds.Expression) -> int:
     raise AssertionError("no version has it")
 
 
+@pytest.mark.long
 def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callable[..., Any], landing: Path) -> None:
     simulator.simulate(landing, simulator.Traffic(accounts=5, fraud=0.1, seed=4), rows=300, file_rows=60)
     opened = lake(max_files_per_trigger=1)
@@ -121,6 +122,7 @@ def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callabl
     assert (large.taken["silver"].version, large.taken["silver"].is_first) == (silver, True)
 
 
+@pytest.mark.long
 def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., Any]) -> None:
     opened = lake()
     common = {"dt": NOON, "accountId": "7", "alert": False, "_topic": "it's", "_partition": 3, "_ingested_at": NOON}

@@ -150,6 +150,7 @@ def test_what_predictive_optimization_compacted_is_still_clustered(lake: Any) ->
     assert maintenance.optimize(opened) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
 def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> None:
     opened = lake(clustering="liquid")
@@ -173,6 +174,7 @@ def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch
     assert opened.count(tables.SILVER_TRANSACTIONS) == 80
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
 def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: Any) -> None:
     opened = lake(clustering="liquid")

@@ -119,6 +119,7 @@ def times(samples: list[dict[str, Any]]) -> list[str]:
     return [str(row["timestamp"]) for row in samples]
 
 
+@pytest.mark.long
 def test_the_same_settings_change_nothing(filled: Any) -> None:
     """The first alert of the day needs the day before, the last one ends on the day after."""
     left, running = filled.root / "replays" / "days-left", filled.root / "replays" / "days-running"

@@ -97,6 +97,7 @@ def test_old_rows_leave_and_are_counted_and_the_layers_still_add_up(filled: Any)
     assert status(filled).removed == figures.removed
 
 
+@pytest.mark.long
 def test_streams_go_on_and_a_day_whose_rows_left_is_not_computed_again(filled: Any, landing: Path) -> None:
     before = account_days(filled)
     assert before == [("1", "2026-03-07", 2, 1), ("1", "2026-03-08", 2, 1)]
@@ -153,6 +154,7 @@ def test_a_restore_brings_rows_back_and_they_do_not_count_as_removed(filled: Any
     assert len(alerts(filled)) == 2
 
 
+@pytest.mark.long
 def test_late_rows_that_leave_quarantine_are_set_against_nothing(filled: Any) -> None:
     filled.spark.sql(
         "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
