@@ -12,7 +12,7 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors", "json_text", "stop"),
-    ("durations", "host", "match_recognize", "values"),
+    ("counts", "durations", "host", "match_recognize", "values"),
     ("rules",),
     ("tables",),
     ("kafka",),

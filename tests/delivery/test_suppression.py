@@ -55,4 +55,4 @@ def test_a_repetition_is_decided_as_before() -> None:
 def test_the_reason_says_what_held_it_back() -> None:
     suppressed, limited = held_back([alert(1, "a", 30), alert(2, "b", 40)], [alert(0, "a", 5)], MINUTE, 1)
     assert suppressed is not None and suppressed.reason == "the account's alert of 2026-03-07 12:00:05 UTC was sent"
-    assert limited is not None and limited.reason == "1 alerts of 12:00 UTC were sent"
+    assert limited is not None and limited.reason == "already 1 alert of 12:00 UTC"

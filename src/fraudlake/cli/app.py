@@ -13,6 +13,7 @@ from fraudlake import __version__, json_text, settings
 from fraudlake.cli.command import Commands, flag
 from fraudlake.cli.progress import console, run_streams, unit
 from fraudlake.cli.terminal import printable
+from fraudlake.counts import counted
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:
     """Run a step's streams, and print what each did."""
     done = run_streams(lake, streams, lake.settings.trigger)
     text = "\n".join(
-        f"{stream.step}: {stream.rows:,} {unit(stream.step)} in {stream.batches} micro-batches" for stream in done
+        f"{stream.step}: {counted(stream.rows, unit(stream.step))} in {counted(stream.batches, 'micro-batch')}"
+        for stream in done
     )
     app.say({"streams": [asdict(item) for item in done]}, text)

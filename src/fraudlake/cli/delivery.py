@@ -8,6 +8,7 @@ import click
 
 from fraudlake.cli.app import STREAMING, App, cli, options, run_step
 from fraudlake.cli.progress import console
+from fraudlake.counts import counted
 from fraudlake.delivery.destinations import DESTINATIONS
 
 
@@ -39,5 +40,5 @@ def deliver(app: App, /, to: str, from_now: bool, retry_dead: bool, **flags: str
     lake = app.open_existing(**flags)
     with console.status("retry"):
         retried = deliver.retry_dead(lake, to)
-    text = f"{retried.delivered:,} dead letters delivered to {to}; {retried.dead:,} remain"
+    text = f"{counted(retried.delivered, 'dead letter')} delivered to {to}; {retried.dead:,} remain"
     app.say({"destination": to, **asdict(retried)}, text)

@@ -14,6 +14,7 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_step
 from fraudlake.cli.command import time_of
 from fraudlake.cli.progress import console, output
+from fraudlake.counts import counted
 from fraudlake.errors import UsageError
 from fraudlake.stop import StoppedError
 
@@ -68,7 +69,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     except StoppedError as stopped:  # the usual end of an endless source
         end = stopped
         end.then = "all landed files are complete; the same command starts again with its first row"
-    text = f"{written:,} rows landed in {wanted.landing_path}"
+    text = f"{counted(written, 'row')} landed in {wanted.landing_path}"
     if options["columns"]:
         text += (
             "; these lines of fraudlake.toml declare the further fields (run 'fraudlake define' if there is a lake):"

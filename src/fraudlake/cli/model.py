@@ -14,6 +14,7 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, options, run_step
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, output, print_done, timed
+from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.stop import StoppedError
 
@@ -102,8 +103,8 @@ def verdicts(app: App, /, file: Path) -> None:
         done = decided.load(lake, file)
     app.say(
         asdict(done),
-        f"{done.taken:,} verdicts loaded, {done.known:,} were known already; the figures of the model follow with the "
-        "next 'fraudlake score'",
+        f"{counted(done.taken, 'verdict')} loaded, {done.known:,} were known already; "
+        "the figures of the model follow with the next 'fraudlake score'",
     )
     if done.unknown:
         more = len(done.unknown) - _LISTED
@@ -139,8 +140,8 @@ def score(
     lake = app.open(**flags)
     with timed("backfill") as report:
         version, rows = score.backfill(lake, first.date(), (last or first).date(), model_version)
-        report.append(f"{rows:,} rows under version {version}")
-    app.say({"model_version": version, "rows": rows}, f"{rows:,} transactions scored under version {version}")
+        report.append(f"{counted(rows, 'row')} under version {version}")
+    app.say({"model_version": version, "rows": rows}, f"{counted(rows, 'transaction')} scored under version {version}")
 
 
 def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:

@@ -10,6 +10,7 @@ import click
 from fraudlake.cli import summary
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output, planned, timed
+from fraudlake.counts import counted
 
 
 @cli.command(example="fraudlake setup")
@@ -45,15 +46,15 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
         lake = app.open(**flags)
         with timed("row retention") as report:
             removed = retention.remove_old_rows(lake)
-            report.append(f"{sum(removed.values()):,} rows removed")
+            report.append(f"{counted(sum(removed.values()), 'row')} removed")
         is_done()
         with timed("optimize") as report:
             names = maintenance.optimize(lake)
-            report.append(f"{len(names)} tables rewritten")
+            report.append(f"{counted(len(names), 'table')} rewritten")
         is_done()
         with timed("vacuum") as report:
             cleaned = maintenance.vacuum(lake)
-            report.append(f"{len(cleaned.tables)} tables cleaned")
+            report.append(f"{counted(len(cleaned.tables), 'table')} cleaned")
     for name, behind in cleaned.skipped.items():
         console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
     result = {"removed": removed, "optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}
@@ -150,7 +151,7 @@ def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | Non
     lake = app.open(**flags)
     with timed("forget") as report:
         result = removal.forget(lake, wanted)
-        report.append(f"{result.scanned_files:,} files scanned")
+        report.append(f"{counted(result.scanned_files, 'file')} scanned")
     text = summary.forgotten(result, "removed")
     app.say(
         {"removed": not result.traces, **asdict(result)},

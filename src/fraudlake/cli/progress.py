@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.cli.terminal import Terminal
+from fraudlake.counts import counted
 from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
         for group in groups:
             with timed(group[0].step if len(group) == 1 else "all streams (stop with Ctrl-C)") as report:
                 finished = stream.run(lake, group, trigger, report.update)
-                report.append(", ".join(f"{item.rows:,} {unit(item.step)}" for item in finished))
+                report.append(", ".join(counted(item.rows, unit(item.step)) for item in finished))
             done += finished
             is_done()
     return done
@@ -71,7 +72,9 @@ class Report(list[str]):
     def update(self, step: str, rows: int, batches: int) -> None:
         """Show the progress of a stream."""
         one = "" if step == self._step else f"{step} "
-        self._status.update(f"{self._step}: {one}{rows:,} {unit(step)}, {batches} micro-batches{self._rate(rows)}")
+        self._status.update(
+            f"{self._step}: {one}{counted(rows, unit(step))}, {counted(batches, 'micro-batch')}{self._rate(rows)}"
+        )
 
     def _rate(self, rows: int) -> str:
         seconds = time.monotonic() - self._begun
@@ -85,4 +88,4 @@ def print_done(step: str, report: str, begun: float) -> None:
 
 def unit(step: str) -> str:
     """Return the unit in which a step counts."""
-    return "files" if step == "ingest" else "alerts" if step.startswith("deliver") else "rows"
+    return "file" if step == "ingest" else "alert" if step.startswith("deliver") else "row"

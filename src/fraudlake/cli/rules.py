@@ -11,6 +11,7 @@ import click
 from fraudlake.cli.app import RULES, App, cli, options
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, timed
+from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def backtest(
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
         report, alerts = backtest.backtest(lake, rule, *days)
-        progress.append(f"{report.transactions:,} transactions, {report.alerts:,} alerts")
+        progress.append(f"{counted(report.transactions, 'transaction')}, {counted(report.alerts, 'alert')}")
     if matches is not None:
         _write(matches, backtest.matches(rule, alerts))
     app.say(report.as_dict(), _text(report))
@@ -191,11 +192,12 @@ def _write(file: Path, lines: list[str]) -> None:
 def _text(report: Report) -> str:
     span = f"{report.first} to {report.last}" if report.first else "no day"
     lines = [
-        f"{report.rule} ({report.kind}) over {report.transactions:,} transactions, {span}:",
-        f"  {report.alerts:,} alerts on {report.accounts:,} accounts, amount at risk {report.amount_at_risk:,.2f}",
+        f"{report.rule} ({report.kind}) over {counted(report.transactions, 'transaction')}, {span}:",
+        f"  {counted(report.alerts, 'alert')} on {counted(report.accounts, 'account')}, "
+        f"amount at risk {report.amount_at_risk:,.2f}",
         f"  against Flink's label: {_shares(report.by_label)}",
         f"  against verdicts: {_shares(report.by_verdict)}",
-        *(f"  {day}: {count:,} alerts" for day, count in report.alerts_per_day.items()),
+        *(f"  {day}: {counted(count, 'alert')}" for day, count in report.alerts_per_day.items()),
         *(f"  {story}" for story in report.samples),
     ]
     return "\n".join(lines)

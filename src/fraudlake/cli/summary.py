@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fraudlake import tables
+from fraudlake.counts import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,8 +36,8 @@ def print_counts(console: Console, status: Status) -> None:
     layers.add_column(justify="left")
     layers.add_column(justify="right")
     layers.add_column(justify="left", style="dim")
-    layers.add_row("landed", f"{status.landed:,}", f"rows in {status.landed_files:,} files")
-    layers.add_row("bronze", f"{status.bronze:,}", f"as landed; {status.rejected_files:,} files rejected")
+    layers.add_row("landed", f"{status.landed:,}", f"rows in {counted(status.landed_files, 'file')}")
+    layers.add_row("bronze", f"{status.bronze:,}", f"as landed; {counted(status.rejected_files, 'file')} rejected")
     warnings = "".join(f"; {count:,} warned of {name}" for name, count in status.warnings.items())
     layers.add_row("silver", f"{status.silver:,}", f"valid transactions{warnings}")
     reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
@@ -47,12 +48,12 @@ def print_counts(console: Console, status: Status) -> None:
     layers.add_row("alerts", f"{status.alerts:,}", "raised by the rules")
     if status.fast_alerts:
         messages, rejected = status.fast_alerts["messages"], status.fast_alerts["rejected"]
-        details = f"in {messages:,} messages of the fast lane; {rejected:,} are not alerts"
+        details = f"in {counted(messages, 'message')} of the fast lane; {rejected:,} are not alerts"
         layers.add_row("fast alerts", f"{status.fast_alerts['alerts']:,}", details)
     if status.lanes:
         lanes = status.lanes
         latency = "" if lanes["latency_p99"] is None else f"; p99 up to {lanes['latency_p99']:,.0f} ms"
-        days = f"{lanes['days']} day{'s' * (lanes['days'] > 1)}"
+        days = f"{counted(lanes['days'], 'day')}"
         details = f"of both lanes on {days}; {lanes['only_fast']:,} only of the fast one, "
         details += f"{lanes['only_exact']:,} only of the exact one, {lanes['unknown']:,} of them unknown{latency}"
         layers.add_row("lanes agree", f"{lanes['both']:,}", details)
@@ -94,7 +95,7 @@ def print_quarantine(console: Console, quarantine: Quarantine) -> None:
     if not quarantine.rows:
         console.print("nothing is in quarantine")
         return
-    console.print(f"{quarantine.rows:,} rows in quarantine; a row that broke several rules counts for each")
+    console.print(f"{counted(quarantine.rows, 'row')} in quarantine; a row that broke several rules counts for each")
     for rule, count in quarantine.reasons.items():
         console.print(f"\n[bold]{rule}[/] {count:,}")
         for sample in quarantine.samples[rule]:
@@ -115,7 +116,7 @@ def forgotten(plan: Plan, what: str) -> str:
 
 def replayed(done: Replayed) -> str:
     """Describe the result of a replay of the quarantine."""
-    lines = [f"{done.moved:,} rows moved to silver_transactions; {done.stayed:,} are still not valid and stay"]
+    lines = [f"{counted(done.moved, 'row')} moved to silver_transactions; {done.stayed:,} are still not valid and stay"]
     if done.not_replayable:
         lines.append(
             f"{done.not_replayable:,} were left alone: late rows and repeated source positions are already in the lake"
@@ -221,7 +222,7 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
     if status.quality:
         console.print(
             f"  true prediction rate of version {status.quality['model_version']} over all it scored: "
-            f"{status.quality['true_prediction_rate']:.4f} ({status.quality['transactions']:,} transactions)"
+            f"{status.quality['true_prediction_rate']:.4f} ({counted(status.quality['transactions'], 'transaction')})"
         )
 
     console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:")

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from fraudlake.counts import counted
+
 SUPPRESSED = "suppressed"
 LIMITED = "limited"
 
@@ -52,7 +54,9 @@ def held_back(
         if near:
             reasons.append(HeldBack(SUPPRESSED, f"the account's alert of {near[-1]:%Y-%m-%d %H:%M:%S} UTC was sent"))
         elif most_a_minute and minutes[minute_of(alert)] >= most_a_minute:
-            reasons.append(HeldBack(LIMITED, f"{most_a_minute} alerts of {minute_of(alert):%H:%M} UTC were sent"))
+            reasons.append(
+                HeldBack(LIMITED, f"already {counted(most_a_minute, 'alert')} of {minute_of(alert):%H:%M} UTC")
+            )
         else:
             reasons.append(None)
             add(alert)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.bronze import parquet
+from fraudlake.counts import counted
 from fraudlake.forget import audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
 from fraudlake.model import features
@@ -84,7 +85,9 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
     for table in (tables.BRONZE_TRANSACTIONS, tables.BRONZE_FAST_ALERTS):
         of_topics = rows_of(lake, table, accounts).where("_topic IS NOT NULL").groupBy("_topic")
         for topic, count in of_topics.count().collect():
-            stays.append(f"{count:,} messages of the topic {topic}: Kafka removes them by the topic's own retention")
+            stays.append(
+                f"{counted(count, 'message')} of the topic {topic}: Kafka removes them by the topic's own retention"
+            )
     delivered = rows_of(lake, tables.SILVER_DELIVERIES, accounts).where("attempts > 0").groupBy("destination")
     for destination, count in delivered.count().collect():
         if destination != "file" or lake.folder is None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.counts import counted
 from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
@@ -134,8 +135,7 @@ class Status:
             for table, commits in behind.items() if step not in ("refine", *_DELIVERING) else ():
                 if table == tables.SILVER_VERDICTS.name:  # they come whenever analysts decide, and make no row
                     continue
-                plural = "s" * (commits > 1)
-                gaps.append(f"{step} is {commits:,} commit{plural} behind {table}: run '{lag.command_of(step)}'")
+                gaps.append(f"{step} is {counted(commits, 'commit')} behind {table}: run '{lag.command_of(step)}'")
         for step, oldest in self.expiring.items():
             for table, at in oldest.items():
                 gaps.append(
