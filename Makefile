@@ -13,7 +13,7 @@ DATABRICKS := databricks databricks-classic
 DATABRICKS_READY := $(DATABRICKS:%=.venv-%/.ready)
 IS_PYTHON312 := import sys, ensurepip; sys.version_info[:2] == (3, 12) and print(sys.executable)
 
-# Spark 4.3, which Delta does not support yet, takes the place of the lake's Spark.
+# Spark 4.3, which Delta does not support yet, replaces the lake's Spark.
 REALTIME_VENV := .venv-realtime
 REALTIME_BIN := $(REALTIME_VENV)/bin
 REALTIME_READY := $(REALTIME_VENV)/.ready
@@ -21,10 +21,10 @@ REALTIME_READY := $(REALTIME_VENV)/.ready
 PYTHON312 ?= $(firstword $(foreach python,python3.12 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python),\
   $(shell $(python) -c '$(IS_PYTHON312)' 2>/dev/null)))
 
-# pip takes three times as long as uv, which does not read pip's configuration: a company may name its own index there.
+# pip takes three times as long as uv, which does not read pip's configuration: it may name a company's own index.
 INDEX = $(or $(PIP_INDEX_URL),$(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null))
 UV = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --no-deps
-# A lock file names everything, so nothing is left to resolve; Python compiles a module when it is first imported.
+# A lock file names everything, so there is nothing to resolve. Python compiles a module when it is first imported.
 LOCKED := --require-hashes --requirement
 # A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,13 +63,13 @@ demo: $(READY) ## run the main job on transactions that a real Flink wrote, into
 	@cp -R -n fixtures/flink/twodays/. $(LAKE)/landing/twodays
 	@$(FRAUDLAKE) --lake $(LAKE) run
 
-quick: $(TESTS_READY) ## run the tests that need no Spark session and take no second each
+quick: $(TESTS_READY) ## run the tests without a Spark session that take less than a second each
 	@$(BIN)/python -m pytest -m "not stream and not slow"
 
-test: $(TESTS_READY) ## run the tests of every promise: ten minutes on two cores
+test: $(TESTS_READY) ## run the tests of every guarantee: ten minutes on two cores
 	@$(BIN)/python -m pytest -m "not long"
 
-test-long: $(TESTS_READY) ## run the others: second passes, crash points at every commit, soaks, whole matrices
+test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices
 	@$(BIN)/python -m pytest -m long
 
 test-all: ## run all tests
@@ -110,16 +110,16 @@ $(REALTIME_READY): requirements-realtime.lock | $(BIN)/uv
 	@$(UV) --python $(REALTIME_BIN)/python --quiet --editable .
 	@touch $@
 
-realtime-demo: $(TESTS_READY) $(REALTIME_READY) ## ten seconds of traffic through the fast lane, then the exact lane's word on it
+realtime-demo: $(TESTS_READY) $(REALTIME_READY) ## send ten seconds of traffic through the fast lane, and compare it with the exact lane
 	@$(BIN)/python -m tests.realtime.demo $(LAKE)-realtime $(REALTIME_BIN)/fraudlake
 
 python312: # the path of a Python 3.12, if there is one
 	@echo $(PYTHON312)
 
-# Whoever deploys needs pip, which fetches the build's backend, and neither Java nor the environment.
+# A deploy needs only pip, which fetches the build's backend; neither Java nor the environment.
 WHEEL_PYTHON := $(firstword $(wildcard $(BIN)/python) $(PYTHON))
 
-wheel: ## build the wheel into dist/, unless that of this code is there (needs only pip)
+wheel: ## build the wheel into dist/, unless it exists for this code (needs only pip)
 	@wheel=dist/fraudlake-$$($(WHEEL_PYTHON) -c 'import wheel_version; print(wheel_version.version())')-py3-none-any.whl; \
 	  [ "$$(echo dist/*.whl)" = "$$wheel" ] || { rm -rf dist \
 	  && $(WHEEL_PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .; }
@@ -127,7 +127,7 @@ wheel: ## build the wheel into dist/, unless that of this code is there (needs o
 COMPILE := $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header
 PROJECT := $(COMPILE) pyproject.toml
 
-lock: $(BIN)/uv ## resolve the lock files anew
+lock: $(BIN)/uv ## resolve the lock files again
 	$(COMPILE) --group setup --python-version 3.11 --output-file requirements-uv.lock
 	$(PROJECT) --extra local --python-version 3.11 --output-file requirements.lock
 	$(PROJECT) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements-test.lock

@@ -35,7 +35,7 @@ class DatabaseSink:
 
     Args:
         url: SQLAlchemy's address of the database; it may contain a password and is never shown.
-        table: the table's name, perhaps with a schema before it; it is made if it is not there.
+        table: the table's name, optionally with its schema; it is created if it does not exist.
         pause: seconds before the second attempt; each further one waits twice as long.
 
     Raises:

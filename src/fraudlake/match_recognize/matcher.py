@@ -1,7 +1,7 @@
 """The matcher: runs an automaton over rows sorted by partition and time, with the semantics of Flink's CEP library.
 
 Open matches are in a heap by their first row, as Flink's are; which of several matches with the same first row
-comes first, and so makes the others void, is decided by the places that Java's PriorityQueue gives them.
+comes first, and so makes the others void, depends on their order in Java's PriorityQueue.
 """
 
 from __future__ import annotations

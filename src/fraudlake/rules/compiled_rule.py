@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Alert(NamedTuple):
-    """An alert: the rows that raised it, in order, and what is known of it.
+    """An alert: the rows that raised it, in order, and its measures.
 
-    ``rows`` are numbers of rows of the table that was evaluated, ``roles`` what each is called; the last one completed
+    ``rows`` are numbers of rows of the table that was evaluated, ``roles`` their names; the last one completed
     the alert. ``measures`` are ready for JSON.
     """
 
