@@ -22,7 +22,7 @@ def test_settings_choose_bounds_and_events() -> None:
     options = auto_loader.options(Settings(file_events="managed", max_files_per_trigger=7))
     assert options["cloudFiles.useManagedFileEvents"] == "true"
     assert options["cloudFiles.maxFilesPerTrigger"] == "7"
-    # Databricks excludes both kinds of events together; there is not a limit of bytes unless one is set.
+    # Databricks excludes both kinds of events together; there is no limit of bytes unless one is set.
     assert not {"cloudFiles.useNotifications", "cloudFiles.maxBytesPerTrigger"} & set(options)
 
 

@@ -90,8 +90,8 @@ class Matcher:
     """A pattern ready to run over rows.
 
     ``conditions`` has one for each variable. ``within`` is in microseconds: a match ends before that time is up; None
-    is not a limit. ``may_begin`` are the rows with which a match may begin, in order, if they are known: while none is
-    open, the rows between are passed over.
+    means no limit. ``may_begin`` are the rows with which a match may begin, in order, if they are known: while no match
+    is open, the rows between are skipped.
     """
 
     states: Sequence[State]

@@ -21,7 +21,7 @@ class Jdbc(BaseModel):
         None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."
     )
     jdbc_table: str = Field(
-        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Its table, perhaps with a schema before it."
+        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Table for delivered alerts, optionally with its schema."
     )
 
 
