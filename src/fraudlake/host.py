@@ -62,7 +62,7 @@ def require_utf8() -> None:
 def settle() -> None:
     """Complete this process's environment for libraries: MLflow needs a home, and would continue another run."""
     os.environ.pop("MLFLOW_RUN_ID", None)
-    # It reports each call to its makers otherwise, and a machine may have no way out.
+    # By default it reports each call to its makers, and the machine may have no network.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     if not Path(_home()).is_absolute():
         os.environ["HOME"] = str(_first(_own_temporary(), "HOME", os.W_OK, refused=0))

@@ -276,7 +276,7 @@ class _Stream:
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
         self.rng = np.random.default_rng(traffic.seed)
-        self.columns_rng = np.random.default_rng((traffic.seed, 1))  # draws nothing from the rows' own numbers
+        self.columns_rng = np.random.default_rng((traffic.seed, 1))  # takes nothing from the random numbers of rows
         self.origin = (traffic.start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         self.blocks = self.generated = 0
 

@@ -170,7 +170,7 @@ BRONZE_TRANSACTIONS = Table(
     date DATE date (UTC) of dt
     """,
     partitioned_by=("date",),
-    # What rows are looked for by; statistics of every column would take a sixth of the time of writing a row.
+    # The columns by which rows are searched; statistics of every column would take a sixth of the time of a write.
     properties=(
         *_COMPACTED,
         ("delta.dataSkippingStatsColumns", "dt,_source_file,_topic,_partition,_offset,_ingested_at"),

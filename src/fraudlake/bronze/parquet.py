@@ -43,7 +43,7 @@ def inspect(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
         for batch in batches(content, timezone, contract):
             batch.validate(full=True)
             rows += batch.num_rows
-    except Exception as error:  # whatever it is, it concerns this file alone
+    except Exception as error:  # any error concerns this file alone
         return 0, _reason(content, error)
     return rows, None
 

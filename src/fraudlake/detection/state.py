@@ -75,7 +75,7 @@ def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
     if name not in checkpoint.state_variables:
         return schema.empty_table()
     checkpoint.settle()
-    # The reader asks the coordinator of state stores, which starts with the first look at streams (Spark 4.2).
+    # The reader asks the coordinator of state stores, which starts with the first access to streams (Spark 4.2).
     _ = lake.session.streams.active
     with _plain_path(checkpoint.folder) as folder:
         reader = lake.session.read.format("statestore").option("stateVarName", name)

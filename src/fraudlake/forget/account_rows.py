@@ -26,7 +26,7 @@ BY_ACCOUNT = tuple(
 
 def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
     """Return the rows of accounts, with the column ``account``."""
-    rows = lake.read(table)  # which starts Spark, if need be: there are no columns before
+    rows = lake.read(table)  # starts Spark if necessary: before that there are no columns
     if table in LANDED:
         text = F.concat_ws("\n", "_rescued_data", F.col("_raw").cast("string"))
         return _naming(rows, F.col("accountId"), text, accounts)

@@ -187,7 +187,7 @@ def _with_rows(alerts: DataFrame, transactions: DataFrame, quarantine: DataFrame
         F.col("_offset").alias("position"),
         "reasons",
     )
-    # A message that cannot be read has a place, and no account.
+    # A message that cannot be read has a position, but no account.
     place = F.concat_ws("/", *_PLACE)
     rows = refined.unionByName(rejected).select(
         F.coalesce("account_id", place).alias("key"),
@@ -286,7 +286,7 @@ def _is_quarantined() -> Column:
             )
         ),
     )
-    # The exact lane has read the large one, and so the small one before it, which was unreadable.
+    # The exact lane has read the large one, and therefore the small one before it, which was unreadable.
     return is_there | (~F.col("exact") & F.col("is_refined") & _is_pair() & F.col("small").isNull())
 
 

@@ -126,7 +126,7 @@ class Checkpoint:
             settled = _settled(text, self.state)
             if settled != text:
                 try:
-                    # Hadoop's checksum is of the text before; without one it checks nothing.
+                    # Hadoop's checksum is of the previous text; without a checksum it checks nothing.
                     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
                     json_file.write_text(file, settled)
                 except OSError as error:

@@ -178,7 +178,7 @@ def _further_columns(lake: Lake, declared: Iterable[str]) -> dict[str, DeclaredC
         tables_have.append({name: type_ for name, type_ in lake.present(table).items() if name.lower() not in own})
     further = {}
     for name, type_ in tables_have[0].items():
-        with suppress(ValidationError):  # somebody else's column: none is declared with its type
+        with suppress(ValidationError):  # not a declared column: none has this type
             if all(name in others for others in tables_have):
                 further[name] = DeclaredColumn.model_validate({"from": name, "type": type_.lower()})
     return further

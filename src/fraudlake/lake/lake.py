@@ -108,7 +108,7 @@ class Lake(ABC):
                 self._make(tables.SILVER_DEFINITION)
             if definition.write(self, new, recorded, change):
                 return
-            # Another process was first, and what it has recorded counts.
+            # Another process was first, and its record counts.
         raise FraudlakeError(f"other commands define {self.name} at the same time: run this one again")
 
     def record_definition(self) -> None:

@@ -203,7 +203,7 @@ def java_options(settings: Settings, *options: str) -> str:
     """Return the options of the local Spark's Java: those that are given, those of this machine and the settings'."""
     of_host = (
         f"-Djava.io.tmpdir={host.temporary_programs()}",
-        # Of a user without a name, Java knows neither the name nor the home.
+        # For a user without a name, Java knows neither the name nor the home.
         f"-Duser.name={host.user_name()}",
         f"-Duser.home={host.cache_folder()}",
     )

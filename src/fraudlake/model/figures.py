@@ -36,7 +36,7 @@ def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
 def _axes(title: str, across: str, up: str) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    # Not by pyplot, which would hold a reference to the figure, and look for a screen.
+    # Not with pyplot, which would hold a reference to the figure and look for a screen.
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     axes.set(title=title, xlabel=across, ylabel=up)

@@ -265,7 +265,7 @@ class Registry:
         try:
             with contextlib.redirect_stderr(io.StringIO()):
                 model = _downloaded(uri, number)
-        except Exception as error:  # whatever MLflow, a file system or a YAML parser raises
+        except Exception as error:  # any error of MLflow, a file system or a YAML parser
             raise FraudlakeError(
                 f"{what} cannot be read ({first_line(error)}): restore its files in {self._files}, or go back with "
                 "'fraudlake model rollback'"

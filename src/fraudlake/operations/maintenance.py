@@ -62,7 +62,7 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
     detail = lake.detail(table)
     is_sorted = bool(table.zorder) and not detail.clustering_columns
     if not is_sorted and detail.is_compact:
-        # OPTIMIZE would commit nothing, and be tried again each time.
+        # OPTIMIZE would commit nothing, and would be repeated each time.
         return False
     by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
     # ZORDER rewrites every file that it is given. After the first run it gets only the days that have new files.

@@ -131,7 +131,7 @@ class Status:
                     f"run 'fraudlake deliver --to {destination} --retry-dead'"
                 )
         for step, behind in self.lag.items():
-            # What refine has not read shows in the rows of bronze; a destination of alerts may be one of the past.
+            # Rows that refine has not read show in bronze's count; a destination of alerts may be out of use.
             for table, commits in behind.items() if step not in ("refine", *_DELIVERING) else ():
                 if table == tables.SILVER_VERDICTS.name:  # they come whenever analysts decide, and make no row
                     continue
@@ -294,12 +294,12 @@ def _lag(lake: Lake) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dat
     expiring: dict[str, dict[str, datetime]] = {}
     for table in contents.TABLES:
         unread = lag.unread(lake, table)
-        if lake.settings.fast_alerts_topic is None:  # lanes may have been compared once, and not any more
+        if lake.settings.fast_alerts_topic is None:  # lanes may have been compared earlier, but no longer
             unread.pop("lane_agreement", None)
         for step, commits in unread.items():
             behind.setdefault(step, {})[table.name] = len(commits)
         for step, at in lag.expiring(lake, table, unread).items():
-            if step not in _DELIVERING:  # a destination of alerts may be one of the past
+            if step not in _DELIVERING:  # a destination of alerts may be out of use
                 expiring.setdefault(step, {})[table.name] = at
     return behind, expiring
 
@@ -328,7 +328,7 @@ def _latest_day(lake: Lake) -> _Day:
     (all_days,) = lake.query(tables.GOLD_FEATURE_DRIFT, "max(date) AS newest").to_pylist()
     if all_days["newest"] is None:
         return _Day()
-    # The hours of a day that is not over are not those of a whole one.
+    # A day that is not over lacks hours.
     rows = lake.query(
         tables.GOLD_FEATURE_DRIFT,
         "date, CAST(model_version AS INT) AS version, feature, psi",

@@ -110,7 +110,7 @@ def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
     Args and returns: as :func:`by_aggregate`. An account's rows of the lateness and two spans before its newest stay in
     the state until there has been none for a span and a day of processing time.
     """
-    # Columns without structs: what a processor gets and gives of those differs between versions of Spark.
+    # Columns without structs, which a processor gets and returns differently in versions of Spark.
     processed = (
         rows.select("account_id", "row.*")
         .groupBy("account_id")

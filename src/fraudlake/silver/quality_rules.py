@@ -83,7 +83,7 @@ def _conditions(settings: Settings) -> dict[str, Condition]:
 
 
 def _fits(name: str, settings: Settings, clock: Column) -> Column:
-    # Not by `_rescued_data`: a row from before the column was declared has its field there, too.
+    # Not from `_rescued_data`: rows from before the declaration have the field there, too.
     return ~_is_misfit(name)
 
 

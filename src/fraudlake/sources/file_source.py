@@ -133,7 +133,7 @@ class FileSource:
                 completed.append(file)
             elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
                 changed.append(file)
-        # Now: once a file of another content has its name before, the ledger does not say any more what it was.
+        # Now, since a file with other content may take its former name, and the ledger would no longer have its entry.
         moved = _rejected(new, _moved(folder, new, self.entries, {}))
         rewritten = _rewritten(folder, changed, self.entries)
         self._add_entries(lake, rewritten + moved + _outcomes(folder, others, self.entries))

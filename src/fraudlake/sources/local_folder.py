@@ -115,7 +115,7 @@ class LocalFolder(LandingFolder):
             for folder in before:
                 settled = settled.replace(f'"{landing.uri(folder)}/', f'"{landing.uri(self.path)}/')
             if settled != text:
-                # Hadoop's checksum is of the text before; without one it checks nothing.
+                # Hadoop's checksum is of the previous text; without a checksum it checks nothing.
                 log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
                 json_file.write_text(log, settled)
 

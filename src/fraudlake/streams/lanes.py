@@ -32,7 +32,7 @@ def stream(lake: Lake) -> Stream:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         touched = batch.where("date IS NOT NULL").groupBy("date").agg(F.max("is_fast").alias("is_fast")).collect()
-        # What only the exact lane has is pending until the fast one raises another alert.
+        # Alerts of only the exact lane are pending until the fast one raises another alert.
         lanes = lane_agreement.LANES if any(row["is_fast"] for row in touched) else ("fast",)
         _compare(lake, {row["date"] for row in touched} | _pending_days(lake, lanes))
 
@@ -44,7 +44,7 @@ def stream(lake: Lake) -> Stream:
         write,
         reads=(tables.BRONZE_FAST_ALERTS, tables.SILVER_ALERTS),
         persist=False,
-        # What only the fast lane has need not become an alert of the exact one, which would start a micro-batch.
+        # An alert of only the fast lane need not become one of the exact lane, which would start a micro-batch.
         after=lambda: _compare(lake, _pending_days(lake, ("fast",))),
     )
 

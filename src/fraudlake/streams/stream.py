@@ -112,7 +112,7 @@ def run(
                         del ended[step]
                     if len(ended) == len(queries) or any(ended.values()):
                         break
-                # A query that is stopped below may fail by that, and repeats its micro-batch next time.
+                # A query that is stopped below may fail because of that, and repeats its micro-batch next time.
                 failures = {} if stop.is_requested() else {step: query.exception() for step, query in queries.items()}
                 if stop.is_requested():
                     _await_commits(lake, queries)
