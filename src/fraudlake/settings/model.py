@@ -28,7 +28,7 @@ class Model(BaseModel):
     max_training_rows: int = Field(
         5_000_000,
         ge=1000,
-        description="Maximum number of training rows; of a longer history, all fraud and a sample is used.",
+        description="Approximate maximum of training rows; of a longer history, all fraud and a sample is used.",
     )
     promotion_margin: float = Field(
         0.005, ge=0, lt=1, description="Minimum lead of a challenger's area under PR over the champion's."
