@@ -147,6 +147,31 @@ def module_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return open_lake(Settings(lake=root))
 
 
+BY_SPARK = """
+from fraudlake.lake import Lake
+from fraudlake.lake.local import LocalLake
+
+LocalLake.writer = Lake.writer
+"""
+"""A Python program that begins so has Spark write the tables of local lakes, as in a workspace."""
+PROGRAM = {
+    "delta-rs": (str(Path(sys.executable).with_name("fraudlake")),),
+    "spark": (sys.executable, "-c", f"{BY_SPARK}from fraudlake.cli import main; main()"),
+}
+"""The command line as a process of its own, by :func:`each_writer`."""
+
+
+@pytest.fixture(params=["delta-rs", "spark"])
+def each_writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What writes the tables of local lakes in this process: delta-rs, or Spark as in a workspace."""
+    from fraudlake.lake.local import LocalLake
+
+    monkeypatch.setattr(LocalLake, "writer", LocalLake.writer)  # the program below changes it
+    if request.param == "spark":
+        exec(BY_SPARK, {})
+    return str(request.param)
+
+
 @pytest.fixture
 def landing(tmp_path: Path) -> Path:
     """The landing folder of :func:`lake`, empty."""

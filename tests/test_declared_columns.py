@@ -123,6 +123,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("each_writer")
 def test_a_micro_batch_that_is_repeated_is_checked_under_the_columns_of_its_first_commit(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

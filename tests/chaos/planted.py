@@ -100,7 +100,7 @@ BUGS = (
     Bug(
         "merge_appends",
         "a MERGE matches nothing, and so appends",
-        "fraudlake.lake.local",
+        "fraudlake.lake.delta_rs_writer",
         (('f"{same(keys)} AND t.date IN ({within})"', '"false"'),),
         (INGESTED, (0, "refine", NEVER), (0, "aggregate", "checkpoints/account_daily/commits")),
     ),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos import harness
 from tests.chaos.schedule import Kill
-from tests.conftest import SHORT_LIVED, run
+from tests.conftest import PROGRAM, SHORT_LIVED, run
 
 pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -29,7 +29,10 @@ class Warm(harness.Program):
             run(self.lake, *step.split())
 
 
-def test_killed_behind_a_commit_and_between_two_commits_every_table_is_right(spark: Any, tmp_path: Path) -> None:
-    outcome = harness.run(tmp_path / "lake", 1, KILLS, environment=SHORT_LIVED, program=Warm)
+def test_killed_behind_a_commit_and_between_two_commits_every_table_is_right(
+    spark: Any, tmp_path: Path, each_writer: str
+) -> None:
+    command, folder = PROGRAM[each_writer], tmp_path / "lake"
+    outcome = harness.run(folder, 1, KILLS, environment=SHORT_LIVED, command=command, program=Warm)
     assert (outcome.killed["ingest"], outcome.killed["refine"]) == (1, 1)
     assert outcome.differences == []

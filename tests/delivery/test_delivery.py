@@ -144,6 +144,7 @@ class KilledError(BaseException):
 
 
 @pytest.mark.stream
+@pytest.mark.usefixtures("each_writer")
 @pytest.mark.parametrize(
     "is_noted", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before its rows", "after its rows"]
 )

@@ -96,6 +96,7 @@ def test_a_running_stream_takes_a_change_up_with_its_next_micro_batch(
     assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
 
 
+@pytest.mark.usefixtures("each_writer")
 @pytest.mark.parametrize("is_written", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_micro_batch_that_is_repeated_keeps_its_rules(
     lake: Any, monkeypatch: pytest.MonkeyPatch, is_written: bool

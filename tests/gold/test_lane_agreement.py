@@ -198,6 +198,7 @@ def exact_lane(lake: Lake) -> None:
         run(lake, detect.streams)
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_micro_batch_changes_nothing(
     lake: Any,
 ) -> None:

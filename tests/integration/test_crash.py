@@ -25,7 +25,7 @@ from fraudlake.lake import open_lake, session
 from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from tests.conftest import FLINK, SHORT_LIVED, run
+from tests.conftest import BY_SPARK, FLINK, SHORT_LIVED, run
 from tests.integration import cluster
 from tests.integration.cluster import children
 
@@ -101,10 +101,10 @@ def kill_all(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def killed_when(lake: Path, file: str, *steps: str) -> None:
+def killed_when(lake: Path, file: str, writer: str, *steps: str) -> None:
     """Run some steps, and kill them in the moment in which a file of the lake appears."""
     assert not (lake / file).exists()
-    process = start(sys.executable, "-c", CHAIN, str(lake), *steps)
+    process = start(sys.executable, "-c", BY_SPARK + CHAIN if writer == "spark" else CHAIN, str(lake), *steps)
     try:
         wait_for((lake / file).exists, process)
     finally:
@@ -168,7 +168,7 @@ def kill_workers_when(seen: Callable[[], bool]) -> None:
 
 @pytest.mark.long
 def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each_writer: str
 ) -> None:
     for name, value in CHOSEN.items():
         monkeypatch.setenv(name, value)
@@ -181,7 +181,7 @@ def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
     with dying_when(root, commit(tables.SILVER_TRANSACTIONS, 1)):
         run(root, "refine")
     land(root, files, 17, 33)
-    killed_when(root, commit(tables.SILVER_ALERTS, 1), "ingest", "refine", "detect")
+    killed_when(root, commit(tables.SILVER_ALERTS, 1), each_writer, "ingest", "refine", "detect")
     land(root, files, 33, len(files))
     # What was cut continues in this process, which is warm.
     run(root, "ingest")

@@ -138,6 +138,7 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
     )
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_micro_batch_that_was_cut_behind_its_commit_adds_nothing_when_it_is_repeated(
     broker: Broker, topics: Any, open_lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.operations.status import status
 from fraudlake.sources import kafka, kafka_source
 from fraudlake.streams import ingest, refine, stream
-from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
+from tests.conftest import FLINK, PROGRAM, SHORT_LIVED, FraudlakeHere, land_flink, run
 from tests.test_cli import refused
 
 from .broker import Broker
@@ -264,14 +263,17 @@ def test_a_broker_that_restarts_does_not_end_a_continuous_stream(broker: Broker,
     assert places(lake) == produced(broker, "restart")
 
 
-def test_an_ingest_that_is_killed_goes_on_with_each_message_once(broker: Broker, topic_lake: Any) -> None:
-    broker.create_topic("killed-ingest", partitions=2)
-    produce(broker, "killed-ingest", range(1200))
-    lake = topic_lake("killed-ingest")
-    ingesting = ["ingest", "--source", "kafka", "--topic", "killed-ingest"]
+@pytest.mark.parametrize("each_writer", ["delta-rs", pytest.param("spark", marks=pytest.mark.long)], indirect=True)
+def test_an_ingest_that_is_killed_goes_on_with_each_message_once(
+    broker: Broker, topic_lake: Any, each_writer: str
+) -> None:
+    topic = f"killed-ingest-{each_writer}"
+    broker.create_topic(topic, partitions=2)
+    produce(broker, topic, range(1200))
+    lake = topic_lake(topic)
+    ingesting = ["ingest", "--source", "kafka", "--topic", topic]
     ingesting += ["--bootstrap-servers", broker.bootstrap_servers]
-    command = [str(Path(sys.executable).with_name("fraudlake")), "--lake", str(lake.root), *ingesting]
-    command += ["--max-offsets-per-trigger", "60"]
+    command = [*PROGRAM[each_writer], "--lake", str(lake.root), *ingesting, "--max-offsets-per-trigger", "60"]
 
     wanted = lake.version(tables.BRONZE_TRANSACTIONS) + 3
     environment = {**os.environ, **SHORT_LIVED}
@@ -283,7 +285,7 @@ def test_an_ingest_that_is_killed_goes_on_with_each_message_once(broker: Broker,
     # The next one is this process, which is warm; it repeats the micro-batch and takes the rest as one.
     run(lake.root, *ingesting)
 
-    assert places(lake) == produced(broker, "killed-ingest")
+    assert places(lake) == produced(broker, topic)
     assert amounts(lake) == [number + 0.5 for number in range(1200)]
 
 

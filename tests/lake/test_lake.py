@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from fraudlake import simulator, tables
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import conflict, contents, local, open_lake
+from fraudlake.lake import conflict, contents, delta_rs_writer, open_lake
 from fraudlake.lake.lake import layout
 from fraudlake.operations import maintenance
 from fraudlake.operations.status import status
@@ -42,7 +42,7 @@ def test_auto_compaction_of_small_files_changes_no_row(lake: Any) -> None:
 def test_landed_files_in_small_commits_are_compacted_automatically(
     lake: Any, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_COMPACT_EVERY", 4)
+    monkeypatch.setattr(delta_rs_writer, "_COMPACT_EVERY", 4)
     simulator.simulate(landing, simulator.Traffic(), rows=50, file_rows=10)
     opened = lake(max_files_per_trigger=1)
     stream.run(opened, ingest.streams(opened), "available-now")
@@ -57,7 +57,7 @@ def test_landed_files_in_small_commits_are_compacted_automatically(
 def test_compaction_beside_other_writers_and_optimize_doubles_no_row(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
+    monkeypatch.setattr(delta_rs_writer, "_COMPACT_EVERY", 1)
     opened, table = lake(), tables.BRONZE_TRANSACTIONS
 
     def write(name: str) -> None:
@@ -77,7 +77,7 @@ def test_compaction_beside_other_writers_and_optimize_doubles_no_row(
 
 
 def test_compaction_leaves_a_table_alone_while_somebody_rewrites_it(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
+    monkeypatch.setattr(delta_rs_writer, "_COMPACT_EVERY", 1)
     opened, table = lake(), tables.BRONZE_TRANSACTIONS
 
     def operations() -> list[str]:
@@ -85,7 +85,7 @@ def test_compaction_leaves_a_table_alone_while_somebody_rewrites_it(lake: Any, m
             opened.write(pa.table({"_source_file": ["a"]}), table, "append")
         return [commit.operation for commit in reversed(opened.history(table))]
 
-    with opened.rewriting(table):
+    with opened.without_compaction(table):
         assert operations() == ["CREATE TABLE", "WRITE", "WRITE"]
     assert "OPTIMIZE" in operations()
 
@@ -104,7 +104,7 @@ def test_rows_that_are_put_in_place_right_behind_a_compaction_replace_all(
             compactions.append(opened.session.sql(f"OPTIMIZE {opened.name_of(table)}").collect())
         write_deltalake(*arguments, **options)
 
-    monkeypatch.setattr(local, "write_deltalake", overtaken)
+    monkeypatch.setattr(delta_rs_writer, "write_deltalake", overtaken)
     conflict.retried(partial(opened.write, c, table, "overwrite"))
     assert opened.rows(table)["path"].to_pylist() == ["c"]
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from fraudlake import tables
 from fraudlake.gold import alert_windows
-from fraudlake.lake import local
+from fraudlake.lake import delta_rs_writer
 from fraudlake.lake.commit import new_rows
 
 pytestmark = pytest.mark.stream
@@ -87,7 +87,7 @@ def test_rows_are_changed_removed_and_added_by_their_keys(lake: Any, clustering:
 
 
 def test_more_changes_than_fit_are_merged_one_part_after_the_other(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_MERGED_AT_ONCE", 2)
+    monkeypatch.setattr(delta_rs_writer, "_MERGED_AT_ONCE", 2)
     opened = lake()
     take(opened, BEFORE)
     take(opened, CHANGES)
@@ -96,7 +96,7 @@ def test_more_changes_than_fit_are_merged_one_part_after_the_other(lake: Any, mo
 
 
 def test_a_tables_log_gets_a_checkpoint_every_ten_merges(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_MERGED_AT_ONCE", 1)
+    monkeypatch.setattr(delta_rs_writer, "_MERGED_AT_ONCE", 1)
     opened = lake()
     take(opened, [("count", "1", number, 7, 1, False) for number in range(11)])
     log = opened.root / "tables" / TABLE.name / "_delta_log"

@@ -271,6 +271,7 @@ def test_versions_are_listed_without_mlflow(life: dict[str, Any], monkeypatch: p
     assert versions(life["lake"]) == registered
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
     life: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.gold import account_daily
-from fraudlake.lake import contents, local, open_lake
+from fraudlake.lake import contents, delta_rs_writer, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 from fraudlake.streams import aggregate, stream
@@ -163,7 +163,7 @@ def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> N
 @pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
 def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_COMPACT_EVERY", 1)
+    monkeypatch.setattr(delta_rs_writer, "_COMPACT_EVERY", 1)
     opened = lake()
     land(opened, rows(0))
     opened.append(opened.read(tables.SILVER_TRANSACTIONS), tables.SILVER_TRANSACTIONS, ("again", 0))

@@ -232,7 +232,7 @@ def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("each_writer", "filled")
 def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
     lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_streams_go_on_and_a_day_whose_rows_left_is_not_computed_again(filled: A
     assert status(filled).removed == {"bronze_transactions": 4, "silver_transactions": 3, "silver_quarantine": 1}
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_removal_that_was_cut_before_it_was_noted_is_counted_and_noted_once(
     filled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def test_a_value_that_is_mended_lets_rows_of_one_rule_back_in(broken: Lake, capf
     assert landed is not None and landed["amount"] == -6.0
 
 
+@pytest.mark.usefixtures("each_writer")
 @pytest.mark.parametrize(
     "cut_before",
     [pytest.param("append", marks=pytest.mark.long), "delete", pytest.param("done", marks=pytest.mark.long)],
@@ -199,6 +200,7 @@ def ids(lake: Lake) -> list[str]:
     return sorted(row["transaction_id"] for row in rows)
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(broken, [("1", -8.0, "y")], first=6)
     stream.run(broken, refine.streams(broken), "available-now")
@@ -216,6 +218,7 @@ def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: p
     assert not [gap for gap in status(broken).gaps if "refine" in gap or "cut" in gap]
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_replay_first_finishes_the_micro_batch_in_which_refine_was_cut(
     broken: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

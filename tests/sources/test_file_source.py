@@ -549,6 +549,7 @@ def test_a_file_that_fails_the_reader_in_any_way_is_rejected_alone(
     assert amounts(lake()) == [0.0, 1.0, 2.0]
 
 
+@pytest.mark.usefixtures("each_writer")
 @pytest.mark.parametrize("lost", ["entry", "checkpoint", "list"])
 def test_nothing_is_ingested_twice_after_a_crash(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch, lost: str
@@ -602,6 +603,7 @@ def test_nothing_is_ingested_twice_where_the_clock_is_set_back(lake: Open, landi
         assert reconciles(lake())
 
 
+@pytest.mark.usefixtures("each_writer")
 @pytest.mark.parametrize("fault", ["another process", "an error after the commit"])
 def test_files_are_appended_once(lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     for i in range(2):
@@ -629,6 +631,7 @@ def test_files_are_appended_once(lake: Open, landing: Path, monkeypatch: pytest.
     assert amounts(lake()) == [0.0, 1.0]
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open, landing: Path) -> None:
     (landing / "part-0").write_bytes(b"")
     ingest_all(lake())

@@ -74,6 +74,7 @@ def test_a_query_is_started_only_where_there_may_be_something_to_do(
     assert steps_started() == ["detect"]
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_micro_batch_that_is_repeated_is_appended_once(lake: Callable[..., Lake]) -> None:
     opened, table = lake(), tables.BRONZE_FILES
     schema = opened.read(table).schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from fraudlake.lake.lake import Lake, open_lake
+from fraudlake.lake.lake import Lake
+from fraudlake.lake.opening import open_lake
 
 __all__ = ["Lake", "open_lake"]

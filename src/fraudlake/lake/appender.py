@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from fraudlake.lake.lake import Compute, Lake
+    from fraudlake.lake.lake import Lake
+    from fraudlake.lake.writer import Compute
     from fraudlake.tables import Table
 
 _LATEST = 20

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import definition, merge
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import definition
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.commit import PASSED_OVER, Commit, Detail
-from fraudlake.lake.rows import persisted
+from fraudlake.lake.commit import Commit, Detail
+from fraudlake.lake.spark_writer import SparkWriter
+from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,15 +33,14 @@ if TYPE_CHECKING:
 
     from fraudlake.lake.definition import Change
 
-Transaction = tuple[str, int]
-"""The writer of an append and its micro-batch: Delta's ``txnAppId`` and ``txnVersion``."""
-Compute = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _ATTEMPTS = 3
 
 
 class Lake(ABC):
     """A lake that is open: :func:`open_lake` gives one."""
 
+    is_in_workspace: ClassVar[bool]
+    """Whether tables and files are in a Databricks workspace; otherwise they are on this machine's disk."""
     settings: Settings
     name: str
     """Its name for people: its folder, or catalog and schema."""
@@ -58,7 +57,7 @@ class Lake(ABC):
     def session(self) -> SparkSession:
         """The session that reads and writes the tables, by what :meth:`name_of` calls them.
 
-        Who needs few rows, or none, of a local lake may never start it.
+        Lazy on this machine: a command that needs few rows never starts Spark.
         """
         return self._start()
 
@@ -71,7 +70,7 @@ class Lake(ABC):
         """Session for ad-hoc SQL, in which every table has its plain name."""
         return self.session
 
-    def within(self, spark: SparkSession) -> Self:
+    def in_session(self, spark: SparkSession) -> Self:
         """Return this lake in another session: that of a micro-batch.
 
         A micro-batch's function gets a separate session, whose current catalog and schema need not be the lake's
@@ -127,7 +126,7 @@ class Lake(ABC):
     def schema_of(self, table: tables.Table) -> StructType:
         """Return the columns that a table has now."""
 
-    def present(self, table: tables.Table) -> dict[str, str]:
+    def column_types(self, table: tables.Table) -> dict[str, str]:
         """Return the columns that a table has now: their types in SQL, by name."""
         return {field.name: field.dataType.simpleString().upper() for field in self.schema_of(table)}
 
@@ -144,7 +143,7 @@ class Lake(ABC):
         Raises:
             UsageError: a column is there with another type, or in other case.
         """
-        missing = tables.require_types(table, self.present(table))
+        missing = tables.require_types(table, self.column_types(table))
         if missing:
             columns = ", ".join(f"{column.name} {column.type}" for column in missing)
             self.session.sql(f"ALTER TABLE {self.name_of(table)} ADD COLUMNS ({columns})")
@@ -191,6 +190,10 @@ class Lake(ABC):
         """Return a table as it was in a version."""
         return self.session.read.option("versionAsOf", version).table(self.name_of(table))
 
+    def writer(self, table: tables.Table) -> Writer:
+        """Return what writes a table: Spark, unless the lake has something faster."""
+        return SparkWriter(self, self.table(table))
+
     def append(
         self,
         rows: DataFrame,
@@ -199,19 +202,45 @@ class Lake(ABC):
         compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append rows to a table in one commit, unless an earlier commit was of this transaction or a later one.
+        """Append rows to a table, in one commit; none, if an earlier commit was of this transaction or a later one.
 
         Args:
-            rows: the columns of :meth:`table`, or what ``compute`` turns into them; further columns of the table are
-                null.
+            rows: the columns of :meth:`table`, or what ``compute`` turns into them; further columns become null.
             table: the table.
             transaction: who appends, and which micro-batch.
             compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
             metadata: a text that the commit carries; :meth:`history` gives it back.
         """
-        if compute is not None:
-            rows = rows.mapInArrow(compute, self.table(table).columns)
-        self._save(rows, table, "append", transaction, metadata)
+        self.writer(table).append(rows, transaction, compute, metadata)
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        table: tables.Table,
+        mode: Mode,
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append Arrow rows to a table, or overwrite it with them; in one commit, or none, as :meth:`append`."""
+        self.writer(table).write(rows, mode, transaction, metadata)
+
+    def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
+        """Replace the rows of a table with the same keys, and insert the others.
+
+        Args:
+            rows: the columns of the table.
+            table: the table.
+            keys: the columns that identify a row.
+            dates: all values of ``date`` in the rows.
+        """
+        self.writer(table).merge(rows.withColumn("gone", F.lit(False)), keys, dates)
+
+    def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
+        """Upsert changes, and delete rows.
+
+        ``changes`` has the table's columns and ``gone``: if that is true, the row with the same keys is deleted.
+        """
+        self.writer(table).merge(changes, keys)
 
     def replace(
         self, rows: DataFrame, table: tables.Table, record: dict[str, Any], days: tuple[date, date] | None = None
@@ -228,80 +257,14 @@ class Lake(ABC):
             record: what the commit says of itself: :attr:`Commit.record` gives it back.
             days: the first and the last ``date`` to replace; None replaces all rows.
         """
-        condition = "" if days is None else f"date BETWEEN DATE'{days[0]}' AND DATE'{days[1]}'"
-        if condition and "date" not in self.detail(table).partition_columns:
-            # Delta takes such a condition for partitions only.
-            others = self.read(table).where(f"NOT coalesce({condition}, false)")
-            rows, condition = others.unionByName(rows, allowMissingColumns=True), ""
-        present = [field.name for field in rows.schema]
-        missing = [column for column in self.table(table).fields if column.name not in present]
-        rows = rows.select("*", *(F.lit(None).cast(column.type).alias(column.name) for column in missing))
-        writer = rows.writeTo(self.name_of(table)).option("dataChange", "false")
-        writer = writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record}))
-        writer.overwrite(F.expr(condition or "true"))
+        SparkWriter(self, self.table(table)).replace(rows, record, days)
 
     def remove(self, table: tables.Table, condition: str, record: dict[str, Any]) -> None:
         """Remove the rows that fulfil a condition in SQL, in one commit, which streams skip.
 
         It is a replacement by nothing, since no text can be attached to a ``DELETE`` everywhere.
         """
-        writer = self.read(table).limit(0).writeTo(self.name_of(table))
-        writer.option("userMetadata", json.dumps({PASSED_OVER: True, **record})).overwrite(F.expr(condition))
-
-    def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
-        """Replace the rows of a table with the same keys, and insert if there is none.
-
-        Args:
-            rows: the columns of the table.
-            table: the table.
-            keys: the columns that identify a row.
-            dates: all that ``date`` is in the rows.
-        """
-        self._merge(rows.withColumn("gone", F.lit(False)), table, keys, dates)
-
-    def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
-        """Upsert changes, and delete rows.
-
-        ``changes`` has the table's columns and ``gone``: if that is true, the row with the same keys is deleted.
-        """
-        with persisted(changes, eager=False) as changes:
-            dates = [row["date"] for row in changes.select("date").distinct().collect()]
-            if dates:
-                self._merge(changes, table, keys, dates)
-
-    def _merge(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
-        within = ", ".join(f"DATE '{day}'" for day in dates)
-        merge.merge(
-            self,
-            changes.select(*table.column_names, "gone"),
-            table,
-            f"{merge.same(keys)} AND t.date IN ({within})",
-            "WHEN MATCHED AND s.gone THEN DELETE",
-            f"WHEN MATCHED AND NOT ({merge.same(table.column_names)}) THEN UPDATE SET *",
-            "WHEN NOT MATCHED AND NOT s.gone THEN INSERT *",
-        )
-
-    def _save(
-        self, rows: DataFrame, table: tables.Table, mode: str, transaction: Transaction | None, metadata: str | None
-    ) -> None:
-        writer = rows.write.format("delta").mode(mode)
-        if transaction is not None:
-            application, version = transaction
-            writer = writer.option("txnAppId", application).option("txnVersion", version)
-        if metadata is not None:
-            writer = writer.option("userMetadata", metadata)
-        writer.saveAsTable(self.name_of(table))
-
-    @abstractmethod
-    def write(
-        self,
-        rows: pa.Table | pa.RecordBatchReader,
-        table: tables.Table,
-        mode: Literal["append", "overwrite"],
-        transaction: Transaction | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        """Append rows to a table, or put them in the place of its rows; in one commit, or none, as :meth:`append`."""
+        SparkWriter(self, self.table(table)).remove(condition, record)
 
     @abstractmethod
     def version(self, table: tables.Table) -> int:
@@ -336,8 +299,8 @@ class Lake(ABC):
         layout = (tuple(row["partitionColumns"]), tuple(row["clusteringColumns"]))
         return Detail(row["id"], *layout, row["properties"], row["numFiles"] < 2, row["created_millis"])
 
-    def files_kept(self, table: tables.Table) -> timedelta:
-        """Return how long files stay that have left a table: VACUUM removes them then."""
+    def file_retention(self, table: tables.Table) -> timedelta:
+        """Return how long VACUUM keeps the files that have left a table."""
         return self.settings.retention
 
     @abstractmethod
@@ -366,49 +329,18 @@ class Lake(ABC):
 
     @abstractmethod
     def exclusive(self, step: str) -> AbstractContextManager[None]:
-        """Hold a step for this process, as far as the place allows.
+        """Hold a step for this process, if the place can.
 
         Raises:
             FraudlakeError: another process holds it.
         """
 
-    def rewriting(self, table: tables.Table) -> AbstractContextManager[Any]:
-        """Keep compaction on the way from a table while its files are rewritten, as far as the place allows.
+    def without_compaction(self, table: tables.Table) -> AbstractContextManager[Any]:
+        """Block automatic compaction of a table while its files are rewritten, if the place can.
 
         Otherwise an OPTIMIZE that takes longer than fifty commits of a stream would lose to it each time.
         """
         return nullcontext()
-
-
-def open_lake(
-    settings: Settings, spark: SparkSession | None = None, must_exist: bool = False, change: Change | None = None
-) -> Lake:
-    """Open the lake that the settings name: in a workspace if they name a catalog, otherwise on this machine.
-
-    Opening makes the tables that are missing, so that every table can be queried by its name from the start. The lake's
-    settings are those given, with its own definition.
-
-    Args:
-        settings: the settings.
-        spark: the session of a lake in a workspace; by default the compute's own.
-        must_exist: make nothing. That is for who only reads; on this machine Spark starts on first use.
-        change: change the lake's definition to what the settings give, instead of refusing what contradicts it; with
-            ``must_exist`` only say whether it can be.
-
-    Raises:
-        UsageError: what only local lakes need is not installed, or a setting does not suit the place or the lake.
-        FraudlakeError: the lake cannot be opened.
-        MissingLakeError: with ``must_exist``: there is no such lake, or it lacks a table.
-    """
-    if settings.catalog:
-        from fraudlake.lake.workspace import WorkspaceLake
-
-        return WorkspaceLake(settings, spark, must_exist, change)
-    try:
-        from fraudlake.lake.local import LocalLake
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[local]'") from None
-    return LocalLake(settings, must_exist, change)
 
 
 def select(columns: str, table: str, clauses: str) -> str:

@@ -9,33 +9,28 @@ import re
 import shutil
 import tempfile
 import threading
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import deltalake
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 from filelock import FileLock, Timeout
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import conflict, contents, json_file, lock, nearby, session
+from fraudlake.lake import conflict, contents, json_file, lock, nearest_lake, session
 from fraudlake.lake.commit import AUTO_COMPACTION, Commit, Detail
-from fraudlake.lake.lake import Compute, Lake, Transaction, layout, select, spark_literal
-from fraudlake.lake.spool import spooled
+from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
+from fraudlake.lake.lake import Lake, layout, select, spark_literal
+from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
-    from datetime import date
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from fraudlake.lake.definition import Change
 
@@ -43,17 +38,9 @@ FORMAT = 1
 """Version of the lake's own layout; another one is refused."""
 _UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f\ud800-\udfff]")
 """Characters of a path with which delta-rs does not open a table (seen in 1.6); the last ones are no UTF-8."""
-_PLAIN_WRITER = 2
-"""The version of Delta's protocol from which on a table may ask of its writers what delta-rs does not do."""
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_COMPACT_EVERY = 50
 _COMPACTED = 16 << 20
 """Size of a compacted file, if the table is not clustered."""
-_MERGED_AT_ONCE = 10_000_000
-"""Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
-_NO_RETRIES = 0
-"""Number of retries of delta-rs for a commit that removes files: it does not see that another commit has removed one of
-them (seen in 1.6), so that what a compaction wrote meanwhile would stay."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -62,13 +49,15 @@ class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
     Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use,
-    and has a table that an earlier version did not know as an empty one outside of the lake.
+    and has an empty stand-in, outside the lake, for a table that an earlier version did not make.
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
         FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
         MissingLakeError: with ``must_exist``: there is no lake, or it has no bronze yet.
     """
+
+    is_in_workspace = False
 
     def __init__(self, settings: Settings, must_exist: bool = False, change: Change | None = None) -> None:
         """Open the lake that the settings name, perhaps with a changed definition; it has a separate session."""
@@ -79,13 +68,13 @@ class LocalLake(Lake):
         self.log = str(self.root / "logs" / "spark.log")
         self.replays = self.root / "replays"
         self.models = self.root / "models"
-        self._beside: dict[str, Path] = {}
+        self._stand_ins: dict[str, Path] = {}
         self._named: set[str] = set()
         self._is_read = must_exist
         if must_exist:
             self._require(change)
         else:
-            self._claim()
+            self._mark_as_lake()
             self._make_tables(change)
 
     def _start(self) -> SparkSession:
@@ -94,27 +83,27 @@ class LocalLake(Lake):
 
     @cached_property
     def spark(self) -> SparkSession:
-        """Session for ad-hoc SQL, in which every table has its plain name; to name them takes seconds."""
+        """Session for ad-hoc SQL, in which every table has its plain name: to name them takes seconds."""
         for table in contents.TABLES:
             self.name_of(table)
         self.session.sql(f"USE {self._database}")
         return self.session
 
     def _require(self, change: Change | None) -> None:
-        """Refuse a root that is not a lake of this format, or has no bronze; add other missing tables outside of it."""
+        """Refuse a root that is no lake of this format, or has no bronze; make stand-ins for other missing tables."""
         self._check_format()
         missing = [table for table in contents.TABLES if not self.has(table)]
         if tables.BRONZE_TRANSACTIONS in missing:
             raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
         self._define(is_read=True, change=change)
         if missing:
-            beside = Path(tempfile.mkdtemp(prefix="fraudlake-"))
-            atexit.register(shutil.rmtree, beside, ignore_errors=True)
+            folder = Path(tempfile.mkdtemp(prefix="fraudlake-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
             for table in map(self.table, missing):
-                DeltaTable.create(beside / table.name, table.schema)
-                self._beside[table.name] = beside / table.name
+                DeltaTable.create(folder / table.name, table.schema)
+                self._stand_ins[table.name] = folder / table.name
 
-    def _claim(self) -> None:
+    def _mark_as_lake(self) -> None:
         """Mark the root as a lake of this format, or refuse it."""
         with self._refusals():
             self.root.mkdir(parents=True, exist_ok=True)
@@ -126,14 +115,14 @@ class LocalLake(Lake):
 
     @property
     def _format_file(self) -> Path:
-        return self.root / nearby.FORMAT_FILE
+        return self.root / nearest_lake.FORMAT_FILE
 
     def _check_format(self) -> None:
         with self._refusals():
             try:
                 made = json.loads(self._format_file.read_text())
             except FileNotFoundError:
-                raise MissingLakeError(nearby.refusal(self.root)) from None
+                raise MissingLakeError(nearest_lake.missing(self.root)) from None
         if made.get("format") != FORMAT:
             raise FraudlakeError(
                 f"{self.root} was made by fraudlake {made.get('fraudlake', '?')} (lake format {made.get('format')}), "
@@ -215,7 +204,7 @@ class LocalLake(Lake):
         return f"spark_catalog.{self._database}.{table.name}"
 
     def _folder(self, table: tables.Table) -> Path:
-        return self._beside.get(table.name) or self.root / "tables" / table.name
+        return self._stand_ins.get(table.name) or self.root / "tables" / table.name
 
     def _open(self, table: tables.Table, version: int | None = None) -> DeltaTable:
         return DeltaTable(self._folder(table), version)
@@ -234,110 +223,19 @@ class LocalLake(Lake):
         # Arrow cannot sort or filter views.
         return rows.cast(pa.schema([field.with_type(_NOT_VIEWS.get(field.type, field.type)) for field in rows.schema]))
 
-    def append(
-        self,
-        rows: DataFrame,
-        table: tables.Table,
-        transaction: Transaction | None = None,
-        compute: Compute | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        """Append rows to a table in one commit, unless an earlier commit was of this transaction or a later one.
-
-        Spark computes the rows and delta-rs commits them: to plan and to write a commit takes Spark a second. Where
-        there are no rows there is no commit.
-        """
+    def writer(self, table: tables.Table) -> Writer:
+        """Return what writes a table: delta-rs if it does all that the table asks of its writers, otherwise Spark."""
         delta = self._open(table)
-        if not _is_plain(delta):
-            super().append(rows, table, transaction, compute, metadata)
-        elif transaction is None or not _holds(delta, transaction):
-            folder = self.root / "spool" / (transaction[0] if transaction else uuid.uuid4().hex)
-            with spooled(rows, compute, self.table(table).schema, folder) as computed:
-                if computed is not None:
-                    self._commit(delta, computed, table, "append", transaction, metadata)
-
-    def write(
-        self,
-        rows: pa.Table | pa.RecordBatchReader,
-        table: tables.Table,
-        mode: Literal["append", "overwrite"],
-        transaction: Transaction | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        """Append rows to a table, or put them in the place of its rows; in one commit, or none, as :meth:`append`.
-
-        Rows that are in this process already would take Spark five times as long.
-        """
-        delta = self._open(table)
-        if transaction is None or not _holds(delta, transaction):
-            self._commit(delta, rows, table, mode, transaction, metadata)
-
-    def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
-        """Replace the rows of a table with the same keys, and insert if there is none: see :class:`Lake`."""
-        self.apply_changes(rows.withColumn("gone", F.lit(False)), table, keys)
-
-    def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
-        """Upsert changes, and delete rows if ``gone`` is true: see :class:`Lake`.
-
-        Spark computes the changes and delta-rs merges them: Spark takes a second and more for each merge.
-        """
-        if not _is_plain(self._open(table)):
-            super().apply_changes(changes, table, keys)
-            return
-        schema = self.table(table).schema.append(pa.field("gone", pa.bool_()))
-        folder = self.root / "spool" / uuid.uuid4().hex
-        with spooled(changes.select(*schema.names), None, schema, folder) as computed:
-            rows = schema.empty_table() if computed is None else computed.read_all()
-            for begin in range(0, len(rows), _MERGED_AT_ONCE):
-                conflict.retried(partial(self._merge_rows, rows.slice(begin, _MERGED_AT_ONCE), table, keys))
-
-    def _merge_rows(self, changes: pa.Table, table: tables.Table, keys: tuple[str, ...]) -> None:
-        def same(columns: Iterable[str]) -> str:
-            return " AND ".join(f'(t."{column}" IS NOT DISTINCT FROM s."{column}")' for column in columns)
-
-        within = ", ".join(f"DATE '{day}'" for day in pc.unique(changes["date"]).to_pylist())
-        delta = self._open(table)
-        read = delta.version()
-        merging = delta.merge(
-            changes,
-            f"{same(keys)} AND t.date IN ({within})",
-            source_alias="s",
-            target_alias="t",
-            commit_properties=CommitProperties(max_commit_retries=_NO_RETRIES),
-        )
-        merging = merging.when_matched_delete("s.gone")
-        merging = merging.when_matched_update_all(f"NOT ({same(table.column_names)})")
-        merging.when_not_matched_insert_all("NOT s.gone").execute()
-        # These tables have no property for it. What changes nothing is no commit.
-        if delta.version() > read and delta.version() % tables.CHECKPOINT_EVERY == 0:
-            delta.create_checkpoint()
-
-    def _commit(
-        self,
-        delta: DeltaTable,
-        rows: pa.Table | pa.RecordBatchReader,
-        table: tables.Table,
-        mode: Literal["append", "overwrite"],
-        transaction: Transaction | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        properties = CommitProperties(
-            custom_metadata={"userMetadata": metadata} if metadata is not None else None,
-            app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
-            max_commit_retries=_NO_RETRIES if mode == "overwrite" else None,
-        )
-        # A table has columns that the rows lack if earlier settings declared them.
-        evolution: Literal["merge"] | None = "merge" if mode == "append" else None
-        write_deltalake(delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
-        if table.compacts and delta.version() % _COMPACT_EVERY == 0:
-            self._compact(table)
+        if not is_plain(delta):
+            return super().writer(table)
+        return DeltaRsWriter(delta, self.table(table), self.root / "spool", partial(self._compact, table))
 
     def _compact(self, table: tables.Table) -> None:
-        """Bring a table's small files together, unless somebody else is at it or has just done it.
+        """Compact a table's small files, unless another process does so or has just done it.
 
         Spark does it: of two compactions at once delta-rs commits both, and each row is there twice (seen in 1.6).
         """
-        with suppress(Timeout), self.rewriting(table, wait=0):
+        with suppress(Timeout), self.without_compaction(table, wait=0):
             compacting = self.session.newSession()
             size = self.settings.target_file_bytes if table.zorder else _COMPACTED
             # Larger files are left alone. Otherwise each compaction would rewrite the rows of those before it.
@@ -350,12 +248,12 @@ class LocalLake(Lake):
                 if not conflict.is_conflict(error):
                     raise
 
-    def rewriting(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
-        """Keep compaction on the way from a table while its files are rewritten.
+    def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
+        """Block automatic compaction of a table while its files are rewritten.
 
         Args:
             table: the table.
-            wait: seconds for somebody else to end who rewrites it, and then :class:`filelock.Timeout`; -1: without end.
+            wait: seconds to wait for another process that rewrites it, then :class:`filelock.Timeout`; -1: forever.
         """
         locks = self.root / "locks"
         locks.mkdir(exist_ok=True)
@@ -379,7 +277,7 @@ class LocalLake(Lake):
     def detail(self, table: tables.Table) -> Detail:
         """Return a table's metadata from its log."""
         delta = self._open(table)
-        if not _is_plain(delta):
+        if not is_plain(delta):
             return super().detail(table)
         metadata = delta.metadata()
         folders = [file.rpartition("/")[0] for file in delta.file_uris()]
@@ -408,13 +306,3 @@ class LocalLake(Lake):
 def _is_readable(delta: DeltaTable) -> bool:
     """Return whether delta-rs reads the table: not if rows are marked as deleted (seen in 1.6)."""
     return "deletionVectors" not in (delta.protocol().reader_features or ())
-
-
-def _is_plain(delta: DeltaTable) -> bool:
-    return delta.protocol().min_writer_version <= _PLAIN_WRITER
-
-
-def _holds(delta: DeltaTable, transaction: Transaction) -> bool:
-    application, version = transaction
-    last = delta.transaction_version(application)
-    return last is not None and last >= version

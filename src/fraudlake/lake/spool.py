@@ -14,7 +14,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.lake.lake import Compute
+    from fraudlake.lake.writer import Compute
 
 
 @contextmanager

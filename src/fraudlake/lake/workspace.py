@@ -6,15 +6,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from fraudlake import secret, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError, first_line
 from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.lake import Lake, Transaction, layout
+from fraudlake.lake.lake import Lake, layout
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,6 +39,8 @@ class WorkspaceLake(Lake):
         FraudlakeError: the catalog or the schema does not exist, or may not be used.
         MissingLakeError: with ``must_exist``: a table is missing.
     """
+
+    is_in_workspace = True
 
     def __init__(
         self,
@@ -144,23 +144,11 @@ class WorkspaceLake(Lake):
             )
         return super().checkpoint(step)
 
-    def write(
-        self,
-        rows: pa.Table | pa.RecordBatchReader,
-        table: tables.Table,
-        mode: Literal["append", "overwrite"],
-        transaction: Transaction | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        """Append rows to a table, or overwrite its rows with them, in one commit, or none, as :meth:`append`."""
-        frame = self.session.createDataFrame(rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows)
-        self._save(frame.coalesce(1), table, mode, transaction, metadata)
-
     def version(self, table: tables.Table) -> int:
         """Return a table's current version."""
         return int(self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
 
-    def files_kept(self, table: tables.Table) -> timedelta:
+    def file_retention(self, table: tables.Table) -> timedelta:
         """Return how long files stay that have left a table: VACUUM removes them then.
 
         Predictive optimization runs VACUUM by itself, by the table's property, whatever a stream has still to read. So

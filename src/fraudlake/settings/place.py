@@ -30,16 +30,21 @@ class Place(BaseModel):
     )
 
     @property
+    def is_in_workspace(self) -> bool:
+        """Whether the lake is in a Databricks workspace; otherwise it is a folder on this machine."""
+        return self.catalog is not None
+
+    @property
     def landing_path(self) -> str:
         """Folder in which Flink's files land."""
-        return self.landing or (self._volume("landing") if self.catalog else str(self.lake / "landing"))
+        return self.landing or (self._volume("landing") if self.is_in_workspace else str(self.lake / "landing"))
 
     @property
     def checkpoints_path(self) -> Path:
         """Folder of the streams' checkpoints."""
         if self.checkpoints:
             return Path(self.checkpoints)
-        return Path(self._volume("checkpoints")) if self.catalog else self.lake.absolute() / "checkpoints"
+        return Path(self._volume("checkpoints")) if self.is_in_workspace else self.lake.absolute() / "checkpoints"
 
     def _volume(self, name: str) -> str:
         return f"/Volumes/{self.catalog}/{self.schema_name}/{name}"

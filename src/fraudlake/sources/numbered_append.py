@@ -12,7 +12,7 @@ from fraudlake.errors import FraudlakeError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
-    from fraudlake.lake.lake import Transaction
+    from fraudlake.lake.writer import Transaction
 
 _LATEST = 100
 """Commits that are searched for a number: there are others between, of Kafka's rows and of maintenance."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
-    from fraudlake.lake.lake import Compute
+    from fraudlake.lake.writer import Compute
     from fraudlake.tables import Table
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,130 @@
+"""delta-rs writer: Spark computes the rows, and delta-rs commits them, since a commit takes Spark a second or more."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from fraudlake import tables
+from fraudlake.lake import conflict
+from fraudlake.lake.spool import spooled
+from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame
+
+_PLAIN_WRITER = 2
+"""The version of Delta's protocol after which a table may ask of its writers what delta-rs does not do."""
+_COMPACT_EVERY = 50
+_MERGED_AT_ONCE = 10_000_000
+"""Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
+_NO_RETRIES = 0
+"""Number of retries of delta-rs for a commit that removes files: it does not see that another commit has removed one of
+them (seen in 1.6), so that what a compaction wrote meanwhile would stay."""
+
+
+def is_plain(delta: DeltaTable) -> bool:
+    """Return whether delta-rs does everything that the table asks of its writers."""
+    return delta.protocol().min_writer_version <= _PLAIN_WRITER
+
+
+class DeltaRsWriter(Writer):
+    """Writes a plain table of a local lake; what has no rows is no commit.
+
+    Args:
+        delta: the table as it is now.
+        table: the table, with its declared columns.
+        spool: the folder under which Spark's tasks leave computed rows.
+        compact: brings the table's small files together.
+    """
+
+    def __init__(self, delta: DeltaTable, table: tables.Table, spool: Path, compact: Callable[[], None]) -> None:
+        """Write a table."""
+        self._delta, self._table, self._spool, self._compact = delta, table, spool, compact
+
+    def append(
+        self,
+        rows: DataFrame,
+        transaction: Transaction | None = None,
+        compute: Compute | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append the rows of a DataFrame: see :meth:`fraudlake.lake.Lake.append`."""
+        if self._has(transaction):
+            return
+        folder = self._spool / (transaction[0] if transaction else uuid.uuid4().hex)
+        with spooled(rows, compute, self._table.schema, folder) as computed:
+            if computed is not None:
+                self._commit(computed, "append", transaction, metadata)
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        mode: Mode,
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append Arrow rows, or overwrite the table with them: Spark would take five times as long."""
+        if not self._has(transaction):
+            self._commit(rows, mode, transaction, metadata)
+
+    def _has(self, transaction: Transaction | None) -> bool:
+        """Return whether an earlier commit was of this transaction or a later one."""
+        if transaction is None:
+            return False
+        application, version = transaction
+        last = self._delta.transaction_version(application)
+        return last is not None and last >= version
+
+    def _commit(
+        self, rows: pa.Table | pa.RecordBatchReader, mode: Mode, transaction: Transaction | None, metadata: str | None
+    ) -> None:
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": metadata} if metadata is not None else None,
+            app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
+            max_commit_retries=_NO_RETRIES if mode == "overwrite" else None,
+        )
+        # A table has columns that the rows lack if earlier settings declared them.
+        evolution: Literal["merge"] | None = "merge" if mode == "append" else None
+        write_deltalake(self._delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
+        if self._table.compacts and self._delta.version() % _COMPACT_EVERY == 0:
+            self._compact()
+
+    def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
+        """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""
+        schema = self._table.schema.append(pa.field("gone", pa.bool_()))
+        with spooled(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
+            rows = schema.empty_table() if computed is None else computed.read_all()
+            for begin in range(0, len(rows), _MERGED_AT_ONCE):
+                conflict.retried(partial(self._merge, rows.slice(begin, _MERGED_AT_ONCE), keys))
+
+    def _merge(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
+        def same(columns: Iterable[str]) -> str:
+            return " AND ".join(f'(t."{column}" IS NOT DISTINCT FROM s."{column}")' for column in columns)
+
+        within = ", ".join(f"DATE '{day}'" for day in pc.unique(changes["date"]).to_pylist())
+        self._delta.update_incremental()
+        before = self._delta.version()
+        merging = self._delta.merge(
+            changes,
+            f"{same(keys)} AND t.date IN ({within})",
+            source_alias="s",
+            target_alias="t",
+            commit_properties=CommitProperties(max_commit_retries=_NO_RETRIES),
+        )
+        merging = merging.when_matched_delete("s.gone")
+        merging = merging.when_matched_update_all(f"NOT ({same(self._table.column_names)})")
+        merging.when_not_matched_insert_all("NOT s.gone").execute()
+        # These tables have no property for it. What changes nothing is no commit.
+        if self._delta.version() > before and self._delta.version() % tables.CHECKPOINT_EVERY == 0:
+            self._delta.create_checkpoint()

@@ -1,0 +1,112 @@
+"""Spark writer: Spark computes and commits the rows, by the API that classic sessions and Spark Connect share."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake.lake import merge
+from fraudlake.lake.commit import PASSED_OVER
+from fraudlake.lake.rows import persisted
+from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake.lake import Lake
+    from fraudlake.tables import Table
+
+
+class SparkWriter(Writer):
+    """Writes a table of any lake.
+
+    Args:
+        lake: the lake, in the session of the rows.
+        table: the table, with its declared columns.
+    """
+
+    def __init__(self, lake: Lake, table: Table) -> None:
+        """Write a table of a lake."""
+        self._lake, self._table = lake, table
+
+    @property
+    def _name(self) -> str:
+        return self._lake.name_of(self._table)
+
+    def append(
+        self,
+        rows: DataFrame,
+        transaction: Transaction | None = None,
+        compute: Compute | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append the rows of a DataFrame: see :meth:`fraudlake.lake.Lake.append`."""
+        if compute is not None:
+            rows = rows.mapInArrow(compute, self._table.columns)
+        self._save(rows, "append", transaction, metadata)
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        mode: Mode,
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append Arrow rows, or overwrite the table with them: see :meth:`fraudlake.lake.Lake.write`."""
+        table = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
+        self._save(self._lake.session.createDataFrame(table).coalesce(1), mode, transaction, metadata)
+
+    def _save(self, rows: DataFrame, mode: Mode, transaction: Transaction | None, metadata: str | None) -> None:
+        writer = rows.write.format("delta").mode(mode)
+        if transaction is not None:
+            application, version = transaction
+            writer = writer.option("txnAppId", application).option("txnVersion", version)
+        if metadata is not None:
+            writer = writer.option("userMetadata", metadata)
+        writer.saveAsTable(self._name)
+
+    def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
+        """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""
+        if dates is None:
+            with persisted(changes, eager=False) as changes:
+                dates = [row["date"] for row in changes.select("date").distinct().collect()]
+                self.merge(changes, keys, dates)
+        elif dates:
+            columns = self._table.column_names
+            within = ", ".join(f"DATE '{day}'" for day in dates)
+            merge.merge(
+                self._lake,
+                changes.select(*columns, "gone"),
+                self._table,
+                f"{merge.same(keys)} AND t.date IN ({within})",
+                "WHEN MATCHED AND s.gone THEN DELETE",
+                f"WHEN MATCHED AND NOT ({merge.same(columns)}) THEN UPDATE SET *",
+                "WHEN NOT MATCHED AND NOT s.gone THEN INSERT *",
+            )
+
+    def replace(self, rows: DataFrame, record: dict[str, Any], days: tuple[date, date] | None) -> None:
+        """Replace the table's rows, or those of some days: see :meth:`fraudlake.lake.Lake.replace`."""
+        condition = "" if days is None else f"date BETWEEN DATE'{days[0]}' AND DATE'{days[1]}'"
+        if condition and "date" not in self._lake.partition_columns(self._table):
+            # Delta takes such a condition for partitions only.
+            others = self._lake.read(self._table).where(f"NOT coalesce({condition}, false)")
+            rows, condition = others.unionByName(rows, allowMissingColumns=True), ""
+        present = [field.name for field in rows.schema]
+        missing = [column for column in self._table.fields if column.name not in present]
+        rows = rows.select("*", *(F.lit(None).cast(column.type).alias(column.name) for column in missing))
+        writer = rows.writeTo(self._name).option("dataChange", "false")
+        writer.option("userMetadata", _passed_over(record)).overwrite(F.expr(condition or "true"))
+
+    def remove(self, condition: str, record: dict[str, Any]) -> None:
+        """Remove the rows that fulfil a condition: see :meth:`fraudlake.lake.Lake.remove`."""
+        writer = self._lake.read(self._table).limit(0).writeTo(self._name)
+        writer.option("userMetadata", _passed_over(record)).overwrite(F.expr(condition))
+
+
+def _passed_over(record: dict[str, Any]) -> str:
+    return json.dumps({PASSED_OVER: True, **record})

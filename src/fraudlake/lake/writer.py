@@ -1,0 +1,52 @@
+"""Writer: rows become one commit to a table. Spark writes in a workspace, and delta-rs on a laptop where it can."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+Transaction = tuple[str, int]
+"""The writer of an append and its micro-batch: Delta's ``txnAppId`` and ``txnVersion``."""
+Compute = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+Mode = Literal["append", "overwrite"]
+
+
+class Writer(ABC):
+    """Writes one table. Both implementations record transactions and metadata alike, so a stream may change writers."""
+
+    @abstractmethod
+    def append(
+        self,
+        rows: DataFrame,
+        transaction: Transaction | None = None,
+        compute: Compute | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append the rows of a DataFrame: see :meth:`fraudlake.lake.Lake.append`."""
+
+    @abstractmethod
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        mode: Mode,
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
+    ) -> None:
+        """Append Arrow rows, or overwrite the table with them: see :meth:`fraudlake.lake.Lake.write`."""
+
+    @abstractmethod
+    def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
+        """Upsert and delete rows by their keys; it is repeated after a conflict with another writer.
+
+        Args:
+            changes: the table's columns and ``gone``: if that is true, the row with the same keys is deleted.
+            keys: the columns that identify a row; nulls are equal.
+            dates: all values of ``date`` in the changes, if they are known.
+        """
