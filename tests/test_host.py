@@ -15,7 +15,7 @@ from fraudlake import host, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import open_lake, session
 from fraudlake.settings import Settings
-from fraudlake.sources.landing_folder import require_folder
+from fraudlake.sources.folder import require_folder
 from tests.conftest import FLINK, SHORT_LIVED
 
 FOREIGN = {

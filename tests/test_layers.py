@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,32 @@ def test_a_package_imports_only_from_those_before_it(name: str) -> None:
     assert not later
 
 
+def test_no_module_reaches_itself_by_its_imports() -> None:
+    names = {
+        path: ".".join(("fraudlake", *path.relative_to(ROOT).with_suffix("").parts)) for path in ROOT.rglob("*.py")
+    }
+    modules = {name.removesuffix(".__init__"): path for path, name in names.items()}
+    circles = TopologicalSorter[str]()
+    for name, path in modules.items():
+        used = (f"{module}.{part}" if f"{module}.{part}" in modules else module for module, part in imports(path))
+        circles.add(name, *(other for other in used if other != name))
+    circles.prepare()
+
+
 def imported(module: Path) -> Iterator[str]:
-    """Names of the packages that a module imports from when it runs; what only types need does not count."""
+    """Names of the packages that a module imports from when it runs."""
+    for used, attribute in imports(module):
+        below = [*used.split("."), attribute][1]
+        yield below if below in RANKS else "__init__"
+
+
+def imports(module: Path) -> Iterator[tuple[str, str]]:
+    """Modules of the package, and what is imported from each, when a module runs; what only types need is left out."""
     nodes: list[ast.AST] = [ast.parse(module.read_text())]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
-        if isinstance(node, ast.ImportFrom) and node.module == "fraudlake":
-            yield from (alias.name if alias.name in RANKS else "__init__" for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fraudlake."):
-            yield str(node.module).split(".")[1]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "fraudlake":
+            yield from ((str(node.module), alias.name) for alias in node.names)
         nodes.extend(ast.iter_child_nodes(node))

@@ -13,7 +13,7 @@ def test_tables_that_streams_read_keep_files_as_long_as_delta_keeps_their_log() 
     def kept(days: int, table: tables.Table) -> int:
         lake = WorkspaceLake.__new__(WorkspaceLake)
         lake.settings = Settings(catalog="main", schema="fraud", retention=timedelta(days=days))
-        return lake.files_kept(table).days
+        return lake.file_retention(table).days
 
     assert [kept(7, table) for table in (tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)] == [30, 7]
     assert [kept(40, table) for table in (tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)] == [40, 40]

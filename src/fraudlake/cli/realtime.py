@@ -108,7 +108,7 @@ def _have_changed(app: App, flags: dict[str, str | None], given: list[tuple[Rule
         return [(rule, version) for rule, status, version in rules if status == "live"]
 
     try:
-        return app.settings(**flags).catalog is None and live(of_lake(app, flags)) != live(given)
+        return not app.settings(**flags).is_in_workspace and live(of_lake(app, flags)) != live(given)
     except Exception:  # an error in the lake must not stop the lane
         return False
 

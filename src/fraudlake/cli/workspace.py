@@ -56,7 +56,7 @@ class _Workspace:
 
     def settings(self, **flags: object) -> Settings:
         settings = self.app.settings(**flags)
-        if settings.catalog is None:
+        if not settings.is_in_workspace:
             raise UsageError("which lake? give --catalog and --schema")
         return settings
 

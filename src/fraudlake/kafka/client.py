@@ -24,7 +24,7 @@ def options(settings: Settings) -> dict[str, str]:
     """
     defaults = {"bootstrap.servers": settings.bootstrap_servers or "", "isolation.level": "read_committed"}
     given = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
-    renamed = classes.renamed({**defaults, **given}, is_workspace=settings.catalog is not None)
+    renamed = classes.renamed({**defaults, **given}, is_workspace=settings.is_in_workspace)
     return {f"kafka.{name}": value for name, value in renamed.items()}
 
 

@@ -93,8 +93,8 @@ class Commit:
         return self.operation not in _MAINTENANCE
 
     @property
-    def is_by_hand(self) -> bool:
-        """Whether the commit may have removed rows by SQL of somebody's own: steps leave a record, or insert."""
+    def is_manual_removal(self) -> bool:
+        """Whether the commit may have removed rows by ad-hoc SQL: steps leave a record, or insert."""
         return self.operation in _REMOVED and not self.record
 
     @property

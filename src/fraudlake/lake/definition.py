@@ -79,7 +79,7 @@ def settle(
     """
     settings = lake.settings
     missing = [name for name in DEFINITION if name not in recorded.values]
-    known = {**_found(lake, missing, is_read or change is not None), **recorded.values}
+    known = {**_inferred(lake, missing, is_read or change is not None), **recorded.values}
     different = [name for name in settings.given if name in known and known[name] != getattr(settings, name)]
     if change is None:
         for name in different:
@@ -91,7 +91,7 @@ def settle(
     settled = settings.defined(known)
     if "columns" in missing or "columns" in different:
         for table in filter(lake.has, _DECLARING):
-            tables.require_types(tables.with_declared(table, settled.columns), lake.present(table))
+            tables.require_types(tables.with_declared(table, settled.columns), lake.column_types(table))
     names = {*_OF_TABLES, *settings.given, *known}
     values = {name: getattr(settled, name) for name in DEFINITION if name in names}
     return settled, {name: value for name, value in values.items() if name in missing or name in different}
@@ -126,7 +126,7 @@ def differences(before: Settings, after: Settings) -> dict[str, str]:
     return {name: _difference(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _found(lake: Lake, missing: list[str], is_read: bool) -> dict[str, Any]:
+def _inferred(lake: Lake, missing: list[str], is_read: bool) -> dict[str, Any]:
     """Return unrecorded settings of a lake from its tables and checkpoints."""
     found: dict[str, Any] = {}
     if not missing:
@@ -139,13 +139,13 @@ def _found(lake: Lake, missing: list[str], is_read: bool) -> dict[str, Any]:
         is_partitioned = bool(lake.partition_columns(tables.SILVER_TRANSACTIONS))
         found["clustering"] = "zorder" if is_partitioned else "liquid"
     if "columns" in missing and all(map(lake.has, _DECLARING)):
-        columns = _found_columns(lake, is_read)
+        columns = _inferred_columns(lake, is_read)
         if columns is not None:
             found["columns"] = columns
     return found
 
 
-def _found_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | None:
+def _inferred_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | None:
     """Return the columns that a lake of an earlier version was last refined with; None if the settings declare them.
 
     Raises:
@@ -175,7 +175,7 @@ def _further_columns(lake: Lake, declared: Iterable[str]) -> dict[str, DeclaredC
     tables_have = []
     for table in _DECLARING:
         own = known | {name.lower() for name in table.column_names}
-        tables_have.append({name: type_ for name, type_ in lake.present(table).items() if name.lower() not in own})
+        tables_have.append({name: type_ for name, type_ in lake.column_types(table).items() if name.lower() not in own})
     further = {}
     for name, type_ in tables_have[0].items():
         with suppress(ValidationError):  # not a declared column: none has this type

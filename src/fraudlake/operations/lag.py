@@ -39,7 +39,7 @@ def expiring(lake: Lake, table: tables.Table, unread: dict[str, list[Commit]]) -
         table: the table.
         unread: what :func:`unread` returns for it.
     """
-    oldest = datetime.now(UTC) - lake.files_kept(table)
+    oldest = datetime.now(UTC) - lake.file_retention(table)
     behind = {step: min(commit.at for commit in commits) for step, commits in unread.items()}
     return {step: at for step, at in behind.items() if at < oldest}
 

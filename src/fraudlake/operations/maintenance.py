@@ -1,9 +1,9 @@
 """Maintenance: the files of changed tables become fewer and clustered, and files that no table uses are removed.
 
 Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; if it conflicts with
-a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time (``Lake.files_kept``) after
-it left its table.
-If a stream is further behind than that, it may still have to read the file, so the table is not cleaned.
+a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time
+(``Lake.file_retention``) after it left its table. If a stream is further behind than that, it may still have to read
+the file, so the table is not cleaned.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _optimize(lake: Lake, table: tables.Table) -> bool:
         days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
     where = f" WHERE date IN ({days})" if days else ""
     lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
-    with lake.rewriting(table):
+    with lake.without_compaction(table):
         rewritten = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}")
         metrics = rewritten.select("metrics.numFilesAdded").collect()
     return any(row["numFilesAdded"] for row in metrics)
@@ -102,7 +102,7 @@ def vacuum(lake: Lake) -> Vacuumed:
         if behind:
             skipped[table.name] = behind
         else:
-            conflict.retried(partial(_vacuum, lake, table, lake.files_kept(table)))
+            conflict.retried(partial(_vacuum, lake, table, lake.file_retention(table)))
             cleaned.append(table.name)
     return Vacuumed(cleaned, skipped)
 
@@ -111,7 +111,7 @@ def purge(lake: Lake, table: tables.Table) -> None:
     """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
     conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
     conflict.retried(partial(_vacuum, lake, table, timedelta(0)))
-    _set_retention(lake, table, lake.detail(table), lake.files_kept(table))
+    _set_retention(lake, table, lake.detail(table), lake.file_retention(table))
 
 
 def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:

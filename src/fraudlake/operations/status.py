@@ -283,7 +283,7 @@ def _latest_by_hand(history: list[Commit]) -> Commit | None:
     for commit in history:
         if commit.version <= last and retention.RESTORED in commit.record:
             last = commit.record[retention.RESTORED]
-        elif commit.version <= last and commit.is_by_hand:
+        elif commit.version <= last and commit.is_manual_removal:
             return commit
     return None
 

@@ -189,7 +189,7 @@ def writer(
 
     ``since`` is what :func:`complete_since` returns.
     """
-    if not settings.catalog:
+    if not settings.is_in_workspace:
         # To count a state's entries, Spark looks each key up once more for every row. Without an end none expire.
         own.spark.conf.set(session.COUNT_ENTRIES, str(rules.is_without_end).lower())
     messages = (
@@ -219,4 +219,6 @@ def trigger(batch: timedelta) -> dict[str, Any]:
 def _exclusive(settings: Settings, rules: LaneRules) -> AbstractContextManager[None]:
     """Let one process run the lane; in a workspace, where no lock works across clusters, its job has one run."""
     folder = checkpoint(settings, rules)
-    return nullcontext() if settings.catalog else lock.exclusive(folder.with_suffix(".lock"), "realtime", folder)
+    return (
+        nullcontext() if settings.is_in_workspace else lock.exclusive(folder.with_suffix(".lock"), "realtime", folder)
+    )

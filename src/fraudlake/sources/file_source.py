@@ -14,8 +14,9 @@ from fraudlake import stop, tables
 from fraudlake.host import is_utf8
 from fraudlake.lake import conflict
 from fraudlake.sources import landing, ledger, numbered_append
+from fraudlake.sources.folder import LandingFolder
 from fraudlake.sources.landing import File
-from fraudlake.sources.landing_folder import LandingFolder, landing_folder
+from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
 from fraudlake.sources.numbered_append import NumberedAppend
 

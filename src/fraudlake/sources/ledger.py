@@ -13,8 +13,9 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.lake import conflict
 from fraudlake.sources import landing
+from fraudlake.sources.folder import LandingFolder
 from fraudlake.sources.landing import File
-from fraudlake.sources.landing_folder import LandingFolder, landing_folder
+from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -18,8 +18,8 @@ from fraudlake.errors import UsageError
 from fraudlake.host import is_utf8
 from fraudlake.lake import json_file
 from fraudlake.sources import landing, links
+from fraudlake.sources.folder import LandingFolder
 from fraudlake.sources.landing import File
-from fraudlake.sources.landing_folder import LandingFolder
 from fraudlake.sources.numbered_append import NumberedAppend
 from fraudlake.values import size_in_bytes
 

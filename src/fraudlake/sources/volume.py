@@ -14,8 +14,8 @@ from fraudlake import tables
 from fraudlake.bronze import transactions
 from fraudlake.lake.lake import spark_literal
 from fraudlake.sources import auto_loader, landing
+from fraudlake.sources.folder import LandingFolder
 from fraudlake.sources.landing import File
-from fraudlake.sources.landing_folder import LandingFolder
 from fraudlake.sources.numbered_append import NumberedAppend
 
 if TYPE_CHECKING:

@@ -208,7 +208,7 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
                 raise RuntimeError("stopped before it began")
             if batch_id == repeated:
                 batch.count()
-            step_write(lake.within(batch.sparkSession), batch, batch_id)
+            step_write(lake.in_session(batch.sparkSession), batch, batch_id)
         except Exception:
             raise
         except BaseException as error:

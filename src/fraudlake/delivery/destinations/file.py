@@ -77,7 +77,7 @@ class VolumeSink:
 def sink(settings: Settings, lake: Lake) -> Sink:
     """Return the sink of a folder."""
     folder = required(settings.delivery_folder, "delivery_folder")
-    return VolumeSink(folder, lake.session) if settings.catalog else FileSink(Path(folder).absolute())
+    return VolumeSink(folder, lake.session) if lake.is_in_workspace else FileSink(Path(folder).absolute())
 
 
 # Its folder is not its own: `forget` searches it, too.

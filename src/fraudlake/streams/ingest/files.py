@@ -9,7 +9,8 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.sources import landing
 from fraudlake.sources.file_source import FileSource
-from fraudlake.sources.landing_folder import landing_folder, require_folder
+from fraudlake.sources.folder import require_folder
+from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams.ingest.source import Source
 from fraudlake.streams.stream import Stream
 
@@ -38,7 +39,7 @@ def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
 
 
 def _require(settings: Settings) -> None:
-    if settings.catalog is None:
+    if not settings.is_in_workspace:
         require_folder(str(Path(settings.landing_path).absolute()))
 
 

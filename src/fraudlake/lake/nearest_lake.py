@@ -1,4 +1,4 @@
-"""Nearby lakes: a folder that is no lake becomes a line that names the lake that was probably meant."""
+"""Nearest lake: a folder without a lake becomes a message that names the lake that was probably meant."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ FORMAT_FILE = "lake.json"
 """The file that makes a folder a lake, and names the version of its layout."""
 
 
-def refusal(root: Path) -> str:
+def missing(root: Path) -> str:
     """Return a message that a folder is not a lake, with the nearest lake or the way to create one."""
-    lake = nearest(root)
-    nearby = f"; the nearest one is {lake}" if lake else ""
-    return f"there is no lake in {root}: a command that writes makes one, such as 'fraudlake ingest'{nearby}"
+    lake = find(root)
+    nearest = f"; the nearest one is {lake}" if lake else ""
+    return f"there is no lake in {root}: a command that writes makes one, such as 'fraudlake ingest'{nearest}"
 
 
-def nearest(root: Path) -> Path | None:
-    """Return the lake above or below a folder, or else the one with the most similar path; None: there is none."""
+def find(root: Path) -> Path | None:
+    """Return the lake above or below a folder, or else the one with the most similar path, if any is near."""
 
     def likeness(lake: Path) -> tuple[bool, float]:
         is_above_or_below = root.is_relative_to(lake) or lake.is_relative_to(root)
