@@ -157,7 +157,7 @@ def test_a_sum_is_right_to_a_double_whatever_other_accounts_paid(limit: float, e
         ({"aggregate": "sum", "column": "kind", "last": "1 h", "above": 1}, "sum takes a number, and kind is STRING"),
         ({"aggregate": "sum", "column": "amont", "last": "1 h", "above": 1}, "there is no column 'amont'"),
         ({"aggregate": "count", "last": "1 h", "above": 1, "where": "kind"}, "line 1, column 1: a condition must be"),
-        ({"aggregate": "count", "last": "1 h", "above": 1, "where": "LAST(kind) = 'a'"}, "LAST cannot stand here"),
+        ({"aggregate": "count", "last": "1 h", "above": 1, "where": "LAST(kind) = 'a'"}, "LAST is not allowed here"),
     ],
 )
 def test_a_threshold_that_does_not_suit_the_columns_is_refused(parameters: dict[str, object], message: str) -> None:

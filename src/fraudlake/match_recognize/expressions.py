@@ -104,7 +104,10 @@ def _literal(node: exp.Literal, context: Context) -> Expression:
     if node.is_string:
         return values.constant(text, STRING)
     if "e" in text.lower():
-        return values.constant(float(text), DOUBLE)
+        try:
+            return values.constant(float(text), DOUBLE)
+        except ValueError:  # the tokenizer takes 9E for a number
+            context.refuse(node, f"{text} is not a number")
     if "." in text:
         number = Decimal(text)
         digits = len(number.as_tuple().digits)
@@ -144,7 +147,9 @@ def interval(node: exp.Expr, context: Context) -> int:
     )
     match = re.fullmatch(rf"\s*([+-]?){pattern}\s*", str(node.this.this))
     if match is None:
-        context.refuse(node, f"'{node.this.this}' is no interval of {first}" + (f" TO {last}" if last != first else ""))
+        context.refuse(
+            node, f"'{node.this.this}' is not an interval of {first}" + (f" TO {last}" if last != first else "")
+        )
     total = sum(Decimal(text) * UNITS[name] for text, name in zip(match.groups()[1:], fields, strict=True))
     milliseconds = int(total) // 1000
     return (-1 if match[1] == "-" else 1) * milliseconds * 1000
@@ -155,7 +160,7 @@ def interval(node: exp.Expr, context: Context) -> int:
 
 def _column(node: exp.Column, context: Context) -> Expression:
     if node.args.get("db") is not None:
-        context.refuse(node, f"'{node.sql()}' is no column")
+        context.refuse(node, f"'{node.sql()}' is not a column")
     if isinstance(node.this, exp.Star):
         context.refuse(node, f"'{node.sql()}' is not supported here")
     name, table = node.name, node.table
@@ -627,7 +632,7 @@ def _navigation(first: bool) -> Callable[[exp.Anonymous, Context], Expression]:
     def build_navigation(node: exp.Anonymous, context: Context) -> Expression:
         name = str(node.this).upper()
         if context.is_outer or context.in_aggregate or context.position is not None:
-            context.refuse(node, f"{name} cannot stand here")
+            context.refuse(node, f"{name} is not allowed here")
         operand, *offsets = _arguments(node, 1, 2, context)
         offset = 0
         if offsets:
@@ -655,7 +660,7 @@ def _aggregate(
     def build_aggregate(node: exp.Anonymous, context: Context) -> Expression:
         name = str(node.this).upper()
         if context.is_outer or context.in_aggregate or context.position is not None:
-            context.refuse(node, f"{name} cannot stand here")
+            context.refuse(node, f"{name} is not allowed here")
         (argument,) = _arguments(node, 1, 1, context)
         if isinstance(argument, exp.Distinct):
             context.refuse(node, f"{name}(DISTINCT …) is not supported, nor is it by Flink")

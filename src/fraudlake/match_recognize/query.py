@@ -126,7 +126,7 @@ class _Reader:
             self._text.refuse(words[0].start, "the pattern can match no row at all: a variable must take at least one")
         if variables[-1].is_greedy_loop:
             self._text.refuse(
-                words[-1].start, f"{variables[-1].name} is a greedy loop at the end: make it reluctant, with '?' behind"
+                words[-1].start, f"{variables[-1].name} is a greedy loop at the end: make it reluctant with '?'"
             )
         return variables
 
@@ -186,7 +186,7 @@ class _Reader:
         ]
         for part in self._clauses.measures:
             if part.name in [output.name for output in outputs]:
-                self._text.refuse(part.name_start, f"the name '{part.name}' stands twice")
+                self._text.refuse(part.name_start, f"the name '{part.name}' occurs twice")
             outputs.append(Output(part.name, expressions.build(self._text.parse(part.start, part.end), context)))
         return tuple(outputs)
 
@@ -255,12 +255,12 @@ class _Pattern:
         for variable, at in variables:
             if variable.name in seen:
                 self._text.refuse(
-                    at, f"the variable {variable.name} stands twice in PATTERN, which Flink does not support"
+                    at, f"the variable {variable.name} occurs twice in PATTERN, which Flink does not support"
                 )
             seen.add(variable.name)
         for (loop, _), (variable, at) in pairwise(variables):
             if loop.is_greedy_loop and variable.is_optional:
-                reason = f"the greedy loop {loop.name} cannot stand before {variable.name}, which may take no row"
+                reason = f"the greedy loop {loop.name} cannot precede {variable.name}, which may take no row"
                 self._text.refuse(at, f"{reason}; nor can it in Flink")
         return tuple(variable for variable, _ in variables)
 
@@ -294,7 +294,7 @@ class _Pattern:
         self._at += 1
         following = self._word()
         if following is not None and following.text.startswith(("?", "*", "+", "{")):
-            self._refuse("is not supported behind parentheses in PATTERN, nor is it by Flink")
+            self._refuse("is not supported after parentheses in PATTERN, nor is it by Flink")
         return variables
 
     def _quantified(self, name: Token) -> Variable:
@@ -306,7 +306,7 @@ class _Pattern:
             self._at += 1
             least, most = _SIGNS[sign]
         elif sign == "??":
-            self._refuse(f"behind {name.text} is not supported, nor is it by Flink: a '?' cannot be reluctant")
+            self._refuse(f"after {name.text} is not supported, nor is it by Flink: a '?' cannot be reluctant")
         elif sign == "{":
             least, most = self._bounds()
         else:
@@ -317,7 +317,7 @@ class _Pattern:
             self._at += 1
             if (least, most) == (0, 1):
                 self._at -= 1
-                self._refuse(f"behind {name.text}{sign} is not supported, nor is it by Flink: it cannot be reluctant")
+                self._refuse(f"after {name.text}{sign} is not supported, nor is it by Flink: it cannot be reluctant")
         return Variable(name.text, least, most, greedy)
 
     def _bounds(self) -> tuple[int, int | None]:

@@ -201,9 +201,9 @@ def _divide(clauses: Clauses, words: list[Token], closing: Token) -> None:
         if order.index(following) <= order.index(name):
             text.refuse(
                 words[at].start,
-                f"{' '.join(_STARTS[following])} must stand before {' '.join(_STARTS[name])}"
+                f"{' '.join(_STARTS[following])} must come before {' '.join(_STARTS[name])}"
                 if following != name
-                else f"{' '.join(_STARTS[name])} stands twice",
+                else f"{' '.join(_STARTS[name])} occurs twice",
             )
     for (name, number, length), (_, stop, _) in zip(starts, [*starts[1:], ("", len(words), 0)], strict=True):
         first, inside = words[number], words[number + length : stop]
