@@ -37,6 +37,7 @@ from fraudlake.model import (
 )
 from fraudlake.model.registry import Registry, versions
 from fraudlake.model.store import model_store
+from fraudlake.operations.backfill import backfill
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streams import score, stream
@@ -226,7 +227,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
     day = date(2026, 1, 2)
     on_that_day = lake.count(tables.SILVER_TRANSACTIONS, f"date = DATE'{day}'")
     for _ in range(2):
-        assert score.backfill(lake, day, day, "2") == ("2", on_that_day)
+        assert backfill(lake, day, day, "2") == ("2", on_that_day)
     assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
     quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
     assert {(row["model_version"], row["transactions"]) for row in quality.collect()} == {
@@ -234,7 +235,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
         ("2", on_that_day),
     }
     with pytest.raises(UsageError, match="--to 2026-01-01 is before --from 2026-01-02"):
-        score.backfill(lake, day, date(2026, 1, 1))
+        backfill(lake, day, date(2026, 1, 1))
 
 
 def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:

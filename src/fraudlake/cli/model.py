@@ -135,11 +135,11 @@ def score(
             raise UsageError("--to and --model-version go with --from")
         _score_new_rows(app, flags)
         return
-    from fraudlake.streams import score
+    from fraudlake.operations.backfill import backfill
 
     lake = app.open(**flags)
     with timed("backfill") as report:
-        version, rows = score.backfill(lake, first.date(), (last or first).date(), model_version)
+        version, rows = backfill(lake, first.date(), (last or first).date(), model_version)
         report.append(f"{counted(rows, 'row')} under version {version}")
     app.say({"model_version": version, "rows": rows}, f"{counted(rows, 'transaction')} scored under version {version}")
 

@@ -17,9 +17,10 @@ from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published
 from fraudlake.silver import clock, quality_rules
-from fraudlake.streams import refresh, score
+from fraudlake.streams import refresh
 from fraudlake.streams.aggregate import recompute_days
 from fraudlake.streams.lanes import recompute_lanes
+from fraudlake.streams.prediction_figures import measure
 
 if TYPE_CHECKING:
     from datetime import date
@@ -74,7 +75,7 @@ def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
     predicted = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), days)
     measured = predicted.select("date", "model_version").distinct()
     versions = [row["model_version"] for row in measured.select("model_version").distinct().collect()]
-    score.measure(lake, measured, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+    measure(lake, measured, published.profiles(lake.read(tables.GOLD_MODELS), versions))
     for table in (tables.GOLD_PREDICTION_QUALITY, tables.GOLD_FEATURE_DRIFT):
         without = refresh.on_dates(lake.read(table), days).select("date", "model_version").distinct().subtract(measured)
         merge.merge(lake, without, table, merge.same(("date", "model_version")), "WHEN MATCHED THEN DELETE")

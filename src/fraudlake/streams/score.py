@@ -1,26 +1,25 @@
-"""Scoring: transactions from silver or straight from Kafka become predictions, and these become figures."""
+"""Score: transactions from silver, or straight from Kafka, become predictions under the champion."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
 from fraudlake.bronze import contract, messages
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import drift, features, prediction_quality, predictions, published
+from fraudlake.model import features, predictions, published
 from fraudlake.model.registry import Registry
 from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
-from fraudlake.silver import verdicts
 from fraudlake.sources import kafka
-from fraudlake.streams import refresh
+from fraudlake.streams import prediction_figures
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -29,11 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
-    from fraudlake.model.drift import Profile
     from fraudlake.model.published import Model
 
 FROM_KAFKA = "score_kafka"
-_DAYS = list(prediction_quality.DAYS)
 
 
 def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) -> list[Stream]:
@@ -48,7 +45,7 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
     champion = _champion(lake)
     scoring = _from_kafka(lake) if from_topic else _from_silver(lake, forget)
     # Publish at the start: somebody may have moved the alias by hand.
-    return [replace(scoring, before=lambda: publish(lake, champion)), _measured(lake)]
+    return [replace(scoring, before=lambda: publish(lake, champion)), prediction_figures.stream(lake)]
 
 
 def _champion(lake: Lake) -> Model:
@@ -134,75 +131,3 @@ def _scored_from_silver(lake: Lake) -> DataFrame:
     from_kafka = lake.read(tables.SILVER_TRANSACTIONS).where(silver.is_from_kafka())
     predicted = lake.read(tables.GOLD_FRAUD_PREDICTIONS)
     return from_kafka.join(predicted, on="transaction_id", how="left_semi")
-
-
-def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> tuple[str, int]:
-    """Score the transactions of a range of dates (UTC, both included) under one version, by default the champion.
-
-    Features are computed from the whole history. Existing predictions of this version are replaced, those of other
-    versions stay, so a backfill can be repeated.
-
-    Returns:
-        The version and the number of predictions.
-
-    Raises:
-        UsageError: the range is empty.
-        FraudlakeError: there is no such version, or it cannot be used.
-    """
-    if last < first:
-        raise UsageError(f"--to {last} is before --from {first}")
-    registry = Registry.of(lake)
-    model = registry.load(number or registry.required_champion().number)
-    with lake.exclusive("backfill"):
-        known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= literals.day(last))
-        in_range = F.col("date") >= literals.day(first)
-        days = known.where(in_range).select("date", F.lit(model.number).alias("model_version")).distinct()
-        dates = [row["date"] for row in days.collect()]
-        if dates:
-            computed = features.unpacked(features.of_history(known, lake.settings)).where(in_range)
-            score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
-            scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
-            lake.upsert(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *_DAYS), dates)
-            measure(lake, days, {model.number: model.profile})
-        return model.number, known.where(in_range).count()
-
-
-def _measured(lake: Lake) -> Stream:
-    """Return the stream that computes the figures of the days that got new predictions or verdicts."""
-    predicted = lake.read_stream(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
-    decided = lake.read_stream(tables.SILVER_VERDICTS).selectExpr("date", "CAST(NULL AS STRING) AS model_version")
-
-    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        named = batch.where("model_version IS NOT NULL").distinct()
-        decided_on = batch.where("model_version IS NULL").select("date").distinct()
-        scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
-        days = named.union(scored.join(decided_on, on="date", how="left_semi").distinct()).distinct()
-        versions = [row["model_version"] for row in days.select("model_version").distinct().collect()]
-        measure(lake, days, published.profiles(lake.read(tables.GOLD_MODELS), versions))
-
-    return Stream(
-        "prediction_quality",
-        predicted.unionByName(decided),
-        write,
-        reads=(tables.GOLD_FRAUD_PREDICTIONS, tables.SILVER_VERDICTS),
-    )
-
-
-def measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
-    """Compute quality and drift of days and versions, and merge the figures into their tables."""
-
-    def scored(dates: list[date]) -> DataFrame:
-        return refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
-
-    def quality(dates: list[date]) -> DataFrame:
-        decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
-        return prediction_quality.prediction_quality(scored(dates), decided)
-
-    def moved(dates: list[date]) -> DataFrame:
-        indexes = drift.drift(scored(dates), profiles)
-        return lake.session.createDataFrame(indexes, tables.GOLD_FEATURE_DRIFT.columns)
-
-    judges = days.withColumn("judged_by", F.explode(F.array(*map(F.lit, prediction_quality.JUDGES))))
-    refresh.refresh(lake, judges, tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality)
-    named = days.withColumn("feature", F.explode(F.array(*map(F.lit, drift.MEASURED))))
-    refresh.refresh(lake, named, tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), moved)

@@ -1,0 +1,48 @@
+"""Backfill: the transactions of a range of days are scored again, under one version of the model."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fraudlake import literals, tables
+from fraudlake.errors import UsageError
+from fraudlake.model import features, prediction_quality, predictions
+from fraudlake.model.registry import Registry
+from fraudlake.streams.prediction_figures import measure
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+
+def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> tuple[str, int]:
+    """Score the transactions of a range of dates (UTC, both included) under one version, by default the champion.
+
+    Features are computed from the whole history. Existing predictions of this version are replaced, those of other
+    versions stay, so a backfill can be repeated.
+
+    Returns:
+        The version and the number of predictions.
+
+    Raises:
+        UsageError: the range is empty.
+        FraudlakeError: there is no such version, or it cannot be used.
+    """
+    if last < first:
+        raise UsageError(f"--to {last} is before --from {first}")
+    registry = Registry.of(lake)
+    model = registry.load(number or registry.required_champion().number)
+    with lake.exclusive("backfill"):
+        known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= literals.day(last))
+        in_range = F.col("date") >= literals.day(first)
+        days = known.where(in_range).select("date", F.lit(model.number).alias("model_version")).distinct()
+        dates = [row["date"] for row in days.collect()]
+        if dates:
+            computed = features.unpacked(features.of_history(known, lake.settings)).where(in_range)
+            score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
+            scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
+            lake.upsert(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *prediction_quality.DAYS), dates)
+            measure(lake, days, {model.number: model.profile})
+        return model.number, known.where(in_range).count()
