@@ -14,6 +14,7 @@ from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.lake import Lake
 from fraudlake.lake.commit import new_rows
 from fraudlake.lake.rows import has_rows, persisted_batch
+from fraudlake.streams.row_count import RowCount
 from fraudlake.tables import Table
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def run(
             _require_checkpoint(lake, stream)
             stream.before()
         working = [stream for stream in streams if trigger == "continuous" or _has_work(lake, stream)]
-        counts = {stream.step: _Count(lake, stream) for stream in streams}
+        counts = {stream.step: RowCount(lake, stream) for stream in streams}
         queries: dict[str, StreamingQuery] = {}
 
         def count() -> None:
@@ -107,9 +108,10 @@ def run(
                     time.sleep(_LOOK_SECONDS)
                     count()
                     ended = {step: query.exception() for step, query in queries.items() if not query.isActive}
-                    for step in [step for step, failure in ended.items() if OutdatedError.__name__ in str(failure)]:
-                        queries[step] = _start(lake, _renewed(streams, step), trigger)
-                        del ended[step]
+                    for stream in streams:
+                        if stream.renewed and _is_outdated(ended.get(stream.step)):
+                            queries[stream.step] = _start(lake, stream.renewed(), trigger)
+                            del ended[stream.step]
                     if len(ended) == len(queries) or any(ended.values()):
                         break
                 # A query that is stopped below may fail because of that, and repeats its micro-batch next time.
@@ -120,12 +122,12 @@ def run(
                 for query in queries.values():
                     query.stop()
             count()
-        for step, failure in failures.items():
+        for stream in streams:
+            failure = failures.get(stream.step)
             # A stream that was stopped while it was outdated repeats its micro-batch next time.
-            if failure is not None and OutdatedError.__name__ not in str(failure):
-                explain = next(stream.explain for stream in streams if stream.step == step)
-                cause = explain(str(failure)) or cause_of(str(failure))
-                raise FraudlakeError(f"{step} failed: {cause}; details are in {lake.log}") from failure
+            if failure is not None and not (stream.renewed and _is_outdated(failure)):
+                cause = stream.explain(str(failure)) or cause_of(str(failure))
+                raise FraudlakeError(f"{stream.step} failed: {cause}; details are in {lake.log}") from failure
         if trigger != "continuous":
             stop.check()
         for stream in streams:
@@ -145,12 +147,9 @@ def _await_commits(lake: Lake, queries: Mapping[str, StreamingQuery]) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _renewed(streams: list[Stream], step: str) -> Stream:
-    """Return the stream of a step that is outdated, rebuilt."""
-    renewed = next(stream.renewed for stream in streams if stream.step == step)
-    if renewed is None:
-        raise FraudlakeError(f"{step} is outdated, and cannot be rebuilt")
-    return renewed()
+def _is_outdated(failure: Exception | None) -> bool:
+    """Tell whether a micro-batch has raised :class:`OutdatedError`, whose name is in Spark's message."""
+    return OutdatedError.__name__ in str(failure)
 
 
 def _require_checkpoint(lake: Lake, stream: Stream) -> None:
@@ -228,53 +227,3 @@ def _persisting(step_write: Write) -> Write:
                 step_write(lake, batch, batch_id)
 
     return write
-
-
-class _Count:
-    """Counts a query's rows and micro-batches from its recent progress or, if that has none, from commits.
-
-    Serverless compute reports 0 as ``numInputRows`` of each micro-batch of a ``foreachBatch``.
-    """
-
-    def __init__(self, lake: Lake, stream: Stream) -> None:
-        self.rows = self.batches = 0
-        self._seen = -1
-        self._lake, self._stream = lake, stream
-        self._first, self._unread = self._position()
-
-    def _position(self) -> tuple[int, dict[str, int]]:
-        """Return the number of the next micro-batch, and the first unread version by the id of each table."""
-        checkpoint = self._lake.checkpoint(self._stream.step)
-        return checkpoint.next_batch, checkpoint.unread_versions()
-
-    def update(self, query: StreamingQuery) -> bool:
-        """Add the query's new reports; return whether there were new micro-batches."""
-        before = self.batches
-        for report in query.recentProgress:
-            # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).
-            if report.batchId > self._seen and report.numInputRows > 0:
-                self._seen = report.batchId
-                self.rows += report.numInputRows
-                self.batches += 1
-        return self.batches > before
-
-    def complete(self) -> None:
-        """Count from commits if the query, which has ended, has reported no rows."""
-        batch, unread = self._position()
-        if self.rows or batch == self._first:
-            return
-        stream, ids = self._stream, self._lake.checkpoint(self._stream.step).reads
-        if stream.taken:
-            rows = stream.taken(self._first)
-        else:
-            read = [(table, ids[table.name]) for table in stream.reads if ids[table.name] in unread]
-            rows = sum(self._rows_of(table, self._unread.get(id_), unread[id_]) for table, id_ in read)
-        if rows:
-            self.rows, self.batches = rows, batch - self._first
-
-    def _rows_of(self, table: Table, begin: int | None, end: int) -> int:
-        """Return how many rows a stream reads of a table's versions from ``begin``, or all, to before ``end``."""
-        if begin is None:
-            return self._lake.count(table, version=end - 1)
-        commits = new_rows(self._lake.history(table), begin)
-        return sum(commit.rows or 0 for commit in commits if commit.version < end)

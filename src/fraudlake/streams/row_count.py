@@ -1,0 +1,65 @@
+"""Row count: a query's progress, or the commits that it made, become the number of its rows and micro-batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fraudlake.lake.commit import new_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from fraudlake.lake import Lake
+    from fraudlake.streams.stream import Stream
+    from fraudlake.tables import Table
+
+
+class RowCount:
+    """Counts a query's rows and micro-batches from its recent progress or, if that has none, from commits.
+
+    Serverless compute reports 0 as ``numInputRows`` of each micro-batch of a ``foreachBatch``.
+    """
+
+    def __init__(self, lake: Lake, stream: Stream) -> None:
+        """Count from the checkpoint of a stream that has not started."""
+        self.rows = self.batches = 0
+        self._seen = -1
+        self._lake, self._stream = lake, stream
+        self._first, self._unread = self._position()
+
+    def _position(self) -> tuple[int, dict[str, int]]:
+        """Return the number of the next micro-batch, and the first unread version by the id of each table."""
+        checkpoint = self._lake.checkpoint(self._stream.step)
+        return checkpoint.next_batch, checkpoint.unread_versions()
+
+    def update(self, query: StreamingQuery) -> bool:
+        """Add the query's new reports; return whether there were new micro-batches."""
+        before = self.batches
+        for report in query.recentProgress:
+            # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).
+            if report.batchId > self._seen and report.numInputRows > 0:
+                self._seen = report.batchId
+                self.rows += report.numInputRows
+                self.batches += 1
+        return self.batches > before
+
+    def complete(self) -> None:
+        """Count from commits if the query, which has ended, has reported no rows."""
+        batch, unread = self._position()
+        if self.rows or batch == self._first:
+            return
+        stream, ids = self._stream, self._lake.checkpoint(self._stream.step).reads
+        if stream.taken:
+            rows = stream.taken(self._first)
+        else:
+            read = [(table, ids[table.name]) for table in stream.reads if ids[table.name] in unread]
+            rows = sum(self._rows_of(table, self._unread.get(id_), unread[id_]) for table, id_ in read)
+        if rows:
+            self.rows, self.batches = rows, batch - self._first
+
+    def _rows_of(self, table: Table, begin: int | None, end: int) -> int:
+        """Return how many rows a stream reads of a table's versions from ``begin``, or all, to before ``end``."""
+        if begin is None:
+            return self._lake.count(table, version=end - 1)
+        commits = new_rows(self._lake.history(table), begin)
+        return sum(commit.rows or 0 for commit in commits if commit.version < end)
