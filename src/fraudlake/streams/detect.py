@@ -44,12 +44,10 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     Args:
         lake: the lake.
         forget: accounts that leave the state, by their hashes (``xxhash64``).
+
+    Returns:
+        The stream as its next micro-batch needs it.
     """
-    return [_stream(lake, forget)]
-
-
-def _stream(lake: Lake, forget: Mapping[int, str] | None) -> Stream:
-    """Return the stream as its next micro-batch needs it."""
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
     rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
@@ -68,7 +66,8 @@ def _stream(lake: Lake, forget: Mapping[int, str] | None) -> Stream:
 
     def renewed() -> Stream:
         _note(lake, checkpoint, checkpoint.next_batch, rule_table.latest_change(lake))
-        return _stream(lake, forget)
+        (stream,) = streams(lake, forget)
+        return stream
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         if batch_id != pending and ((added and batch_id != first) or rule_table.latest_change(lake) != rules.change):
@@ -92,18 +91,20 @@ def _stream(lake: Lake, forget: Mapping[int, str] | None) -> Stream:
 
     transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
     change = _change(lake, checkpoint, rules, added, forget)
-    return Stream(
-        "detect",
-        alerts.detector_output(transactions, lake.settings, rules.evaluated, change),
-        write,
-        reads=(tables.SILVER_TRANSACTIONS,),
-        writes={table.name: lake.read(table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)},
-        fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
-        persist=False,
-        waits=in_event_time,
-        before=before,
-        renewed=renewed,
-    )
+    return [
+        Stream(
+            "detect",
+            alerts.detector_output(transactions, lake.settings, rules.evaluated, change),
+            write,
+            reads=(tables.SILVER_TRANSACTIONS,),
+            writes={table.name: lake.read(table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)},
+            fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
+            persist=False,
+            waits=in_event_time,
+            before=before,
+            renewed=renewed,
+        )
+    ]
 
 
 def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int) -> None:
