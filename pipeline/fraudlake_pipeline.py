@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake import settings, tables
 from fraudlake.detection import alerts
-from fraudlake.gold import AGGREGATES
-from fraudlake.gold.aggregate import Aggregate
+from fraudlake.gold import GROUPED
+from fraudlake.gold.aggregate import GroupAggregate
 from fraudlake.lake.definition import Recorded
 from fraudlake.silver import transactions
 
@@ -49,12 +49,12 @@ def silver_alerts() -> DataFrame:
     return ALERTS
 
 
-def _view(aggregate: Aggregate) -> None:
+def _view(aggregate: GroupAggregate) -> None:
     @dp.materialized_view(name=aggregate.table.name, comment=aggregate.table.row)
     def view() -> DataFrame:
         days, alerted = spark.read.table("silver_transactions"), spark.read.table("silver_alerts")
         return aggregate.compute(days, alerted, SETTINGS.active_rules)
 
 
-for each in AGGREGATES:
+for each in GROUPED:
     _view(each)

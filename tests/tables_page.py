@@ -10,7 +10,7 @@ from fraudlake.lake import contents
 PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
 _HEAD = """# Tables
 
-Every table of a lake, in the order of the data. `make tables` writes this page from `src/fraudlake/tables.py`.
+Every table of a lake, in the order of the data. `make tables` writes this page from what the package declares.
 Times are UTC; amounts are in the account's currency. The setting `columns` adds columns to `bronze_transactions`,
 `silver_transactions` and `silver_quarantine` ([how](schema-evolution.md#columns-of-your-own)).
 """

@@ -346,55 +346,6 @@ SILVER_VERDICTS = Table(
     date DATE date (UTC) of the transaction
     """,
 )
-# `state` is text because Delta keeps file statistics of texts and not of booleans: they let it skip the files without
-# open windows.
-GOLD_ALERT_WINDOWS = Table(
-    "gold_alert_windows",
-    "A window of an account, from its first transaction on.",
-    """
-    kind STRING tumbling, sliding, session or count
-    account_id STRING account
-    number BIGINT number of a count window of the account, from 1; null for other kinds
-    window_start TIMESTAMP beginning (UTC), inclusive
-    window_end TIMESTAMP end (UTC)
-    transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency
-    amount_max DOUBLE largest amount, in account currency
-    alerts BIGINT alerts
-    state STRING open, or closed once the watermark has passed the window
-    date DATE date (UTC) of window_start
-    """,
-    partitioned_by=("kind", "date"),
-    zorder=("account_id",),
-)
-GOLD_LANE_AGREEMENT = Table(
-    "gold_lane_agreement",
-    "A day (UTC) of a rule: alerts of the fast lane against those of the exact one; docs/analytics.md has the reasons.",
-    """
-    date DATE day (UTC) of the large transaction
-    rule STRING name of the rule
-    both BIGINT alerts that both lanes raised
-    only_fast BIGINT alerts that only the fast lane raised
-    only_exact BIGINT alerts that only the exact lane raised
-    only_fast_not_running BIGINT of only_fast: the exact lane does not evaluate the rule
-    only_fast_pending BIGINT of only_fast: the exact lane has yet to evaluate the transaction
-    only_fast_late BIGINT of only_fast: a transaction came late
-    only_fast_quarantined BIGINT of only_fast: a transaction, or a duplicate between the two, is in quarantine
-    only_fast_out_of_order BIGINT of only_fast: the account's transactions came in another order than their times
-    only_fast_unknown BIGINT of only_fast: another reason
-    only_exact_not_running BIGINT of only_exact: no alert shows that the fast lane ran then, or with this rule
-    only_exact_pending BIGINT of only_exact: no alert shows that the fast lane has read this far in the topic
-    only_exact_late BIGINT of only_exact: a transaction came late
-    only_exact_quarantined BIGINT of only_exact: a transaction, or a duplicate between the two, is in quarantine
-    only_exact_out_of_order BIGINT of only_exact: the account's transactions came in another order than their times
-    only_exact_unknown BIGINT of only_exact: another reason
-    duplicates BIGINT messages of the fast lane beyond the first of each alert
-    latency_p50 DOUBLE milliseconds from the large transaction's message to the alert's first one: the median
-    latency_p95 DOUBLE the 95th percentile; linear between two alerts, as are the others
-    latency_p99 DOUBLE the 99th percentile
-    latency_max DOUBLE the longest
-    """,
-)
 GOLD_FRAUD_PREDICTIONS = Table(
     "gold_fraud_predictions",
     "A transaction as a version of the model scored it; docs/model.md explains the features.",
@@ -504,8 +455,6 @@ TABLES = (
     SILVER_DEFINITION,
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
-    GOLD_ALERT_WINDOWS,
-    GOLD_LANE_AGREEMENT,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,
@@ -513,7 +462,7 @@ TABLES = (
     GOLD_ROW_REMOVALS,
     GOLD_FORGOTTEN,
 )
-"""The tables of this module; an aggregate of gold declares its own."""
+"""The tables of this module; each aggregate of gold declares its own."""
 
 STREAMED = {
     table.name

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fraudlake import tables
-from fraudlake.gold import account_daily, detector_agreement
+from fraudlake.gold import account_daily, alert_windows, detector_agreement, lane_agreement
 from fraudlake.lake.contents import TABLES
 
 from .rendering import GIVEN, ROOT, render
@@ -95,7 +95,7 @@ ROWS: Rows = [
         ],
     ),
     (
-        tables.GOLD_ALERT_WINDOWS,
+        alert_windows.TABLE,
         [
             {
                 "kind": kind,
@@ -119,7 +119,7 @@ ROWS: Rows = [
     ),
     (detector_agreement.TABLE, [{"date": DAY, "both": 1, "only_flink": 0, "only_spark": 2}]),
     (
-        tables.GOLD_LANE_AGREEMENT,
+        lane_agreement.TABLE,
         [
             {"date": DAY, "rule": rule, "both": both, "only_fast": 2, "only_exact": 0, **counts, "latency_p95": latency}
             for rule, both, latency, counts in (

@@ -24,7 +24,7 @@ DELAY = 10 * SECOND
 
 
 def stored_windows(lake: Any, where: str = "true") -> set[Window]:
-    rows = lake.read(tables.GOLD_ALERT_WINDOWS).where(where)
+    rows = lake.read(alert_windows.TABLE).where(where)
     columns = ["kind", "account_id", "number", "unix_micros(window_start)", "unix_micros(window_end)", "transactions"]
     figures = ["round(100 * amount_sum)", "amount_max", "alerts", "state"]
     windows = [tuple(row) for row in rows.selectExpr(*columns, *figures).collect()]
@@ -73,9 +73,9 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
     take(opened, late)
     assert stored_windows(opened) == windows(rows)
 
-    once = opened.rows(tables.GOLD_ALERT_WINDOWS).to_pylist()
+    once = opened.rows(alert_windows.TABLE).to_pylist()
     take(opened, late)  # as a micro-batch is repeated after a crash
-    assert sorted(map(str, opened.rows(tables.GOLD_ALERT_WINDOWS).to_pylist())) == sorted(map(str, once))
+    assert sorted(map(str, opened.rows(alert_windows.TABLE).to_pylist())) == sorted(map(str, once))
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.bronze import fast_alerts, messages
+from fraudlake.gold import lane_agreement
 from fraudlake.lake import Lake
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, detect, lanes, refine, stream
@@ -104,7 +105,7 @@ def compare(lake: Lake) -> dict[str, dict[str, Any]]:
 
 
 def stored(lake: Lake) -> dict[str, dict[str, Any]]:
-    rows = lake.rows(tables.GOLD_LANE_AGREEMENT).to_pylist()
+    rows = lake.rows(lane_agreement.TABLE).to_pylist()
     assert len({(row["date"], row["rule"]) for row in rows}) == len(rows)
     assert {row.pop("date") for row in rows} <= {MARCH_7}
     return {row.pop("rule"): {name: value for name, value in row.items() if value} for row in rows}

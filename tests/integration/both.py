@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
+from fraudlake.gold import lane_agreement
 from fraudlake.lake import contents
 from tests.bundle import rendering
 from tests.conftest import run as fraudlake
@@ -47,7 +48,7 @@ OWN = {
 the order in which rows come; its scores and what they make of drift are compared."""
 UNFILLED = (
     tables.BRONZE_FAST_ALERTS,
-    tables.GOLD_LANE_AGREEMENT,
+    lane_agreement.TABLE,
     tables.GOLD_ROW_REMOVALS,
     tables.GOLD_FORGOTTEN,
 )

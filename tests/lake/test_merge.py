@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake import tables
 from fraudlake.gold import alert_windows
 from fraudlake.lake import delta_rs_writer
 from fraudlake.lake.commit import new_rows
 
 pytestmark = pytest.mark.stream
 
-TABLE = tables.GOLD_ALERT_WINDOWS
+TABLE = alert_windows.TABLE
 Window = tuple[str, str, int | None, int, int, bool]
 """Kind, account, number, day of March, transactions, and whether it is gone."""
 

@@ -16,14 +16,14 @@ import pytest
 from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.gold import account_daily
+from fraudlake.gold import account_daily, alert_windows
 from fraudlake.lake import Lake
 from fraudlake.operations import rebuild as rebuilding
 from fraudlake.operations import retention
 from fraudlake.operations.rebuild import Changes, Rebuilt, rebuild
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
-from fraudlake.streams import aggregate, detect, ingest, refine, stream
+from fraudlake.streams import aggregate, detect, ingest, refine, stream, windows
 from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream
@@ -101,7 +101,7 @@ def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
 def hours(lake: Any) -> list[tuple[str, str, int, int]]:
     """The tumbling windows: account, start, transactions, alerts."""
     columns = "account_id, window_start, transactions, alerts"
-    rows = lake.query(tables.GOLD_ALERT_WINDOWS, columns, "WHERE kind = 'tumbling'").to_pylist()
+    rows = lake.query(alert_windows.TABLE, columns, "WHERE kind = 'tumbling'").to_pylist()
     return sorted(
         (row["account_id"], f"{row['window_start']:%F %T}", row["transactions"], row["alerts"]) for row in rows
     )
@@ -253,7 +253,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
         with monkeypatch.context() as patched:
             patched.setattr(Lake, "replace", killed_at)
             if cut_at == "windows":
-                patched.setattr(rebuilding, "recompute_windows", killed)
+                patched.setattr(windows, "recompute", killed)
             with pytest.raises(OSError, match="killed"):
                 rebuild(opened, DAY_7, DAY_7, apply=True)
         assert any(command in gap for gap in status(opened).gaps)

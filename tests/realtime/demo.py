@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Consumer
 
-from fraudlake import tables
 from fraudlake.cli.progress import console, output
+from fraudlake.gold import lane_agreement
 from fraudlake.lake import open_lake
 from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.settings import Settings
@@ -148,7 +148,7 @@ def next_alert(reader: Consumer, lane: subprocess.Popen[bytes], seconds: float) 
 
 def agreement(lake: Path) -> None:
     """Print how the lanes agree, by day and rule."""
-    for row in open_lake(Settings(lake=lake)).read(tables.GOLD_LANE_AGREEMENT).collect():
+    for row in open_lake(Settings(lake=lake)).read(lane_agreement.TABLE).collect():
         counts = {name: number for name, number in row.asDict().items() if name.startswith("only_") and number}
         others = ", ".join(f"{name} {number}" for name, number in counts.items()) or "none that only one has"
         output.print(f"{row['date']} {row['rule']}: both lanes raised {row['both']} alerts; {others}", soft_wrap=True)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from fraudlake import tables
 from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError, cause_of
-from fraudlake.gold import account_daily, detector_agreement
+from fraudlake.gold import account_daily, alert_windows, detector_agreement
 from fraudlake.lake import Lake
 from fraudlake.lake.appender import Appender
 from fraudlake.stop import StoppedError
@@ -40,7 +40,7 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     )
     assert opened.count(account_daily.TABLE) == 4
     assert opened.count(detector_agreement.TABLE) == 1
-    assert opened.count(tables.GOLD_ALERT_WINDOWS) > 0
+    assert opened.count(alert_windows.TABLE) > 0
     # A workspace keeps the files of these tables for longer.
     streams = [*refine.streams(opened), *detect.streams(opened), *aggregates]
     assert {table.name for one in streams for table in one.reads} <= tables.STREAMED

@@ -17,9 +17,7 @@ from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published
 from fraudlake.silver import clock, quality_rules
-from fraudlake.streams import refresh
-from fraudlake.streams.aggregate import recompute_days
-from fraudlake.streams.lanes import recompute_lanes
+from fraudlake.streams import groups, lanes, refresh
 from fraudlake.streams.prediction_figures import measure
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
             merge.merge(lake, wanted, table, theirs, "WHEN MATCHED THEN DELETE")
     if days:
         _compute_again(lake, days, lake.read(tables.SILVER_TRANSACTIONS).where(others))
-        recompute_lanes(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
+        lanes.recompute(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
     for table in _LEDGERS:
         texts = lake.read(table).where(F.col("error").rlike(f"(?s){traces.Search(accounts).pattern}"))
         if has_rows(texts):
@@ -69,9 +67,9 @@ def _dates(rows: DataFrame) -> list[date]:
 
 def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
     """Compute the figures of whole days from the transactions of the other accounts."""
-    for aggregate in gold.AGGREGATES:
+    for aggregate in gold.GROUPED:
         if "account_id" not in aggregate.keys:
-            recompute_days(lake, aggregate, others, days)
+            groups.recompute(lake, aggregate, others, days)
     predicted = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), days)
     measured = predicted.select("date", "model_version").distinct()
     versions = [row["model_version"] for row in measured.select("model_version").distinct().collect()]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.gold.aggregate import Aggregate
-from fraudlake.tables import Table
+from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,4 +67,9 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[Sm
     )
 
 
-AGGREGATE = Aggregate(TABLE, KEYS, account_daily)
+AGGREGATE = GroupAggregate(
+    TABLE,
+    KEYS,
+    {SILVER_TRANSACTIONS: KEYS, SILVER_ALERTS: ("account_id", "to_date(timestamp) AS date")},
+    account_daily,
+)

@@ -1,8 +1,8 @@
-"""An aggregate: transactions and alerts become a table with one row a group."""
+"""An aggregate: rows of other tables become a table with one row a group, which follows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A gold table that follows ``silver_transactions`` and ``silver_alerts``.
+    """A table of gold that ``fraudlake aggregate`` updates when its sources get rows.
 
-    ``keys`` are the columns that identify a group: ``date``, and ``account_id`` or nothing. ``compute`` makes all
-    groups of the transactions (whole days, UTC), the alerts (of at least these days) and the live rules of
-    small_then_large.
+    ``keys`` are the columns that identify a group.
     """
 
     table: Table
     keys: tuple[str, ...]
+    touches: Mapping[Table, tuple[str, ...]]
+    """By source, what a new row touches: SQL expressions, the same columns for all sources. The order of the sources is
+    part of a stream's checkpoint."""
+
+    @property
+    def step(self) -> str:
+        """The name of its stream."""
+        return self.table.name.removeprefix("gold_")
+
+    @property
+    def sources(self) -> tuple[Table, ...]:
+        """The tables that it follows."""
+        return tuple(self.touches)
+
+
+@dataclass(frozen=True)
+class GroupAggregate(Aggregate):
+    """An aggregate whose groups are each computed from the transactions of one day.
+
+    ``keys`` are the columns of ``touches``. ``date``, the day (UTC), is one of them; the others are free, such as an
+    account, an hour or a declared column.
+    """
+
     compute: Callable[[DataFrame, DataFrame, Sequence[SmallThenLargeRule]], DataFrame]
+    """Returns the table's rows of all groups. Arguments: ``silver_transactions`` of whole days, ``silver_alerts`` of
+    these days or more, and the live rules of the kind small_then_large."""

@@ -12,10 +12,42 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from fraudlake.gold.aggregate import Aggregate
+from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEYS = ("kind", "account_id", "number", "window_start")
+# `state` is text because Delta keeps file statistics of texts and not of booleans: they let it skip the files without
+# open windows.
+TABLE = Table(
+    "gold_alert_windows",
+    "A window of an account, from its first transaction on.",
+    """
+    kind STRING tumbling, sliding, session or count
+    account_id STRING account
+    number BIGINT number of a count window of the account, from 1; null for other kinds
+    window_start TIMESTAMP beginning (UTC), inclusive
+    window_end TIMESTAMP end (UTC)
+    transactions BIGINT number of transactions
+    amount_sum DOUBLE sum of their amounts, in account currency
+    amount_max DOUBLE largest amount, in account currency
+    alerts BIGINT alerts
+    state STRING open, or closed once the watermark has passed the window
+    date DATE date (UTC) of window_start
+    """,
+    partitioned_by=("kind", "date"),
+    zorder=("account_id",),
+)
+AGGREGATE = Aggregate(
+    TABLE,
+    KEYS,
+    {
+        SILVER_TRANSACTIONS: ("account_id", "timestamp", "date"),
+        SILVER_ALERTS: ("account_id", "timestamp", "to_date(timestamp) AS date"),
+    },
+)
 ROWS_COUNTED = 100
 """Transactions of an account in a count window."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.gold.aggregate import Aggregate
-from fraudlake.tables import Table
+from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,4 +57,9 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequen
     )
 
 
-AGGREGATE = Aggregate(TABLE, KEYS, detector_agreement)
+AGGREGATE = GroupAggregate(
+    TABLE,
+    KEYS,
+    {SILVER_TRANSACTIONS: KEYS, SILVER_ALERTS: ("to_date(timestamp) AS date",)},
+    detector_agreement,
+)

@@ -12,14 +12,51 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from fraudlake.gold.aggregate import Aggregate
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
-from fraudlake.tables import GOLD_LANE_AGREEMENT
+from fraudlake.tables import BRONZE_FAST_ALERTS, SILVER_ALERTS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEYS = ("date", "rule")
+TABLE = Table(
+    "gold_lane_agreement",
+    "A day (UTC) of a rule: alerts of the fast lane against those of the exact one; docs/analytics.md has the reasons.",
+    """
+    date DATE day (UTC) of the large transaction
+    rule STRING name of the rule
+    both BIGINT alerts that both lanes raised
+    only_fast BIGINT alerts that only the fast lane raised
+    only_exact BIGINT alerts that only the exact lane raised
+    only_fast_not_running BIGINT of only_fast: the exact lane does not evaluate the rule
+    only_fast_pending BIGINT of only_fast: the exact lane has yet to evaluate the transaction
+    only_fast_late BIGINT of only_fast: a transaction came late
+    only_fast_quarantined BIGINT of only_fast: a transaction, or a duplicate between the two, is in quarantine
+    only_fast_out_of_order BIGINT of only_fast: the account's transactions came in another order than their times
+    only_fast_unknown BIGINT of only_fast: another reason
+    only_exact_not_running BIGINT of only_exact: no alert shows that the fast lane ran then, or with this rule
+    only_exact_pending BIGINT of only_exact: no alert shows that the fast lane has read this far in the topic
+    only_exact_late BIGINT of only_exact: a transaction came late
+    only_exact_quarantined BIGINT of only_exact: a transaction, or a duplicate between the two, is in quarantine
+    only_exact_out_of_order BIGINT of only_exact: the account's transactions came in another order than their times
+    only_exact_unknown BIGINT of only_exact: another reason
+    duplicates BIGINT messages of the fast lane beyond the first of each alert
+    latency_p50 DOUBLE milliseconds from the large transaction's message to the alert's first one: the median
+    latency_p95 DOUBLE the 95th percentile; linear between two alerts, as are the others
+    latency_p99 DOUBLE the 99th percentile
+    latency_max DOUBLE the longest
+    """,
+)
+AGGREGATE = Aggregate(
+    TABLE,
+    KEYS,
+    {
+        BRONZE_FAST_ALERTS: ("date", "true AS is_fast"),
+        SILVER_ALERTS: ("to_date(timestamp) AS date", "false AS is_fast"),
+    },
+)
 KINDS = ("small_then_large", "threshold")
 """The kinds of rules that the fast lane evaluates."""
 LANES = ("fast", "exact")
@@ -168,7 +205,7 @@ def lane_agreement(
             F.sum(F.greatest(F.col("messages") - 1, F.lit(0))).alias("duplicates"),
             *(F.percentile("latency", F.lit(share)).alias(name) for name, share in _PERCENTILES.items()),
         )
-        .select(*GOLD_LANE_AGREEMENT.column_names)
+        .select(*TABLE.column_names)
     )
 
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "ingest_kafka": "ingest --source kafka",
     "ingest_fast_alerts": "ingest --source kafka",
-    "alert_windows": "aggregate",
-    "lane_agreement": "aggregate",
-    **{aggregate.table.name.removeprefix("gold_"): "aggregate" for aggregate in gold.AGGREGATES},
+    **{aggregate.step: "aggregate" for aggregate in gold.AGGREGATES},
     "score_kafka": "score --source kafka",
     "prediction_quality": "score",
 }

@@ -32,9 +32,7 @@ from fraudlake.quarantine import replay
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.streams.aggregate import recompute_days
-from fraudlake.streams.lanes import recompute_lanes
-from fraudlake.streams.windows import recompute_windows
+from fraudlake.streams import groups, lanes, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -361,11 +359,11 @@ def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
     if _ALERTS in changed:
         rows = changed[_ALERTS].selectExpr("to_date(timestamp) AS date").distinct().collect()
         dates |= {row["date"] for row in rows}
-    for aggregate in gold.AGGREGATES:
-        recompute_days(lake, aggregate, lake.read(_SILVER), sorted(dates))
-    recompute_lanes(lake, dates)
+    for aggregate in gold.GROUPED:
+        groups.recompute(lake, aggregate, lake.read(_SILVER), sorted(dates))
+    lanes.recompute(lake, dates)
     if changed:
-        recompute_windows(lake, reduce(lambda one, other: one.union(other), changed.values()))
+        windows.recompute(lake, reduce(lambda one, other: one.union(other), changed.values()))
 
 
 def _difference(lake: Lake, table: Table, before: int, condition: Column) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.counts import counted
 from fraudlake.delivery.destinations import DESTINATIONS
-from fraudlake.gold import detector_agreement
+from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift
 from fraudlake.operations import lag, retention
@@ -249,7 +249,7 @@ def _lanes(lake: Lake) -> dict[str, Any]:
     counts["unknown"] = "sum(only_fast_unknown + only_exact_unknown)"
     columns = ", ".join(f"{sum_} AS {name}" for name, sum_ in counts.items())
     days = lake.query(
-        tables.GOLD_LANE_AGREEMENT,
+        lane_agreement.TABLE,
         f"{columns}, max(latency_p99) AS latency_p99",
         "GROUP BY date ORDER BY date DESC LIMIT 7",
     ).to_pylist()

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from fraudlake import literals, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold import lane_agreement
+from fraudlake.gold.lane_agreement import AGGREGATE
 from fraudlake.lake.rows import persisted
 from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
 
-_STEP = "lane_agreement"
-
 
 def stream(lake: Lake) -> Stream:
     """``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``."""
@@ -36,13 +35,11 @@ def stream(lake: Lake) -> Stream:
         lanes = lane_agreement.LANES if any(row["is_fast"] for row in touched) else ("fast",)
         _compare(lake, {row["date"] for row in touched} | _pending_days(lake, lanes))
 
-    fast = lake.read_stream(tables.BRONZE_FAST_ALERTS).selectExpr("date", "true AS is_fast")
-    exact = lake.read_stream(tables.SILVER_ALERTS).selectExpr("to_date(timestamp) AS date", "false AS is_fast")
     return Stream(
-        _STEP,
-        fast.unionByName(exact),
+        AGGREGATE.step,
+        refresh.touched(lake, AGGREGATE),
         write,
-        reads=(tables.BRONZE_FAST_ALERTS, tables.SILVER_ALERTS),
+        reads=AGGREGATE.sources,
         persist=False,
         # An alert of only the fast lane need not become one of the exact lane, which would start a micro-batch.
         after=lambda: _compare(lake, _pending_days(lake, ("fast",))),
@@ -52,11 +49,11 @@ def stream(lake: Lake) -> Stream:
 def _pending_days(lake: Lake, lanes: Iterable[str]) -> set[date]:
     """Return the days with alerts that only one of some lanes has, and the other one may have later."""
     condition = " OR ".join(f"only_{lane}_pending > 0" for lane in lanes)
-    rows = lake.query(tables.GOLD_LANE_AGREEMENT, "DISTINCT date", f"WHERE {condition}")
+    rows = lake.query(AGGREGATE.table, "DISTINCT date", f"WHERE {condition}")
     return set(rows["date"].to_pylist())
 
 
-def recompute_lanes(lake: Lake, days: Iterable[date], messages: DataFrame | None = None) -> None:
+def recompute(lake: Lake, days: Iterable[date], messages: DataFrame | None = None) -> None:
     """Compare the lanes on some days again; nothing happens in a lake that does not compare them.
 
     Args:
@@ -64,7 +61,7 @@ def recompute_lanes(lake: Lake, days: Iterable[date], messages: DataFrame | None
         days: the days.
         messages: ``bronze_fast_alerts``, if it is not to be taken as it is.
     """
-    if not lake.checkpoint(_STEP).is_new:
+    if not lake.checkpoint(AGGREGATE.step).is_new:
         _compare(lake, set(days), messages)
 
 
@@ -94,4 +91,4 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
             rules,
             watermark(lake) if lake.settings.ordering == "event_time" else None,
         )
-        refresh.replace_days(lake, agreement, tables.GOLD_LANE_AGREEMENT, lane_agreement.KEYS, chosen)
+        refresh.replace_days(lake, agreement, AGGREGATE, chosen)

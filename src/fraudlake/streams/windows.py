@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.gold import alert_windows
+from fraudlake.gold.alert_windows import AGGREGATE
 from fraudlake.lake.rows import persisted
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
@@ -23,25 +24,19 @@ def stream(lake: Lake) -> Stream:
     """``silver_transactions`` and ``silver_alerts`` → ``gold_alert_windows``."""
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        recompute_windows(lake, refresh.of_whole_days(lake, batch, F.to_date("timestamp")))
+        recompute(lake, refresh.of_whole_days(lake, batch))
 
-    times = ("account_id", "timestamp")
-    rows = (
-        lake.read_stream(tables.SILVER_TRANSACTIONS)
-        .select(*times)
-        .unionByName(lake.read_stream(tables.SILVER_ALERTS).select(*times))
-    )
-    return Stream("alert_windows", rows, write, reads=(tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS))
+    return Stream(AGGREGATE.step, refresh.touched(lake, AGGREGATE), write, reads=AGGREGATE.sources)
 
 
-def recompute_windows(lake: Lake, touched: DataFrame) -> None:
+def recompute(lake: Lake, touched: DataFrame) -> None:
     """Compute the windows again that transactions and alerts belong to, and all windows after them.
 
     Args:
         lake: the lake, in the session of ``touched``.
         touched: ``account_id, timestamp`` of transactions and alerts that came or went; perhaps none.
     """
-    current = lake.read(tables.GOLD_ALERT_WINDOWS)
+    current = lake.read(AGGREGATE.table)
     with persisted(alert_windows.scope(touched, current), eager=False) as scope:
         earliest = scope.selectExpr("unix_micros(min(touched_from))", "unix_micros(min(read_from))").collect()[0]
         if earliest[0] is None:
@@ -54,4 +49,4 @@ def recompute_windows(lake: Lake, touched: DataFrame) -> None:
         # The condition compares with a literal, so Delta skips files in which all windows are closed and untouched.
         may_change = current.where((F.col("window_end") >= touched_from) | (F.col("state") == "open"))
         changes = alert_windows.changes(recomputed, may_change, scope, reached)
-        lake.apply_changes(changes, tables.GOLD_ALERT_WINDOWS, alert_windows.KEYS)
+        lake.apply_changes(changes, AGGREGATE.table, AGGREGATE.keys)
