@@ -257,7 +257,7 @@ SILVER_QUARANTINE = Table(
     "A row that broke a quality rule, as it came, or a late row.",
     _LANDED
     + """
-    reasons ARRAY<STRING> quality rules that it broke
+    reasons ARRAY<STRING> names of the rules that it broke: amount_is_positive for an amount that is not
     quarantined_at TIMESTAMP when it was put here (UTC)
     """,
     properties=_STREAMED,

@@ -53,7 +53,7 @@ def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[...
     land(opened, ("a", 0, 5.0, None), ("a", 1, 6.0, None), ("a", 0, 5.0, None), ("b", 0, 5.0, None))
     refine_all(opened)
     assert silver(opened) == [("a", 0), ("a", 1), ("b", 0)]
-    assert quarantine(opened) == [("a", 0, ["place_is_new"])]
+    assert quarantine(opened) == [("a", 0, ["position_is_new"])]
 
 
 @pytest.mark.long
@@ -71,7 +71,7 @@ def test_no_choice_of_repeated_positions_escapes(lake: Callable[..., Lake], posi
     refine_all(opened)
     assert silver(opened) == [("a", at) for at in sorted(set(positions))]
     repeated = sorted((Counter(positions) - Counter(set(positions))).elements())
-    assert quarantine(opened) == [("a", at, ["place_is_new"]) for at in repeated]
+    assert quarantine(opened) == [("a", at, ["position_is_new"]) for at in repeated]
 
 
 def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:
@@ -82,9 +82,9 @@ def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[...
     refine_all(opened)
     assert silver(opened) == [("a", 0), ("a", 2)]
     assert quarantine(opened) == [
-        ("a", 0, ["place_is_new"]),
+        ("a", 0, ["position_is_new"]),
         ("a", 1, ["amount_is_positive"]),
-        ("a", 1, ["amount_is_positive", "place_is_new"]),
+        ("a", 1, ["amount_is_positive", "position_is_new"]),
     ]
 
 
@@ -170,10 +170,16 @@ def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
     negative = ("b", 3)
     assert silver(opened) == [("a", 0), ("b", 0), ("b", 1), *([negative] if is_new else [])]
     assert quarantine(opened) == [
-        ("a", 0, ["place_is_new", "transaction_is_new"]),
+        ("a", 0, ["position_is_new", "transaction_is_new"]),
         ("a", 1, ["amount_is_positive"]),
         ("b", 2, ["transaction_is_new"]),
         *([] if is_new else [(*negative, ["amount_is_positive"])]),
     ]
     source_positions = Counter(silver(opened) + [row[:2] for row in quarantine(opened)])
     assert source_positions == {("a", 0): 2, ("a", 1): 1, ("b", 0): 1, ("b", 1): 1, ("b", 2): 1, ("b", 3): 1}
+
+
+def test_a_repeated_position_is_not_replayed_whichever_name_the_lake_has_for_it(spark: Any) -> None:
+    names = ("place_is_new", "position_is_new", "late", "amount_is_positive")
+    rows = spark.createDataFrame([([name],) for name in names], "reasons ARRAY<STRING>")
+    assert [row["reasons"] for row in rows.where(duplicates.REPLAYABLE).collect()] == [["amount_is_positive"]]

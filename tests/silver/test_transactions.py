@@ -96,7 +96,7 @@ def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
     rules, reasons = quality_rules.of(settings, F.current_timestamp()), quality_rules.reasons(settings)
     assert tuple(rule.name for rule in rules) == reasons[: len(rules)]
     assert reasons[len(rules) - 3 : len(rules)] == ("kind_fits", "shop_fits", "shop_is_given")
-    assert reasons[len(rules) :] == ("place_is_new", "transaction_is_new", "late", "forgotten")
+    assert reasons[len(rules) :] == ("position_is_new", "transaction_is_new", "late", "forgotten")
 
 
 def test_a_row_may_not_be_ahead_of_the_time_of_its_arrival(spark: Any) -> None:

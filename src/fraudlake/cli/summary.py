@@ -41,7 +41,8 @@ def print_counts(console: Console, status: Status) -> None:
     warnings = "".join(f"; {count:,} warned of {name}" for name, count in status.warnings.items())
     layers.add_row("silver", f"{status.silver:,}", f"valid transactions{warnings}")
     reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
-    layers.add_row("quarantine", f"{status.quarantine:,}", f"with the reason{': ' if reasons else ''}{reasons}")
+    broken = f"by broken rule: {reasons}" if reasons else "rows that broke a rule"
+    layers.add_row("quarantine", f"{status.quarantine:,}", broken)
     if status.removed:
         by_table = ", ".join(f"{name} {count:,}" for name, count in status.removed.items())
         layers.add_row("removed", f"{sum(status.removed.values()):,}", f"older than row_retention: {by_table}")
@@ -95,7 +96,8 @@ def print_quarantine(console: Console, quarantine: Quarantine) -> None:
     if not quarantine.rows:
         console.print("nothing is in quarantine")
         return
-    console.print(f"{counted(quarantine.rows, 'row')} in quarantine; a row that broke several rules counts for each")
+    message = f"{counted(quarantine.rows, 'row')} in quarantine, by broken rule"
+    console.print(f"{message}; a row that broke several rules counts for each")
     for rule, count in quarantine.reasons.items():
         console.print(f"\n[bold]{rule}[/] {count:,}")
         for sample in quarantine.samples[rule]:

@@ -312,7 +312,7 @@ def _is_overtaken(transaction: Column) -> Column:
 
 def _is_quarantined() -> Column:
     """Return whether one of the two is quarantined, or a duplicate between them in the topic, or in the window."""
-    duplicate = F.array(F.lit(quality_rules.PLACE_IS_NEW), F.lit(quality_rules.TRANSACTION_IS_NEW))
+    duplicate = F.array(*map(F.lit, (*quality_rules.REPEATED_POSITION, quality_rules.TRANSACTION_IS_NEW)))
     is_there = _any(
         "rows",
         lambda row: (

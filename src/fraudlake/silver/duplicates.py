@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-REPLAYABLE = f"NOT arrays_overlap(reasons, array('{quality_rules.LATE}', '{quality_rules.PLACE_IS_NEW}'))"
+REPLAYABLE = f"NOT arrays_overlap(reasons, array{(quality_rules.LATE, *quality_rules.REPEATED_POSITION)})"
 """A condition on ``silver_quarantine``: the row is stored nowhere else.
 
 A late row is in silver as well. Of a row with a repeated source position, the first one is in silver or in quarantine.
@@ -187,7 +187,7 @@ def with_duplicate_reasons(
     stored: StoredTables,
     came_first: Column | None = None,
 ) -> DataFrame:
-    """Add ``place_is_new`` and ``transaction_is_new`` to the ``reasons`` of duplicates.
+    """Add ``position_is_new`` and ``transaction_is_new`` to the ``reasons`` of duplicates.
 
     A row is a duplicate if the tables already hold its source position or its id. Of several rows of the
     micro-batch with one source position, all but one are duplicates. Of several rows with one id, all but the first
@@ -250,7 +250,7 @@ def _with_repeated_positions(checked: DataFrame, known: DataFrame, suspects: set
     )
     ranked = rows.join(known.distinct(), on=source_position, how="left").withColumn("_nth", F.row_number().over(order))
     is_repeated = F.coalesce("_is_stored", F.col("_nth") > 1)
-    with_reasons = _with_reason(ranked, is_repeated, quality_rules.PLACE_IS_NEW)
+    with_reasons = _with_reason(ranked, is_repeated, quality_rules.POSITION_IS_NEW)
     return checked.where(~is_suspect).unionByName(with_reasons.drop(*source_position, "_is_stored", "_nth"))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
 
-PLACE_IS_NEW = "place_is_new"
+POSITION_IS_NEW = "position_is_new"
 TRANSACTION_IS_NEW = "transaction_is_new"
 LATE = "late"
 FORGOTTEN = "forgotten"
@@ -25,6 +25,8 @@ FORGOTTEN = "forgotten"
 Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well; or
 its account was forgotten, and nothing but its source position is left.
 """
+REPEATED_POSITION = (POSITION_IS_NEW, "place_is_new")
+"""What rows of a repeated source position have among their reasons; the second name is that of older lakes."""
 _MESSAGE_IS_READABLE = "message_is_readable"
 Condition = Callable[["Settings", "Column"], "Column"]
 """When a row fulfils a rule, under the settings and the current time."""
@@ -69,7 +71,7 @@ def _time(text: str) -> Column:
 
 def reasons(settings: Settings) -> tuple[str, ...]:
     """Return all that a row can be in quarantine for: the rules of :func:`of`, and the reasons above."""
-    return (_MESSAGE_IS_READABLE, *_conditions(settings), PLACE_IS_NEW, TRANSACTION_IS_NEW, LATE, FORGOTTEN)
+    return (_MESSAGE_IS_READABLE, *_conditions(settings), POSITION_IS_NEW, TRANSACTION_IS_NEW, LATE, FORGOTTEN)
 
 
 def _conditions(settings: Settings) -> dict[str, Condition]:
