@@ -31,6 +31,14 @@ def test_a_quality_rule_rejects_what_breaks_it(spark: Any) -> None:
     assert [row["reasons"] for row in checked] == [[], ["account_is_short"]]
 
 
+def test_an_aggregate_is_a_table_of_the_lake_and_a_step_of_aggregate() -> None:
+    from fraudlake.lake import contents
+    from fraudlake.operations import lag
+
+    assert "gold_merchant_hourly" in {table.name for table in contents.TABLES}
+    assert lag.command_of("merchant_hourly") == "fraudlake aggregate"
+
+
 def test_a_feature_is_computed_stored_and_explained() -> None:
     from fraudlake.model import explanations, features
     from tests.model.test_features import SECOND, Row, table
