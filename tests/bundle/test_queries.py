@@ -14,7 +14,7 @@ from fraudlake.lake.contents import TABLES
 
 from .rendering import GIVEN, ROOT, render
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 NOW = datetime.now(UTC).replace(tzinfo=None)
 DAY = date(2026, 3, 7)

@@ -154,6 +154,7 @@ def changed_behind(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return change
 
 
+@pytest.mark.long
 def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
     lake: Any, changed_behind: Callable[..., None]
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
         assert {alert for alert in wanted - there if alert[1][-1] >= 350} == set()
 
 
+@pytest.mark.long
 def test_a_new_rule_does_not_raise_what_it_would_have_raised_before(
     lake: Any, changed_behind: Callable[..., None]
 ) -> None:

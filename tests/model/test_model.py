@@ -303,6 +303,7 @@ def test_what_scores_goes_to_another_process_without_session_lake_or_registry(li
     assert b"SparkSession" not in cloudpickle.dumps(score)
 
 
+@pytest.mark.long
 def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dict[str, Any], tmp_path: Path) -> None:
     lake = life["lake"]
     before = lake.count(tables.GOLD_FRAUD_PREDICTIONS, "scored_from = 'silver'")

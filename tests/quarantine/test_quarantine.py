@@ -200,6 +200,7 @@ def ids(lake: Lake) -> list[str]:
     return sorted(row["transaction_id"] for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("each_writer")
 def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(broken, [("1", -8.0, "y")], first=6)
@@ -218,6 +219,7 @@ def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: p
     assert not [gap for gap in status(broken).gaps if "refine" in gap or "cut" in gap]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("each_writer")
 def test_a_replay_first_finishes_the_micro_batch_in_which_refine_was_cut(
     broken: Lake, monkeypatch: pytest.MonkeyPatch

@@ -143,7 +143,11 @@ def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> Non
 
 
 @pytest.mark.usefixtures("each_writer")
-@pytest.mark.parametrize("fails_at", [tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "fails_at",
+    [pytest.param(tables.SILVER_TRANSACTIONS, marks=pytest.mark.long), tables.SILVER_QUARANTINE],
+    ids=lambda table: table.name,
+)
 def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, fails_at: Table
 ) -> None:
