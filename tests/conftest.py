@@ -161,7 +161,7 @@ PROGRAM = {
 """The command line as a process of its own, by :func:`each_writer`."""
 
 
-@pytest.fixture(params=["delta-rs", "spark"])
+@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
 def each_writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What writes the tables of local lakes in this process: delta-rs, or Spark as in a workspace."""
     from fraudlake.lake.local import LocalLake
