@@ -172,6 +172,12 @@ def each_writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return str(request.param)
 
 
+LONG_BY_SPARK = pytest.mark.parametrize(
+    "each_writer", ["delta-rs", pytest.param("spark", marks=pytest.mark.long)], indirect=True
+)
+"""Leaves a test of :func:`each_writer` by Spark to the long run, since shorter ones show what the two writers share."""
+
+
 @pytest.fixture
 def landing(tmp_path: Path) -> Path:
     """The landing folder of :func:`lake`, empty."""

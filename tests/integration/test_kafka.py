@@ -18,7 +18,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.operations.status import status
 from fraudlake.sources import kafka, kafka_source
 from fraudlake.streams import ingest, refine, stream
-from tests.conftest import FLINK, PROGRAM, SHORT_LIVED, FraudlakeHere, land_flink, run
+from tests.conftest import FLINK, LONG_BY_SPARK, PROGRAM, SHORT_LIVED, FraudlakeHere, land_flink, run
 from tests.test_cli import refused
 
 from .broker import Broker
@@ -263,7 +263,7 @@ def test_a_broker_that_restarts_does_not_end_a_continuous_stream(broker: Broker,
     assert places(lake) == produced(broker, "restart")
 
 
-@pytest.mark.parametrize("each_writer", ["delta-rs", pytest.param("spark", marks=pytest.mark.long)], indirect=True)
+@LONG_BY_SPARK
 def test_an_ingest_that_is_killed_goes_on_with_each_message_once(
     broker: Broker, topic_lake: Any, each_writer: str
 ) -> None:

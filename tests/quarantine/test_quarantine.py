@@ -21,6 +21,7 @@ from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streams import refine, stream
 from tests import plain_lake
+from tests.conftest import LONG_BY_SPARK
 
 pytestmark = pytest.mark.stream
 
@@ -202,6 +203,7 @@ def ids(lake: Lake) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("each_writer")
+@LONG_BY_SPARK
 def test_refine_takes_no_id_that_a_cut_replay_moves(broken: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(broken, [("1", -8.0, "y")], first=6)
     stream.run(broken, refine.streams(broken), "available-now")

@@ -39,7 +39,7 @@ from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.sources.local_folder import LocalFolder
 from fraudlake.sources.volume import Volume
 from fraudlake.streams import ingest, refine, stream
-from tests.conftest import FLINK
+from tests.conftest import FLINK, LONG_BY_SPARK
 from tests.standin import auto_loader
 
 pytestmark = pytest.mark.stream
@@ -550,6 +550,7 @@ def test_a_file_that_fails_the_reader_in_any_way_is_rejected_alone(
 
 
 @pytest.mark.usefixtures("each_writer")
+@LONG_BY_SPARK
 @pytest.mark.parametrize("lost", ["entry", "checkpoint", "list"])
 def test_nothing_is_ingested_twice_after_a_crash(
     lake: Open, landing: Path, monkeypatch: pytest.MonkeyPatch, lost: str
@@ -632,6 +633,7 @@ def test_files_are_appended_once(lake: Open, landing: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("each_writer")
+@LONG_BY_SPARK
 def test_a_retry_that_dies_between_its_commits_ingests_nothing_twice(lake: Open, landing: Path) -> None:
     (landing / "part-0").write_bytes(b"")
     ingest_all(lake())
