@@ -322,7 +322,7 @@ SILVER_DELIVERIES = Table(
     "silver_deliveries",
     "The outcome of an alert at a destination.",
     """
-    destination STRING log, file, kafka, webhook or jdbc
+    destination STRING name of the destination, such as webhook
     alert_id STRING alert
     account_id STRING account that paid
     timestamp TIMESTAMP event time of the alert (UTC)
