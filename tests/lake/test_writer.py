@@ -14,7 +14,11 @@ from fraudlake import tables
 from fraudlake.lake import Lake, change_log
 from fraudlake.lake.local import LocalLake
 
-pytestmark = [pytest.mark.stream, pytest.mark.usefixtures("each_writer")]
+pytestmark = [
+    pytest.mark.stream,
+    pytest.mark.usefixtures("each_writer"),
+    pytest.mark.parametrize("each_writer", ["delta-rs", "spark"], indirect=True),
+]
 
 TABLE = tables.BRONZE_FILES
 BY_DELTA_RS = LocalLake.writer
