@@ -27,6 +27,11 @@ def _duration(value: object) -> object:
     return timedelta(seconds=float(match[1]) * seconds)
 
 
+def microseconds(duration: timedelta) -> int:
+    """Return a time span in whole microseconds."""
+    return duration // timedelta(microseconds=1)
+
+
 def text(duration: timedelta) -> str:
     """Return a time span as a person writes it, such as ``10 seconds``."""
     for unit in ("day", "hour", "minute"):

@@ -18,13 +18,14 @@ import pytest
 
 from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
-from fraudlake.rules.kinds import Rule
+from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import Status
 from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle
 from tests.integration.broker import Broker
+from tests.rule_cases import CASES, PAIRS, WINDOWS, Case
 
 from .test_realtime import (
     LIMITS,
@@ -130,6 +131,40 @@ def test_rows_that_are_kept_for_good_raise_the_exact_lanes_alerts_however_far_ap
     until(lambda: beyond(raised(broker, "for-good-alerts")) >= truth, query)
 
     assert beyond(raised(broker, "for-good-alerts")) == truth
+
+
+@pytest.mark.parametrize(("cases", "is_without_end"), [(PAIRS + WINDOWS, False), (CASES, True)])
+def test_the_fast_lane_raises_the_alerts_of_the_cases(
+    own: session.Session, tmp_path: Path, cases: list[Case], is_without_end: bool
+) -> None:
+    # A batch evaluates the row of an account that came last, so each row of a case is the last one of an account.
+    accounts = {f"{case.name}/{count}": case for case in cases for count in range(1, len(case.transactions) + 1)}
+    rows = [
+        row._replace(account_id=account, source=str(row.position))
+        for account, case in accounts.items()
+        for row in case.rows(NOW - 3 * oracle.HOUR, int(account.rpartition("/")[2]))
+    ]
+    kafka = [
+        (key.encode(), value, "t", 0, offset, datetime.fromtimestamp(row.time / 1e6, UTC))
+        for offset, row in enumerate(rows)
+        for key, value, _ in [message(row)]
+    ]
+    columns = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+    different = {case.rule["name"]: RULE.validate_python(case.rule) for case in cases}
+    given: list[tuple[Rule, Status, int]] = [(rule, "live", 1) for rule in different.values()]
+    chosen = rules.choose(given, is_without_end)
+    assert not chosen.refused
+
+    said = alerts.events(
+        own.spark.createDataFrame(kafka, columns), Settings(lake=tmp_path), chosen, own.neighbours
+    ).collect()
+
+    raised: dict[str, set[tuple[int, ...]]] = {case.name: set() for case in cases}
+    for data in (json.loads(event["value"])["data"] for event in said):
+        case = accounts[data["account_id"]]
+        if data["rule"] == case.rule["name"]:
+            raised[case.name].add(tuple(int(row["transaction_id"]) for row in data["evidence"]))
+    assert raised == {case.name: set(case.alerts) for case in cases}
 
 
 def last_of(own: session.Session, tmp_path: Path, count: int, since: datetime | None = None) -> list[dict[str, Any]]:

@@ -6,7 +6,9 @@ Rules of the kind ``small_then_large`` are evaluated by :mod:`~fraudlake.detecti
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fraudlake.detection import buckets, detector, live_rules, ordering
 from fraudlake.rules.rule_set import RuleSet
+from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.silver import clock
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ _COLUMNS = "array<map<string,string>>"
 class Evaluator:
     """Evaluates rules of all kinds on a bucket's rows."""
 
-    limits: detector.Limits
+    pairs: tuple[tuple[RuleVersion, SmallThenLargeRule], ...]
     live: live_rules.LiveRules
     further: Mapping[str, pa.Field]
     """The further columns of silver, each with its field in :attr:`rows`."""
@@ -79,7 +82,8 @@ class Evaluator:
             UsageError: a rule does not suit the columns, or its rows are not divided by account.
         """
         live = live_rules.LiveRules.of(settings, versions)
-        return cls(detector.Limits.of(versions), live, live.fields(settings))
+        pairs = tuple((one, one.rule) for one in versions if isinstance(one.rule, SmallThenLargeRule))
+        return cls(pairs, live, live.fields(settings))
 
     @property
     def rows(self) -> pa.Schema:
@@ -89,8 +93,8 @@ class Evaluator:
     def columns(self, may_be_late: bool) -> list[Column]:
         """Select :attr:`rows` from silver. A value that no output can need is sent as null, which saves space."""
         amount, is_whole = F.col("amount"), bool(self.live.versions)
-        small, large = max(self.limits.small_below, default=-math.inf), min(self.limits.large_above, default=math.inf)
-        candidate = (amount < small) | (amount > large) | F.lit(is_whole)
+        of_pairs = (rule.is_small(amount) | rule.is_large(amount) for _, rule in self.pairs)
+        candidate = functools.reduce(operator.or_, of_pairs, F.lit(is_whole))
         is_labelled = F.lit(may_be_late or is_whole)
         return [
             F.xxhash64("account_id").alias("account"),
@@ -115,9 +119,12 @@ class Evaluator:
         Returns:
             The alerts, in the columns of the detector's output, and the new state.
         """
-        pairs, open_flags = detector.detect(state[OPEN_FLAGS], rows, self.limits, now)
+        pairs, open_flags = detector.detect(state[OPEN_FLAGS], rows, [rule for _, rule in self.pairs], now)
         raised, needed = self.live.evaluate(state["rules"], rows, now)
-        alerts = [_alert_rows(pairs, self.limits.versions), *(_rule_alert_rows(*of_rule) for of_rule in raised)]
+        alerts = [
+            _alert_rows(pairs, [version for version, _ in self.pairs]),
+            *(_rule_alert_rows(*of_rule) for of_rule in raised),
+        ]
         return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
 
 
@@ -308,7 +315,7 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
     return step
 
 
-def _alert_rows(pairs: detector.AlertPairs, versions: tuple[RuleVersion, ...]) -> pa.Table:
+def _alert_rows(pairs: detector.AlertPairs, versions: Sequence[RuleVersion]) -> pa.Table:
     large, small = (pairs.candidates.take(pa.array(numbers)) for numbers in (pairs.large, pairs.small))
     rules = pa.Table.from_pylist([_rule_columns(version) for version in versions], _RULE).take(pa.array(pairs.rule))
     return _output_table(

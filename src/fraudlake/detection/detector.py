@@ -8,22 +8,21 @@ transaction of an account, if it is small for some rule and a large one may stil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fraudlake import durations
 from fraudlake.detection import ordering
-from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake.rules.small_then_large import SmallThenLargeRule
 
 ROWS = pa.schema(
     [
@@ -51,27 +50,6 @@ FLAGS = pa.schema(
 """A bucket's open flags: at most one an account, which is its last transaction."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The small-then-large rules as the detector needs them: amounts in account currency, times in microseconds."""
-
-    versions: tuple[RuleVersion, ...]
-    small_below: tuple[float, ...]
-    large_above: tuple[float, ...]
-    within: tuple[int, ...]
-
-    @classmethod
-    def of(cls, versions: Iterable[RuleVersion]) -> Limits:
-        """Take the limits from the small-then-large rules among those of all kinds."""
-        rules = [(version, version.rule) for version in versions if isinstance(version.rule, SmallThenLargeRule)]
-        return cls(
-            tuple(version for version, _ in rules),
-            tuple(rule.small_below for _, rule in rules),
-            tuple(rule.large_above for _, rule in rules),
-            tuple(microseconds(rule.within.total_seconds()) for _, rule in rules),
-        )
-
-
 def microseconds(seconds: float) -> int:
     """Turn seconds into whole microseconds."""
     return round(seconds * 1_000_000)
@@ -89,7 +67,9 @@ class AlertPairs(NamedTuple):
     large: NDArray[np.int64]
 
 
-def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[AlertPairs, pa.Table]:
+def detect(
+    flags: pa.Table, rows: pa.Table, rules: Sequence[SmallThenLargeRule], now: int
+) -> tuple[AlertPairs, pa.Table]:
     """Apply the small-then-large rules to a bucket's rows, in event-time order, after the flags that were open.
 
     Rows of the same time are ordered by ``source`` and ``position``.
@@ -97,13 +77,13 @@ def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[A
     Args:
         flags: open flags, :data:`FLAGS`.
         rows: the bucket's new transactions, :data:`ROWS`, in any order.
-        limits: the rules.
+        rules: the rules.
         now: event time in microseconds; flags that expired before it are dropped.
 
     Returns:
         The alerts, and the flags that are open now.
     """
-    if not limits.versions:
+    if not rules:
         nothing = np.zeros(0, np.int64)
         return AlertPairs(FLAGS.empty_table(), nothing, nothing, nothing), FLAGS.empty_table()
     order = ordering.row_order(flags, rows)
@@ -111,14 +91,12 @@ def detect(flags: pa.Table, rows: pa.Table, limits: Limits, now: int) -> tuple[A
         np.concatenate([flags[name].to_numpy(), rows[name].to_numpy()])[order] for name in ("account", "time", "amount")
     )
     follows = account[1:] == account[:-1]
-    # In the order of arrival the large row may have the earlier time: rows out of order alert, too, within the bound.
-    gap = np.abs(time[1:] - time[:-1])
-    small_by_rule = [
-        np.flatnonzero(follows & (amount[:-1] < small) & (amount[1:] > large) & (gap <= within))
-        for small, large, within in zip(limits.small_below, limits.large_above, limits.within, strict=True)
-    ]
+    before, after = {"amount": amount[:-1], "time": time[:-1]}, {"amount": amount[1:], "time": time[1:]}
+    small_by_rule = [np.flatnonzero(follows & rule.is_raised(before, after)) for rule in rules]
     is_last = np.append(~follows, True) if len(account) else np.zeros(0, bool)
-    open_flags = np.flatnonzero(is_last & (amount < max(limits.small_below)) & (time >= now - max(limits.within)))
+    is_small = np.any([rule.is_small(amount) for rule in rules], axis=0)
+    longest = durations.microseconds(max(rule.within for rule in rules))
+    open_flags = np.flatnonzero(is_last & is_small & (time >= now - longest))
 
     small = np.concatenate(small_by_rule)
     rule = np.repeat(np.arange(len(small_by_rule)), [len(numbers) for numbers in small_by_rule])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import functools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,9 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[Sm
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.
     """
-    small = F.col("amount") < max((rule.small_below for rule in rules), default=-math.inf)
-    large = F.col("amount") > min((rule.large_above for rule in rules), default=math.inf)
+    amount, none = F.col("amount"), F.lit(False)
+    small = functools.reduce(operator.or_, (rule.is_small(amount) for rule in rules), none)
+    large = functools.reduce(operator.or_, (rule.is_large(amount) for rule in rules), none)
     activity = transactions.groupBy(*KEYS).agg(
         F.count("*").alias("transactions"),
         F.sum("amount").alias("amount_sum"),

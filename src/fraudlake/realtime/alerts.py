@@ -169,12 +169,9 @@ def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
 
 def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> Column:
     """Return the detector's output for two rows; null if the rule does not hold."""
-    rule = pair.rule
-    is_near = F.abs(large["time"] - small["time"]) <= rule.within // MICROSECOND
-    holds = (small["amount"] < rule.small_below) & (large["amount"] > rule.large_above) & is_near
     of_small = {"first_transaction_id": small["transaction_id"]}
     of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}
-    return F.when(holds, _alert(pair, large, of_small))
+    return F.when(pair.rule.is_raised(small, large), _alert(pair, large, of_small))
 
 
 def _alert(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.rules.threshold import EVIDENCE
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
         An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
         ``first_transaction_id``, ``evidence``, ``measures`` and ``explanation``.
     """
-    last = None if rule.last is None else rule.last // MICROSECOND
+    last = rule.duration
 
     def window(row: Column) -> Column:
         if last is not None:
@@ -56,9 +55,7 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
     windows = F.transform(due, lambda row: F.struct(row.alias("row"), window(row).alias("window")))
     touched = F.filter(windows, lambda alert: F.array_contains(alert["window"], current) & is_whole(alert))
     totals = F.transform(touched, lambda alert: alert.withField("total", _total(rule, alert["window"])))
-    beyond = F.filter(
-        totals, lambda alert: alert["total"] > rule.limit if rule.above is not None else alert["total"] < rule.limit
-    )
+    beyond = F.filter(totals, lambda alert: rule.is_raised(alert["total"]))
     return F.transform(
         F.transform(beyond, lambda alert: alert.withField("evidence", evidence(alert))),
         lambda alert: F.struct(

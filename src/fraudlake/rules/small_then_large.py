@@ -1,14 +1,18 @@
-"""The kind ``small_then_large``: a small transaction, immediately followed by a large one, raises an alert."""
+"""The kind ``small_then_large``: a small transaction, immediately followed by a large one, raises an alert.
+
+The predicates are operators, so they take plain numbers, arrays, columns of Spark and terms of SQL alike: the detector,
+the fast lane, gold's counts and the rule as a pattern are all built from them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fraudlake.durations import Duration
+from fraudlake.durations import Duration, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,16 +38,36 @@ class SmallThenLargeRule(BaseModel):
             raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
         return self
 
+    def is_small(self, amount: Any) -> Any:
+        """Return whether amounts are small."""
+        return amount < self.small_below
+
+    def is_large(self, amount: Any) -> Any:
+        """Return whether amounts are large."""
+        return amount > self.large_above
+
+    def is_raised(self, small: Any, large: Any) -> Any:
+        """Return whether transactions of an account, ``large`` immediately after ``small``, raise an alert.
+
+        Each has ``amount`` and ``time``, microseconds, by name: a mapping, or a struct of Spark. In the order of
+        arrival the large one may have the earlier time: it alerts within the same bound.
+        """
+        gap, within = large["time"] - small["time"], microseconds(self.within)
+        return self.is_small(small["amount"]) & self.is_large(large["amount"]) & (gap <= within) & (gap >= -within)
+
     def compile(self, columns: Mapping[str, Column]) -> CompiledPattern:
         """Return the rule as the pattern that it is; in a stream, the detector's arrays give the same alerts."""
+        from sqlglot import exp
+
         from fraudlake.rules.pattern import PatternRule
 
+        small, large = (exp.column("amount", table=name) for name in ("SMALL", "LARGE"))
         # The detector's bound is part of the time, a pattern's WITHIN is not: the condition has it.
         milliseconds = round(self.within.total_seconds() * 1000)
         within = f"LARGE.dt <= SMALL.dt + INTERVAL '{milliseconds / 1000:.3f}' SECOND"
         define = {
-            "SMALL": f"SMALL.amount < {self.small_below!r}",
-            "LARGE": f"LARGE.amount > {self.large_above!r} AND {within}",
+            "SMALL": self.is_small(small).sql(),
+            "LARGE": f"{self.is_large(large).sql()} AND {within}",
         }
         measures = {"seconds_between": "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
         pair = PatternRule(name=self.name, pattern="SMALL LARGE", define=define, measures=measures)

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fraudlake.durations import Duration
+from fraudlake.durations import Duration, microseconds
 from fraudlake.errors import UsageError
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from fraudlake.match_recognize.expressions import Column
     from fraudlake.match_recognize.values import Expression
@@ -60,6 +58,18 @@ class ThresholdRule(BaseModel):
     def limit(self) -> float:
         """The limit of the aggregate, above or below."""
         return (self.below or 0.0) if self.above is None else self.above
+
+    @property
+    def duration(self) -> int | None:
+        """The duration of the window in microseconds; None if it is a number of transactions."""
+        return None if self.last is None else microseconds(self.last)
+
+    def is_raised(self, total: Any) -> Any:
+        """Return whether totals raise an alert: numbers, an array or a column of Spark.
+
+        NaN, the total of no values in an array, raises none.
+        """
+        return total > self.limit if self.above is not None else total < self.limit
 
     def compile(self, columns: Mapping[str, Column]) -> CompiledThreshold:
         """Compile the rule for the columns, which are given by the names that a rule may use.
@@ -123,16 +133,15 @@ class CompiledThreshold:
             holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
             ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
         times = ordered.columns[TIME].values
-        if rule.last is not None:
-            microseconds = rule.last // timedelta(microseconds=1)
-            spans = windows.of_duration(times, ordered.starts, microseconds)
-            still_counts = times >= (now or 0) - microseconds
+        if rule.duration is not None:
+            spans = windows.of_duration(times, ordered.starts, rule.duration)
+            still_counts = times >= (now or 0) - rule.duration
         else:
             spans = windows.of_rows(ordered.starts, rule.transactions or 1)
             still_counts = ordered.ends - np.arange(len(ordered)) < (rule.transactions or 1)
         totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
         alerts = []
-        for row in np.flatnonzero(self._is_beyond(totals) & ordered.is_new).tolist():
+        for row in np.flatnonzero(rule.is_raised(totals) & ordered.is_new).tolist():
             low, high = int(spans.low[row]), int(spans.high[row])
             earlier = [number for number in range(max(low, high - EVIDENCE), high) if number != row]
             numbers = ordered.order[[*earlier, row]].tolist()
@@ -144,7 +153,3 @@ class CompiledThreshold:
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
         """Return the state, in which no account is."""
         return state
-
-    def _is_beyond(self, totals: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which totals raise an alert; NaN, the total of no values, is never beyond."""
-        return totals > self.rule.limit if self.rule.above is not None else totals < self.rule.limit
