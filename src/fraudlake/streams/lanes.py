@@ -11,7 +11,6 @@ from fraudlake import literals, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold import lane_agreement
 from fraudlake.gold.lane_agreement import AGGREGATE
-from fraudlake.lake.rows import persisted
 from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.streams import refresh
@@ -79,16 +78,15 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
     numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}
     near = [date.fromordinal(number) for number in sorted(numbers) if 1 <= number <= date.max.toordinal()]
-    transactions = lane_agreement.with_places(refresh.on_dates(silver, near))
     sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
     raised = lake.read(tables.SILVER_ALERTS).where(F.to_date("timestamp").isin([literals.day(one) for one in chosen]))
-    with persisted(lane_agreement.alerts(refresh.on_dates(sent, chosen), raised, transactions)) as alerts:
-        agreement = lane_agreement.lane_agreement(
-            alerts,
-            lane_agreement.progress(sent, transactions),
-            transactions,
-            lake.read(tables.SILVER_QUARANTINE),
-            rules,
-            watermark(lake) if lake.settings.ordering == "event_time" else None,
-        )
-        refresh.replace_days(lake, agreement, AGGREGATE, chosen)
+    agreement = lane_agreement.lane_agreement(
+        refresh.on_dates(sent, chosen),
+        raised,
+        refresh.on_dates(silver, near),
+        lake.read(tables.SILVER_QUARANTINE),
+        sent,
+        rules,
+        watermark(lake) if lake.settings.ordering == "event_time" else None,
+    )
+    refresh.replace_days(lake, agreement, AGGREGATE, chosen)
