@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fraudlake.realtime import alerts, lane, neighbours, rules, session
@@ -144,20 +145,24 @@ def test_the_fast_lane_raises_the_alerts_of_the_cases(
         for account, case in accounts.items()
         for row in case.rows(NOW - 3 * oracle.HOUR, int(account.rpartition("/")[2]))
     ]
-    kafka = [
-        (key.encode(), value, "t", 0, offset, datetime.fromtimestamp(row.time / 1e6, UTC))
-        for offset, row in enumerate(rows)
-        for key, value, _ in [message(row)]
-    ]
-    columns = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+    messages = [message(row) for row in rows]
+    kafka = pa.table(
+        {
+            "key": [str(key).encode() for key, _, _ in messages],
+            "value": [value for _, value, _ in messages],
+            "topic": ["t"] * len(rows),
+            "partition": pa.array([0] * len(rows), pa.int32()),
+            "offset": range(len(rows)),
+            "timestamp": pa.array([row.time for row in rows], pa.timestamp("us", "UTC")),
+        }
+    )
     different = {case.rule["name"]: RULE.validate_python(case.rule) for case in cases}
     given: list[tuple[Rule, Status, int]] = [(rule, "live", 1) for rule in different.values()]
     chosen = rules.choose(given, is_without_end)
     assert not chosen.refused
 
-    said = alerts.events(
-        own.spark.createDataFrame(kafka, columns), Settings(lake=tmp_path), chosen, own.neighbours
-    ).collect()
+    read = own.spark.createDataFrame(kafka).coalesce(1)
+    said = alerts.events(read, Settings(lake=tmp_path), chosen, own.neighbours).collect()
 
     raised: dict[str, set[tuple[int, ...]]] = {case.name: set() for case in cases}
     for data in (json.loads(event["value"])["data"] for event in said):

@@ -59,7 +59,7 @@ def test_a_threshold_of_which_enough_rows_are_kept_runs() -> None:
 
 def test_without_a_rule_that_can_run_nothing_does() -> None:
     with pytest.raises(
-        UsageError, match=r"no rule can run in the fast lane \(probe: row patterns .*'fraudlake detect'"
+        UsageError, match=r"no rule can run in the fast lane \(probe: rules of the kind 'pattern' .*'fraudlake detect'"
     ):
         rules.choose([(PATTERN, "live", 1)])
 

@@ -220,7 +220,7 @@ def _with_rows(alerts: DataFrame, placed: DataFrame, quarantine: DataFrame, look
 
 
 def _progress(messages: DataFrame, placed: DataFrame) -> DataFrame:
-    """Return by partition how far the fast lane has read, as far as its alerts show, and the event time at each position.
+    """Return how far the fast lane has read each partition, as far as its alerts show, and event time at positions.
 
     ``rules`` are those that raised a fast alert; ``minutes`` has the first ``position`` of a transaction of each.
     """

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import Rule
-from fraudlake.rules.pattern import PatternRule
 from fraudlake.rules.rule_set import Status
 from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.rules.threshold import ThresholdRule
@@ -97,10 +96,10 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
 def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     """Return why a rule cannot run here; None if it can."""
-    if isinstance(rule, PatternRule):
-        return "row patterns are evaluated in Python, which Spark's Real-time Mode does not call"
     if isinstance(rule, SmallThenLargeRule):
         return None
+    if not isinstance(rule, ThresholdRule):
+        return f"rules of the kind '{rule.kind}' are evaluated in Python, which Spark's Real-time Mode does not call"
     columns = _NEVER_NULL if rule.aggregate == "count" else ("amount",)
     needed: float = rule.transactions or 0
     if rule.aggregate in ("count", "distinct"):
