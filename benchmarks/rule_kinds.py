@@ -31,8 +31,8 @@ from fraudlake.match_recognize.expressions import Column
 from fraudlake.match_recognize.values import STRING
 from fraudlake.rules import windows
 from fraudlake.rules.kinds import Rule
-from fraudlake.rules.pattern import PatternRule
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.pattern import PatternRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
 
 PATTERNS = {

@@ -11,8 +11,8 @@ import pytest
 from fraudlake.detection import backtest, evidence
 from fraudlake.detection.report import report
 from fraudlake.detection.truth import Range
-from fraudlake.rules.pattern import PatternRule
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.pattern import PatternRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 
 RULE = ThresholdRule(name="many", aggregate="count", transactions=2, above=1)
 

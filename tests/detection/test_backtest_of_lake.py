@@ -12,7 +12,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.detection import backtest
 from fraudlake.lake import Lake
-from fraudlake.rules.pattern import PatternRule
+from fraudlake.rules.kinds.pattern import PatternRule
 from tests.match_recognize.test_match_recognize import ANSWERS, QUERIES, table
 
 pytestmark = [pytest.mark.stream, pytest.mark.long]

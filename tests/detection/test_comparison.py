@@ -7,8 +7,8 @@ import random
 import pytest
 
 from fraudlake.detection.comparison import Overlap, Span
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import RuleVersion
-from fraudlake.rules.threshold import ThresholdRule
 
 OTHER = RuleVersion(ThresholdRule(name="many", aggregate="count", transactions=2, above=1), 3, "live")
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fraudlake.detection import detector, ordering
-from fraudlake.rules.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from tests import oracle
 from tests.oracle import Row
 from tests.rule_cases import PAIRS, Case

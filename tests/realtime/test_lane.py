@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fraudlake.realtime import lane, rules
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
 
 

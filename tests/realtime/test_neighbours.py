@@ -20,9 +20,9 @@ import pytest
 from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import RULE, Rule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import Status
-from fraudlake.rules.small_then_large import SmallThenLargeRule
-from fraudlake.rules.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle
 from tests.integration.broker import Broker

@@ -24,7 +24,7 @@ from fraudlake.lake import open_lake
 from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.rules import rule_file
 from fraudlake.rules.columns import query_columns
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from tests import oracle, plain_lake
 from tests.integration.broker import Broker, Outgoing

@@ -12,9 +12,9 @@ from fraudlake.cli import realtime
 from fraudlake.cli.app import App
 from fraudlake.errors import UsageError
 from fraudlake.realtime import rules
-from fraudlake.rules.pattern import PatternRule
-from fraudlake.rules.small_then_large import SmallThenLargeRule
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.pattern import PatternRule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 
 PAIR = SmallThenLargeRule(name="pair", small_below=1, large_above=500, within=timedelta(minutes=1))
 PATTERN = PatternRule(name="probe", pattern="A B", define={"A": "A.amount < 1", "B": "B.amount > 5"})

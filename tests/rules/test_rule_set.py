@@ -12,8 +12,8 @@ from fraudlake.detection.rule_table import plan
 from fraudlake.errors import UsageError
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import Rule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
-from fraudlake.rules.threshold import ThresholdRule
 
 BUSY = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=1), above=3)
 BUSIER = BUSY.model_copy(update={"above": 5})

@@ -13,7 +13,7 @@ import pytest
 
 from fraudlake.errors import UsageError
 from fraudlake.match_recognize.values import Vector
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.windows import Spans, aggregate, of_duration, of_rows
 from tests.match_recognize import flink
 from tests.match_recognize.test_match_recognize import table

@@ -167,7 +167,7 @@ def _named(sql: Path | None, name: str | None) -> Rule:
     """Return a query as a rule with a valid name."""
     from pydantic import ValidationError
 
-    from fraudlake.rules.pattern import PatternRule
+    from fraudlake.rules.kinds.pattern import PatternRule
 
     rule = query_of(Path(str(sql)), name)
     try:

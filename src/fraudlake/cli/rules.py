@@ -153,7 +153,7 @@ def query_of(file: Path, name: str | None = None) -> Rule:
     Raises:
         UsageError: the file cannot be read.
     """
-    from fraudlake.rules.pattern import PatternRule
+    from fraudlake.rules.kinds.pattern import PatternRule
 
     try:
         text = file.read_text()

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fraudlake.detection import buckets, detector, live_rules, ordering
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.rule_set import RuleSet
-from fraudlake.rules.small_then_large import SmallThenLargeRule
 from fraudlake.silver import clock
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fraudlake.rules.small_then_large import SmallThenLargeRule
+    from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 ROWS = pa.schema(
     [

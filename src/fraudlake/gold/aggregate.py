@@ -11,7 +11,7 @@ from fraudlake.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.small_then_large import SmallThenLargeRule
+    from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.rules.small_then_large import SmallThenLargeRule
+    from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 KEYS = ("date",)
 TABLE = Table(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.realtime.rules import LaneRule, LaneRules
-    from fraudlake.rules.small_then_large import SmallThenLargeRule
-    from fraudlake.rules.threshold import ThresholdRule
+    from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+    from fraudlake.rules.kinds.threshold import ThresholdRule
     from fraudlake.settings import Settings
 
 SOURCE = "/fraudlake/realtime"

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import Rule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import Status
-from fraudlake.rules.small_then_large import SmallThenLargeRule
-from fraudlake.rules.threshold import ThresholdRule
 
 _PAIRS_ROWS, _FEW_ROWS, _MOST_ROWS = 8, 64, 256
 """How many of an account's rows the state has at most: for pairs, for few transactions, and for other windows.

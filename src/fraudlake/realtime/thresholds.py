@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.rules.threshold import EVIDENCE
+from fraudlake.rules.kinds.threshold import EVIDENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from fraudlake.rules.threshold import ThresholdRule
+    from fraudlake.rules.kinds.threshold import ThresholdRule
 
 
 def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Column, due: Column, gap: Column) -> Column:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from fraudlake.durations import Duration
 from fraudlake.rules.kinds import Rule
-from fraudlake.rules.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 
 class Detection(BaseModel):

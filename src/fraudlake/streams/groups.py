@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.rules.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 

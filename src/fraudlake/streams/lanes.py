@@ -11,8 +11,8 @@ from fraudlake import literals, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold import lane_agreement
 from fraudlake.gold.lane_agreement import AGGREGATE
-from fraudlake.rules.small_then_large import SmallThenLargeRule
-from fraudlake.rules.threshold import ThresholdRule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 from fraudlake.streams.watermark import watermark

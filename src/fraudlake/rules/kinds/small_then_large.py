@@ -10,24 +10,22 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration, microseconds
+from fraudlake.rules.any_rule import AnyRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fraudlake.match_recognize.expressions import Column
-    from fraudlake.rules.pattern import CompiledPattern
+    from fraudlake.rules.kinds.pattern import CompiledPattern
 
 
-class SmallThenLargeRule(BaseModel):
+class SmallThenLargeRule(AnyRule):
     """A small transaction, immediately followed by a large one of the same account, is fraud."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     kind: Literal["small_then_large"] = "small_then_large"
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     small_below: float = Field(gt=0)
     large_above: float = Field(gt=0)
     within: Duration = Field(gt=timedelta(0))
@@ -59,7 +57,7 @@ class SmallThenLargeRule(BaseModel):
         """Return the rule as the pattern that it is; in a stream, the detector's arrays give the same alerts."""
         from sqlglot import exp
 
-        from fraudlake.rules.pattern import PatternRule
+        from fraudlake.rules.kinds.pattern import PatternRule
 
         small, large = (exp.column("amount", table=name) for name in ("SMALL", "LARGE"))
         # The detector's bound is part of the time, a pattern's WITHIN is not: the condition has it.

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration
+from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
@@ -20,22 +21,19 @@ if TYPE_CHECKING:
     from fraudlake.match_recognize.query import Query
 
 
-class PatternRule(BaseModel):
+class PatternRule(AnyRule):
     """A row pattern: a Flink query as it is (``sql``), or its clauses as fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     kind: Literal["pattern"] = "pattern"
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     sql: str | None = None
     pattern: str | None = None
     """The text in the parentheses of PATTERN."""
-    define: dict[str, str] = {}
+    define: dict[str, str] = Field({})
     """The condition of each variable; one without is always true."""
     within: Duration | None = Field(default=None, gt=timedelta(0))
     skip: str | None = None
     """The text after AFTER MATCH SKIP."""
-    measures: dict[str, str] = {}
+    measures: dict[str, str] = Field({})
     """An expression by the name of its value; without any, the number of transactions."""
 
     @model_validator(mode="after")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration, microseconds
 from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
@@ -24,17 +25,14 @@ EVIDENCE = 20
 """Rows, the latest ones, that an alert names of a window."""
 
 
-class ThresholdRule(BaseModel):
+class ThresholdRule(AnyRule):
     """An aggregate of a column over the account's last duration, or its last transactions, at each transaction.
 
     As in an OVER window of Flink SQL, a window holds its last transaction, and a duration's holds those exactly that
     far back and all of the same time.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     kind: Literal["threshold"] = "threshold"
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     aggregate: Literal["count", "sum", "average", "minimum", "maximum", "distinct"]
     column: str = "amount"
     last: Duration | None = Field(default=None, gt=timedelta(0))
