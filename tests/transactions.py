@@ -42,7 +42,7 @@ def silver(rows: Iterable[Row]) -> pa.Table:
 
 def land(lake: Any, rows: Iterable[Row]) -> None:
     """Append rows to silver_transactions, as one commit."""
-    lake.write(silver(rows), tables.SILVER_TRANSACTIONS, "append")
+    lake.writer(tables.SILVER_TRANSACTIONS).write(silver(rows), "append")
 
 
 def detected(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:

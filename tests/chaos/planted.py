@@ -147,8 +147,8 @@ BUGS = (
         (
             (
                 "appender.append(lake, silver.quarantined(rows), tables.SILVER_QUARANTINE, batch_id)",
-                "lake.append(silver.quarantined(rows).select(*lake.table(tables.SILVER_QUARANTINE).column_names), "
-                "tables.SILVER_QUARANTINE)",
+                "lake.writer(tables.SILVER_QUARANTINE).append("
+                "silver.quarantined(rows).select(*lake.table(tables.SILVER_QUARANTINE).column_names))",
             ),
         ),
         (INGESTED, (0, "refine", "tables/silver_quarantine/_delta_log")),

@@ -324,7 +324,7 @@ class RuleChanges:
             }
             for row in rows
         ]
-        self.lake.write(pa.Table.from_pylist(records, table.schema), table, "append")
+        self.lake.writer(table).write(pa.Table.from_pylist(records, table.schema), "append")
         self.outcome.rows += len(rows)
         self._late |= {row.position for row in rows if row.account_id == LATE}
 

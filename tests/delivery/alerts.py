@@ -39,4 +39,4 @@ def alert(
 
 def raise_(lake: Any, *alerts: dict[str, Any]) -> None:
     """Append alerts to ``silver_alerts``, in one commit."""
-    lake.write(pa.Table.from_pylist(list(alerts), tables.SILVER_ALERTS.schema), tables.SILVER_ALERTS, "append")
+    lake.writer(tables.SILVER_ALERTS).write(pa.Table.from_pylist(list(alerts), tables.SILVER_ALERTS.schema), "append")

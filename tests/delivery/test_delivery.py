@@ -17,7 +17,7 @@ from fraudlake.delivery import webhook
 from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
-from fraudlake.lake.local import LocalLake
+from fraudlake.lake.appender import Appender
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streams import deliver, stream
@@ -153,7 +153,7 @@ def test_a_micro_batch_that_is_cut_is_sent_again_and_noted_once(
 ) -> None:
     opened = lake(webhook_url=receiver.url, suppress_within="1 minute", max_alerts_per_minute=2)
     raise_(opened, alert(1, "a"), alert(2, "a"), alert(3, "b"), alert(4, "c"))
-    append = LocalLake.append
+    append = Appender.append
 
     def cut(*arguments: Any, **options: Any) -> None:
         if is_noted:
@@ -161,7 +161,7 @@ def test_a_micro_batch_that_is_cut_is_sent_again_and_noted_once(
         raise KilledError("killed")
 
     with monkeypatch.context() as patch, pytest.raises(FraudlakeError, match="killed"):
-        patch.setattr(LocalLake, "append", cut)
+        patch.setattr(Appender, "append", cut)
         delivered(opened)
     delivered(opened)
 

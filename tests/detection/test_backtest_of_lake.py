@@ -31,7 +31,7 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
         "source": pa.array(["part-0"] * len(rows)),
         "warnings": pa.nulls(len(rows), silver.field("warnings").type),
     }
-    there.write(pa.table([given[field.name] for field in silver], silver), tables.SILVER_TRANSACTIONS, "append")
+    there.writer(tables.SILVER_TRANSACTIONS).write(pa.table([given[field.name] for field in silver], silver), "append")
     version = there.version(tables.SILVER_TRANSACTIONS)
 
     rule = PatternRule(name="loop", sql=QUERIES[QUERY][1])

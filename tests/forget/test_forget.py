@@ -168,7 +168,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
         "INSERT INTO silver_verdicts SELECT transaction_id, true, 'ann', account_id, timestamp, date "
         f"FROM silver_transactions WHERE account_id IN ('{NAMED}', '{OTHER}')"
     )
-    lake.write(fast_alert_messages(), tables.BRONZE_FAST_ALERTS, "append")
+    lake.writer(tables.BRONZE_FAST_ALERTS).write(fast_alert_messages(), "append")
     before = {table.name: others(lake, table) for table in FOLLOWED}
     assert status(lake).gaps == []
     for account in (NAMED, NUMBERED):

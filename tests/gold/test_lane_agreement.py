@@ -58,7 +58,7 @@ def produce(lake: Lake, first: int, values: list[bytes]) -> None:
     offsets = range(first, first + len(values))
     types = dict(zip(messages.KAFKA_COLUMNS, (pa.binary(), pa.string(), pa.int32(), pa.int64()), strict=True))
     batch = pa.record_batch({**columns, "offset": offsets}, schema=pa.schema(types))
-    lake.write(pa.Table.from_batches(messages.read(iter([batch]))), tables.BRONZE_TRANSACTIONS, "append")
+    lake.writer(tables.BRONZE_TRANSACTIONS).write(pa.Table.from_batches(messages.read(iter([batch]))), "append")
 
 
 def event(
@@ -88,7 +88,7 @@ def alert(lake: Lake, first: int, events: list[tuple[bytes, datetime]]) -> None:
     columns |= {"offset": range(first, first + count), "timestamp": [appended for _, appended in events]}
     kinds = (pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("ms", "UTC"))
     batch = pa.record_batch(columns, schema=pa.schema(zip(fast_alerts.KAFKA_COLUMNS, kinds, strict=True)))
-    lake.write(pa.Table.from_batches(fast_alerts.read(iter([batch]))), tables.BRONZE_FAST_ALERTS, "append")
+    lake.writer(tables.BRONZE_FAST_ALERTS).write(pa.Table.from_batches(fast_alerts.read(iter([batch]))), "append")
 
 
 def run(lake: Lake, step: Callable[[Lake], list[stream.Stream]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import os
 import shutil
 import signal
@@ -22,7 +23,8 @@ import pytest
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake, session
-from fraudlake.lake.local import LocalLake
+from fraudlake.lake.delta_rs_writer import DeltaRsWriter
+from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from tests.conftest import BY_SPARK, FLINK, SHORT_LIVED, run
@@ -136,8 +138,8 @@ def dying_when(lake: Path, file: str) -> Iterator[None]:
             raise KilledError("killed")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises((FraudlakeError, KilledError), match="killed"):
-        for name in ("append", "write"):
-            patch.setattr(LocalLake, name, dying(getattr(LocalLake, name)))
+        for writer, name in itertools.product((DeltaRsWriter, SparkWriter), ("append", "write")):
+            patch.setattr(writer, name, dying(getattr(writer, name)))
         yield
     assert (lake / file).exists()
 

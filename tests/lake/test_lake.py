@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def test_compaction_beside_other_writers_and_optimize_doubles_no_row(
 
     def write(name: str) -> None:
         for row in range(8):
-            opened.write(pa.table({"_source_file": [name], "_source_row": [row]}), table, "append")
+            opened.writer(table).write(pa.table({"_source_file": [name], "_source_row": [row]}), "append")
 
     def optimize() -> None:
         for _ in range(6):
@@ -82,7 +81,7 @@ def test_compaction_leaves_a_table_alone_while_somebody_rewrites_it(lake: Any, m
 
     def operations() -> list[str]:
         for _ in range(2):
-            opened.write(pa.table({"_source_file": ["a"]}), table, "append")
+            opened.writer(table).write(pa.table({"_source_file": ["a"]}), "append")
         return [commit.operation for commit in reversed(opened.history(table))]
 
     with opened.without_compaction(table):
@@ -96,7 +95,7 @@ def test_rows_that_are_put_in_place_right_behind_a_compaction_replace_all(
     opened, table = lake(), tables.BRONZE_REJECTED_FILES
     a, b, c = (pa.Table.from_pylist([{"path": path}], table.schema) for path in "abc")
     for rows in (a, b):
-        opened.write(rows, table, "append")
+        opened.writer(table).write(rows, "append")
     compactions = []
 
     def overtaken(*arguments: Any, **options: Any) -> None:
@@ -105,7 +104,7 @@ def test_rows_that_are_put_in_place_right_behind_a_compaction_replace_all(
         write_deltalake(*arguments, **options)
 
     monkeypatch.setattr(delta_rs_writer, "write_deltalake", overtaken)
-    conflict.retried(partial(opened.write, c, table, "overwrite"))
+    conflict.retried(lambda: opened.writer(table).write(c, "overwrite"))
     assert opened.rows(table)["path"].to_pylist() == ["c"]
 
 
@@ -127,7 +126,7 @@ def test_a_table_is_made_again_whose_first_commit_was_never_finished(lake: Any, 
 
 
 def test_a_table_is_not_made_again_whose_log_is_gone(lake: Any, tmp_path: Path) -> None:
-    lake().write(pa.table({"path": ["one"]}), tables.BRONZE_FILES, "append")
+    lake().writer(tables.BRONZE_FILES).write(pa.table({"path": ["one"]}), "append")
     folder = tmp_path / "lake" / "tables" / tables.BRONZE_FILES.name
     shutil.rmtree(folder / "_delta_log")
     with pytest.raises(FraudlakeError, match=r"bronze_files has files of rows, and its _delta_log is gone"):

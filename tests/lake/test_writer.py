@@ -50,12 +50,12 @@ def engines(lake: LocalLake) -> list[str]:
 
 def test_frames_and_arrow_are_appended_and_overwrite_in_a_commit_each(lake: Any, each_writer: str) -> None:
     opened = lake()
-    opened.append(frame(opened, "a"), TABLE)
-    opened.append(frame(opened, "b"), TABLE, compute=capitals)
-    opened.write(arrow("c"), TABLE, "append")
-    opened.write(arrow("d").to_reader(), TABLE, "append")
+    opened.writer(TABLE).append(frame(opened, "a"))
+    opened.writer(TABLE).append(frame(opened, "b"), compute=capitals)
+    opened.writer(TABLE).write(arrow("c"), "append")
+    opened.writer(TABLE).write(arrow("d").to_reader(), "append")
     assert stored(opened) == ["B", "a", "c", "d"]
-    opened.write(arrow("e"), TABLE, "overwrite")
+    opened.writer(TABLE).write(arrow("e"), "overwrite")
     assert stored(opened) == ["e"]
     assert engines(opened) == [each_writer] * 5
 
@@ -64,18 +64,18 @@ def test_a_transaction_is_committed_once_and_none_before_it_whoever_wrote_it(
     lake: Any, each_writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = lake()
-    opened.append(frame(opened, "0"), TABLE, ("frames", 0), metadata='{"batch": 0}')
-    opened.append(frame(opened, "0 again"), TABLE, ("frames", 0))
-    opened.write(arrow("2"), TABLE, "append", ("arrow", 2), '{"batch": 2}')
-    opened.write(arrow("2 again"), TABLE, "append", ("arrow", 2))
-    opened.write(arrow("1, which is too late"), TABLE, "append", ("arrow", 1))
+    opened.writer(TABLE).append(frame(opened, "0"), ("frames", 0), metadata='{"batch": 0}')
+    opened.writer(TABLE).append(frame(opened, "0 again"), ("frames", 0))
+    opened.writer(TABLE).write(arrow("2"), "append", ("arrow", 2), '{"batch": 2}')
+    opened.writer(TABLE).write(arrow("2 again"), "append", ("arrow", 2))
+    opened.writer(TABLE).write(arrow("1, which is too late"), "append", ("arrow", 1))
     assert stored(opened) == ["0", "2"]
     assert [commit.record for commit in opened.history(TABLE, 2)] == [{"batch": 2}, {"batch": 0}]
 
     monkeypatch.setattr(LocalLake, "writer", BY_DELTA_RS if each_writer == "spark" else Lake.writer)
-    opened.append(frame(opened, "0 by the other writer"), TABLE, ("frames", 0))
-    opened.write(arrow("2 by the other writer"), TABLE, "append", ("arrow", 2))
-    opened.append(frame(opened, "1"), TABLE, ("frames", 1))
+    opened.writer(TABLE).append(frame(opened, "0 by the other writer"), ("frames", 0))
+    opened.writer(TABLE).write(arrow("2 by the other writer"), "append", ("arrow", 2))
+    opened.writer(TABLE).append(frame(opened, "1"), ("frames", 1))
     assert stored(opened) == ["0", "1", "2"]
     assert len(set(engines(opened))) == 2
 

@@ -155,7 +155,7 @@ def test_what_predictive_optimization_compacted_is_still_clustered(lake: Any) ->
 def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> None:
     opened = lake(clustering="liquid")
     for number in range(2):
-        opened.append(opened.session.createDataFrame(silver(rows(number))), tables.SILVER_TRANSACTIONS)
+        opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(rows(number))))
     opened.spark.sql("OPTIMIZE silver_transactions")
     assert maintenance.optimize(opened) == []
 
@@ -166,7 +166,7 @@ def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch
     monkeypatch.setattr(delta_rs_writer, "_COMPACT_EVERY", 1)
     opened = lake()
     land(opened, rows(0))
-    opened.append(opened.read(tables.SILVER_TRANSACTIONS), tables.SILVER_TRANSACTIONS, ("again", 0))
+    opened.writer(tables.SILVER_TRANSACTIONS).append(opened.read(tables.SILVER_TRANSACTIONS), ("again", 0))
     last = opened.spark.sql("DESCRIBE HISTORY silver_transactions").first()
     assert (last["operation"], json.loads(last["userMetadata"])) == ("OPTIMIZE", {"auto_compaction": True})
     assert maintenance.optimize(opened) == ["silver_transactions"]
@@ -181,6 +181,6 @@ def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: 
     detail = opened.spark.sql("DESCRIBE DETAIL silver_transactions").first()
     assert (detail["clusteringColumns"], detail["partitionColumns"]) == (["date", "account_id"], [])
     for number in range(2):
-        opened.append(opened.session.createDataFrame(silver(rows(number))), tables.SILVER_TRANSACTIONS)
+        opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(rows(number))))
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert opened.count(tables.SILVER_TRANSACTIONS) == 80

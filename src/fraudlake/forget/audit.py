@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -83,7 +82,7 @@ class Audit:
 
     def _write(self, lake: Lake) -> None:
         rows = pa.Table.from_pylist(self.rows, tables.GOLD_FORGOTTEN.schema)
-        conflict.retried(partial(lake.write, rows, tables.GOLD_FORGOTTEN, "overwrite"))
+        conflict.retried(lambda: lake.writer(tables.GOLD_FORGOTTEN).write(rows, "overwrite"))
 
 
 def read(lake: Lake) -> Audit:

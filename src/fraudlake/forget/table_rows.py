@@ -93,7 +93,7 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
     empty = landed.select(
         *(known.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
     )
-    conflict.retried(lambda: lake.append(empty, tables.SILVER_QUARANTINE))
+    conflict.retried(lambda: lake.writer(tables.SILVER_QUARANTINE).append(empty))
     merge.merge(lake, wanted, tables.SILVER_TRANSACTIONS, theirs, "WHEN MATCHED THEN DELETE")
     _empty(lake, tables.BRONZE_TRANSACTIONS, positions, tables.SOURCE_POSITION)
 

@@ -63,7 +63,7 @@ class Appender:
         chosen = rows if compute else rows.select(*lake.table(table).column_names)
         transaction = (self.application, batch_id)
         metadata = json.dumps({"application": self.application, "batch": batch_id, **(record or {})})
-        conflict.retried(lambda: lake.append(chosen, table, transaction, compute, metadata))
+        conflict.retried(lambda: lake.writer(table).append(chosen, transaction, compute, metadata))
 
     def require_rows(self, lake: Lake, tables: Iterable[Table], batch_id: int, expected: int) -> None:
         """Check, before Spark takes a micro-batch as done, that all of its rows are in the tables' commits.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +17,6 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
 from fraudlake.lake import conflict
-from fraudlake.lake.spool import spooled
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ class DeltaRsWriter(Writer):
         compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append the rows of a DataFrame: see :meth:`fraudlake.lake.Lake.append`."""
+        """Append the rows of a DataFrame: see :meth:`Writer.append`."""
         if self._has(transaction):
             return
         folder = self._spool / (transaction[0] if transaction else uuid.uuid4().hex)
-        with spooled(rows, compute, self._table.schema, folder) as computed:
+        with _spooled(rows, compute, self._table.schema, folder) as computed:
             if computed is not None:
                 self._commit(computed, "append", transaction, metadata)
 
@@ -103,7 +104,7 @@ class DeltaRsWriter(Writer):
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
         """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""
         schema = self._table.schema.append(pa.field("gone", pa.bool_()))
-        with spooled(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
+        with _spooled(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
             rows = schema.empty_table() if computed is None else computed.read_all()
             for begin in range(0, len(rows), _MERGED_AT_ONCE):
                 conflict.retried(partial(self._merge, rows.slice(begin, _MERGED_AT_ONCE), keys))
@@ -128,3 +129,42 @@ class DeltaRsWriter(Writer):
         # These tables have no property for it. What changes nothing is no commit.
         if self._delta.version() > before and self._delta.version() % tables.CHECKPOINT_EVERY == 0:
             self._delta.create_checkpoint()
+
+
+@contextmanager
+def _spooled(
+    rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
+) -> Iterator[pa.RecordBatchReader | None]:
+    """Compute rows in Spark's tasks, and return them for the length of the block; None if there are none.
+
+    Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
+
+    Args:
+        rows: the input.
+        compute: turns the batches of a task into batches of ``schema``; None if they have its columns.
+        schema: the results' schema.
+        folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in compute(batches) if compute else batches:
+            path = str(folder / f"{uuid.uuid4()}.arrow")
+            with pa.ipc.new_file(path, schema) as file:
+                file.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            yield pa.RecordBatch.from_pydict({"path": [path]})
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # If Spark has repeated a task, these are only the files of the successful attempt.
+    paths = [row["path"] for row in rows.mapInArrow(write, "path STRING").collect()]
+    try:
+        batches = (batch for path in paths for batch in _batches(path))
+        yield pa.RecordBatchReader.from_batches(schema, batches) if paths else None
+    finally:
+        shutil.rmtree(folder)
+
+
+def _batches(path: str) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(path) as memory, pa.ipc.open_file(memory) as file:
+        for number in range(file.num_record_batches):
+            yield file.get_batch(number)

@@ -21,7 +21,7 @@ from fraudlake.lake import definition
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.spark_writer import SparkWriter
-from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
+from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -193,36 +193,6 @@ class Lake(ABC):
     def writer(self, table: tables.Table) -> Writer:
         """Return what writes a table: Spark, unless the lake has something faster."""
         return SparkWriter(self, self.table(table))
-
-    def append(
-        self,
-        rows: DataFrame,
-        table: tables.Table,
-        transaction: Transaction | None = None,
-        compute: Compute | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        """Append rows to a table, in one commit; none, if an earlier commit was of this transaction or a later one.
-
-        Args:
-            rows: the columns of :meth:`table`, or what ``compute`` turns into them; further columns become null.
-            table: the table.
-            transaction: who appends, and which micro-batch.
-            compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
-            metadata: a text that the commit carries; :meth:`history` gives it back.
-        """
-        self.writer(table).append(rows, transaction, compute, metadata)
-
-    def write(
-        self,
-        rows: pa.Table | pa.RecordBatchReader,
-        table: tables.Table,
-        mode: Mode,
-        transaction: Transaction | None = None,
-        metadata: str | None = None,
-    ) -> None:
-        """Append Arrow rows to a table, or overwrite it with them; in one commit, or none, as :meth:`append`."""
-        self.writer(table).write(rows, mode, transaction, metadata)
 
     def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
         """Replace the rows of a table with the same keys, and insert the others.

@@ -45,7 +45,7 @@ class SparkWriter(Writer):
         compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append the rows of a DataFrame: see :meth:`fraudlake.lake.Lake.append`."""
+        """Append the rows of a DataFrame: see :meth:`Writer.append`."""
         if compute is not None:
             rows = rows.mapInArrow(compute, self._table.columns)
         self._save(rows, "append", transaction, metadata)
@@ -57,7 +57,7 @@ class SparkWriter(Writer):
         transaction: Transaction | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append Arrow rows, or overwrite the table with them: see :meth:`fraudlake.lake.Lake.write`."""
+        """Append Arrow rows, or overwrite the table with them: see :meth:`Writer.write`."""
         table = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
         self._save(self._lake.session.createDataFrame(table).coalesce(1), mode, transaction, metadata)
 

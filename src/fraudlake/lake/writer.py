@@ -29,7 +29,14 @@ class Writer(ABC):
         compute: Compute | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append the rows of a DataFrame: see :meth:`fraudlake.lake.Lake.append`."""
+        """Append rows in one commit, unless an earlier commit was of this transaction or a later one.
+
+        Args:
+            rows: the columns of :meth:`Lake.table`, or what ``compute`` turns into them; further columns become null.
+            transaction: who appends, and which micro-batch.
+            compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
+            metadata: a text that the commit carries; :meth:`Lake.history` gives it back.
+        """
 
     @abstractmethod
     def write(
@@ -39,7 +46,7 @@ class Writer(ABC):
         transaction: Transaction | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append Arrow rows, or overwrite the table with them: see :meth:`fraudlake.lake.Lake.write`."""
+        """Append Arrow rows, or overwrite the table with them; in one commit, or none, as :meth:`append`."""
 
     @abstractmethod
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:

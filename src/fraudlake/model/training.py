@@ -60,7 +60,7 @@ class Comparison:
 def publish(lake: Lake, champion: Model) -> None:
     """Publish the champion for micro-batches, unless it is the latest that was published."""
     if not published.is_champion(lake.rows(tables.GOLD_MODELS), champion):
-        lake.write(published.row(champion, datetime.now(UTC)), tables.GOLD_MODELS, "append")
+        lake.writer(tables.GOLD_MODELS).write(published.row(champion, datetime.now(UTC)), "append")
 
 
 def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:

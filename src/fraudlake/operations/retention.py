@@ -137,11 +137,15 @@ def _note(lake: Lake) -> list[Entry]:
     noted, new = _noted(lake), []
     for table in contents.TABLES:
         for entry in _not_noted(lake, table, noted):
-            rows = pa.Table.from_pylist([entry], tables.GOLD_ROW_REMOVALS.schema)
-            transaction = (f"row-removals-{entry['table_id']}", entry["version"])
-            conflict.retried(partial(lake.write, rows, tables.GOLD_ROW_REMOVALS, "append", transaction))
+            _record(lake, entry)
             new.append(entry)
     return new
+
+
+def _record(lake: Lake, entry: dict[str, Any]) -> None:
+    rows = pa.Table.from_pylist([entry], tables.GOLD_ROW_REMOVALS.schema)
+    transaction = (f"row-removals-{entry['table_id']}", entry["version"])
+    conflict.retried(lambda: lake.writer(tables.GOLD_ROW_REMOVALS).write(rows, "append", transaction))
 
 
 def _not_noted(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:

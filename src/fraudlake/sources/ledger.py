@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -73,7 +72,7 @@ def append(lake: Lake, entries: list[Entry]) -> dict[str, Entry]:
     """Append entries; return them with their time, by their file's path relative to the landing folder."""
     timed = _with_time(entries)
     rows = _as_arrow(timed)
-    conflict.retried(partial(lake.write, rows, tables.BRONZE_FILES, "append"))
+    conflict.retried(lambda: lake.writer(tables.BRONZE_FILES).write(rows, "append"))
     return {entry.file.source: entry for entry in timed}
 
 
@@ -86,7 +85,7 @@ def list_rejected(lake: Lake, entries: list[Entry]) -> None:
     }:
         rows = _as_arrow(_with_time(rejected))
         rows = rows.append_column("rejected_at", rows["noted_at"]).select(tables.BRONZE_REJECTED_FILES.column_names)
-        conflict.retried(partial(lake.write, rows, tables.BRONZE_REJECTED_FILES, "overwrite"))
+        conflict.retried(lambda: lake.writer(tables.BRONZE_REJECTED_FILES).write(rows, "overwrite"))
 
 
 def _with_time(entries: list[Entry]) -> list[Entry]:

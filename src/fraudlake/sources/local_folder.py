@@ -136,7 +136,7 @@ class LocalFolder(LandingFolder):
         """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
         batches = (rows for file in files for rows in self._rows(file))
         rows = pa.RecordBatchReader.from_batches(self._contract.table.schema, batches)
-        self._lake.write(rows, tables.BRONZE_TRANSACTIONS, "append", append.transaction, metadata=append.metadata)
+        self._lake.writer(tables.BRONZE_TRANSACTIONS).write(rows, "append", append.transaction, append.metadata)
 
     def _rows(self, file: File) -> Iterator[pa.RecordBatch]:
         yield from transactions.of_file(file.path, file.source, self._settings.landing_timezone, self._contract)

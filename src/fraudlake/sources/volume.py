@@ -128,7 +128,7 @@ class Volume(LandingFolder):
         versions = {file.source: (file.size, file.modified) for file in files}
         contents = transactions.in_pieces(self._contents(files, "false"))
         rows = transactions.from_contents(contents, versions, self._settings.landing_timezone, self._contract)
-        self._lake.append(rows, tables.BRONZE_TRANSACTIONS, append.transaction, metadata=append.metadata)
+        self._lake.writer(tables.BRONZE_TRANSACTIONS).append(rows, append.transaction, metadata=append.metadata)
 
     def _contents(self, files: list[File], ignore_missing: str) -> DataFrame:
         """Read the bytes of files: ``source, modified, content``.
