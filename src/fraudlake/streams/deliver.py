@@ -1,4 +1,4 @@
-"""Delivery: sends the stream of alerts to a destination, with outcomes in ``silver_deliveries``."""
+"""Deliver: alerts go to a destination, and what became of each goes to ``silver_deliveries``."""
 
 from __future__ import annotations
 
