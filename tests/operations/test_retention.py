@@ -15,6 +15,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.gold import account_daily
 from fraudlake.lake import Lake
+from fraudlake.lake.writer import Writer
 from fraudlake.operations import maintenance, retention
 from fraudlake.operations.restore import restore
 from fraudlake.operations.status import status
@@ -122,15 +123,15 @@ def test_streams_go_on_and_a_day_whose_rows_left_is_not_computed_again(filled: A
 def test_a_removal_that_was_cut_before_it_was_noted_is_counted_and_noted_once(
     filled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = type(filled).write
+    writer = type(filled).writer
 
-    def killed(self: Lake, rows: Any, table: tables.Table, *arguments: Any, **options: Any) -> None:
+    def killed(self: Lake, table: tables.Table) -> Writer:
         if table is tables.GOLD_ROW_REMOVALS:
             raise OSError("killed")
-        write(self, rows, table, *arguments, **options)
+        return writer(self, table)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(filled), "write", killed)
+        patched.setattr(type(filled), "writer", killed)
         with pytest.raises(OSError, match="killed"):
             retention.remove_old_rows(filled)
     assert noted(filled) == []
