@@ -39,6 +39,21 @@ def test_an_aggregate_is_a_table_of_the_lake_and_a_step_of_aggregate() -> None:
     assert lag.command_of("merchant_hourly") == "fraudlake aggregate"
 
 
+@pytest.mark.stream
+def test_an_aggregate_is_computed_at_its_grain(spark: Any) -> None:
+    from fraudlake import gold
+
+    (aggregate,) = (one for one in gold.GROUPED if one.table.name == "gold_merchant_hourly")
+    times = [NOON + timedelta(minutes=minutes) for minutes in (0, 59, 60)]
+    rows = {"merchant_id": ["m", "m", "n"], "timestamp": times, "date": [NOON.date()] * 3}
+    transactions = spark.createDataFrame(pa.table(rows))
+    computed = aggregate.compute(transactions, transactions, ()).orderBy("hour").collect()
+    assert [(row["merchant_id"], row["hour"].hour, row["transactions"]) for row in computed] == [
+        ("m", 12, 2),
+        ("n", 13, 1),
+    ]
+
+
 def test_a_feature_is_computed_stored_and_explained() -> None:
     from fraudlake.model import explanations, features
     from tests.model.test_features import SECOND, Row, table
