@@ -24,9 +24,9 @@ VERDICTS = ((True, SMALL), (False, LARGE))
 """Of the transaction ``b``; the later one counts."""
 
 
-def part(transaction: str) -> dict[str, Any]:
+def part(transaction: str, timestamp: datetime = LARGE) -> dict[str, Any]:
     """A transaction of an alert's evidence."""
-    return {"variable": "LARGE", "transaction_id": transaction, "timestamp": LARGE, "amount": 600.0}
+    return {"variable": "LARGE", "transaction_id": transaction, "timestamp": timestamp, "amount": 600.0}
 
 
 Rows = list[tuple[tables.Table, list[dict[str, Any]]]]
@@ -60,15 +60,22 @@ ROWS: Rows = [
                 "timestamp": LARGE,
                 "amount": 600.0,
                 "detected_at": NOW - timedelta(minutes=30),
-                "evidence": [part("a"), part("b")],
+                "evidence": [part("a", SMALL), part("b")],
             }
         ],
     ),
     (
         tables.SILVER_SHADOW_ALERTS,
         [
-            {"alert_id": f"s{end}", "rule": "new", "timestamp": LARGE, "transaction_id": end, "evidence": [part(end)]}
-            for end in ("b", "c")
+            {
+                "alert_id": f"s{end}",
+                "rule": "new",
+                "account_id": account,
+                "timestamp": timestamp,
+                "transaction_id": end,
+                "evidence": [part(end, timestamp)],
+            }
+            for end, account, timestamp in (("b", "2", LARGE), ("c", "2", SMALL), ("d", "3", LARGE))
         ],
     ),
     (
@@ -243,15 +250,15 @@ def test_rules_are_shown_as_they_stand_now(filled: Any) -> None:
 
 
 def test_alerts_of_rules_are_counted_by_day_apart_from_those_in_the_shadow(filled: Any) -> None:
-    assert shown(filled, "rule_days") == [("new", "shadow", "new (shadow)", DAY, 2), ("old", "live", "old", DAY, 1)]
+    assert shown(filled, "rule_days") == [("new", "shadow", "new (shadow)", DAY, 3), ("old", "live", "old", DAY, 1)]
 
 
 def test_precision_of_rules_counts_alerts_whose_truth_is_known(filled: Any) -> None:
-    assert shown(filled, "rule_precision") == [("new", "shadow", 2, 1, 1.0, 1, 0.0), ("old", "live", 1, 1, 1.0, 1, 0.0)]
+    assert shown(filled, "rule_precision") == [("new", "shadow", 3, 1, 1.0, 1, 0.0), ("old", "live", 1, 1, 1.0, 1, 0.0)]
 
 
-def test_overlap_is_of_transactions_that_alerts_of_both_rules_end_with(filled: Any) -> None:
-    assert shown(filled, "rule_overlap") == [("new", "shadow", "old", 1, 1, 0)]
+def test_alerts_of_two_rules_overlap_on_an_account_at_a_time(filled: Any) -> None:
+    assert shown(filled, "rule_overlap") == [("new", "shadow", "old", 2, 1, 0)]
 
 
 def test_freshness_tells_how_old_the_newest_rows_are(filled: Any) -> None:
