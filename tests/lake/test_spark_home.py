@@ -36,7 +36,9 @@ def test_the_first_java_writes_an_archive_of_classes_from_which_the_next_one_tak
 
 def test_an_archive_that_is_not_complete_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_home, "class_archive", lambda: tmp_path / "classes.jsa")
-    (tmp_path / "classes.jsa.1").write_bytes(bytes(4096))  # Java writes the head last
+    for name in ("classes.jsa.1", "classes.jsa.2"):
+        (tmp_path / name).write_bytes(bytes(4096))  # Java writes the head last
+    os.utime(tmp_path / "classes.jsa.2", (0, 0))  # its Java was killed long ago
     options = spark_home.java_options()
     assert options[0] == f"-XX:ArchiveClassesAtExit={tmp_path}/classes.jsa.{os.getpid()}"
     assert [file.name for file in tmp_path.iterdir()] == ["classes.jsa.1"]

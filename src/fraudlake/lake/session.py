@@ -39,7 +39,8 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
 """The options that decide how and where Spark starts."""
-_END_SECONDS = 30
+_END_SECONDS = 5
+"""How long Java may take to end after a signal, before it is killed: it may be archiving its classes."""
 CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's class that writes and renames the files of checkpoints."""
 
@@ -113,8 +114,11 @@ def end() -> None:
         java_process: subprocess.Popen[bytes] = gateway.proc
         if java_process.stdin is not None:
             java_process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
+        try:
             java_process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            java_process.kill()
+            java_process.wait()
 
 
 def _reconnect() -> None:

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -23,6 +24,8 @@ LOG_STORE = Path(__file__).parent / "log_store" / "HardLinkLogStore.class"
 """Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source next to it."""
 _ARCHIVE = 0xF00BABA8
 """Java's mark of an archive of a program's classes (seen in 17 and 21)."""
+_DRAFT_SECONDS = 600
+"""The age from which an incomplete draft of an archive is not completed any more."""
 
 
 def folder() -> Path:
@@ -81,6 +84,8 @@ def java_options() -> list[str]:
     for draft in archive.parent.glob(f"{archive.name}.*") if is_ours else ():
         if _is_complete(draft):
             draft.replace(archive)
+        elif time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:  # its Java was killed
+            draft.unlink(missing_ok=True)
     if archive.exists():
         return [f"-XX:SharedArchiveFile={archive}", *quiet]
     return [f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}", *quiet] if is_ours else []
