@@ -78,7 +78,7 @@ class Report(list[str]):
 
     def _rate(self, rows: int) -> str:
         seconds = time.monotonic() - self._begun
-        return f", {rows / seconds:,.0f} a second" if seconds >= 1 else ""
+        return f", {rows / seconds:,.0f} a second" if 1 <= seconds <= rows else ""
 
 
 def print_done(step: str, report: str, begun: float) -> None:
