@@ -60,6 +60,7 @@ def quarantine(lake: Lake) -> list[tuple[str, list[str]]]:
     return [(row["_source_file"], row["reasons"]) for row in rows]
 
 
+@pytest.mark.long
 def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     lake: Open, landing: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

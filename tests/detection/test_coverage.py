@@ -33,6 +33,7 @@ def figures(lake: Any) -> tuple[int, int, int]:
     return report.transactions, coverage.seen(lake, version, by_time=True).count(), report.alerts
 
 
+@pytest.mark.long
 def test_a_rule_is_judged_over_what_it_has_seen_in_the_shadow_and_live(lake: Any) -> None:
     opened = lake()
     detected(opened, rows(0, 100, 900.0))

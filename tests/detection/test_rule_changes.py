@@ -71,6 +71,7 @@ def test_each_part_has_the_alerts_of_its_rules_as_if_they_had_always_been_there(
     assert min(len(wanted), len(shadows)) > 30
 
 
+@pytest.mark.long
 def test_a_running_stream_takes_a_change_up_with_its_next_micro_batch(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

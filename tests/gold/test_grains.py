@@ -96,6 +96,7 @@ def with_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "TABLES", (*contents.TABLES, *(one.table for one in added)))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("with_hours")
 def test_hours_follow_late_rows_a_repeated_micro_batch_a_rebuild_and_retention(
     lake: Callable[..., Any], landing: Path

@@ -18,6 +18,7 @@ print(json.dumps([type(spark).__module__, *alert_pairs(spark, {folder!r})]))
 """
 
 
+@pytest.mark.long
 def test_the_detector_runs_in_a_spark_connect_session(compute: Workspace, tmp_path: Path) -> None:
     ended = compute.task("-c", PROGRAM.format(folder=str(tmp_path)))
 

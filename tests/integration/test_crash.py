@@ -269,6 +269,7 @@ def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark
     assert status(open_lake(Settings(lake=root))).gaps == []
 
 
+@pytest.mark.long
 def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     root, files = tmp_path / "lake", in_time_order()[:12]
     land(root, files, 0, len(files))

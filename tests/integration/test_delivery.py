@@ -95,6 +95,7 @@ def test_alerts_go_over_tls_and_an_expired_certificate_is_named(
     assert [message.key() for message in broker.messages("alerts-tls")] == [alert(1)["alert_id"].encode()]
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
 ) -> None:

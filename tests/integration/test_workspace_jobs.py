@@ -56,6 +56,7 @@ def test_every_task_that_the_bundle_deploys_was_run(both: Both) -> None:
     assert set(both.done) == deployed - {"probe.probe"}
 
 
+@pytest.mark.long
 def test_the_continuous_job_runs_on_classic_compute(spark: Any, tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     landing = workspace.volumes(tmp_path) / "landing"
     shutil.copytree(FLINK / "tutorial" / "int96", landing / "tutorial")

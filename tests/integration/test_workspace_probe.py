@@ -26,6 +26,7 @@ REFUSED = {
 """What the stand-in refuses as serverless compute does, or does not have: the package does without."""
 
 
+@pytest.mark.long
 def test_inside_all_holds_but_what_needs_databricks_itself(compute: Workspace) -> None:
     checkpoints = compute.landing.parent / "checkpoints"
     before = list(checkpoints.iterdir())

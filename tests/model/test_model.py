@@ -221,6 +221,7 @@ def test_quality_is_judged_by_flink_and_by_the_analysts(life: dict[str, Any]) ->
     assert [tuple(row) for row in rows.collect()] == [("flink", ROWS), ("verdict", life["taken"][0].taken)]
 
 
+@pytest.mark.long
 def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life: dict[str, Any]) -> None:
     lake = life["lake"]
     before = counts(lake)

@@ -21,6 +21,7 @@ def behind(lake: Any) -> list[str]:
     return [gap for gap in status(lake).gaps if "behind" in gap]
 
 
+@pytest.mark.long
 def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(lake: Any) -> None:
     opened = lake()
     land(opened, [Row("1", MARCH_7, 0.5)])

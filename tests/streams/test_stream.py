@@ -26,6 +26,7 @@ from tests.transactions import MARCH_7, land
 pytestmark = pytest.mark.stream
 
 
+@pytest.mark.long
 def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., Lake], landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
     opened = lake()
@@ -46,6 +47,7 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     assert {table.name for one in streams for table in one.reads} <= tables.STREAMED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ordering", "without_rows"), [("arrival", []), ("event_time", ["detect"])])
 def test_a_query_is_started_only_where_there_may_be_something_to_do(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, ordering: str, without_rows: list[str]
