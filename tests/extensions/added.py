@@ -75,6 +75,33 @@ def test_a_command_answers_and_is_listed_under_its_task(tmp_path: Path) -> None:
     assert "files" in begin
 
 
+@pytest.mark.stream
+def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
+    from fraudlake.lake import open_lake
+    from fraudlake.operations.status import status
+    from fraudlake.streams import ingest, refine, stream
+
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    lake = open_lake(settings.load(lake=tmp_path / "lake", lines_folder=str(folder), source="json_lines"))
+
+    def land(name: str, *accounts: str) -> None:
+        line = '{"dt": "2026-03-07 12:00:00.000", "accountId": "%s", "amount": 5.0, "alert": false}\n'
+        (folder / name).write_text("".join(line % account for account in accounts))
+        stream.run(lake, ingest.streams(lake), "available-now")
+
+    land("a.jsonl", "1", "2")
+    land("b.jsonl", "3")
+    stream.run(lake, refine.streams(lake), "available-now")
+    rows = lake.rows(tables.SILVER_TRANSACTIONS).select(["account_id", "source", "position"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [
+        ("1", "kafka:a.jsonl/0000000000", 0),
+        ("2", "kafka:a.jsonl/0000000000", 1),
+        ("3", "kafka:b.jsonl/0000000000", 0),
+    ]
+    assert (status(lake).landed, status(lake).gaps) == (3, [])
+
+
 def test_a_destination_delivers(tmp_path: Path) -> None:
     from fraudlake.delivery import event
     from fraudlake.delivery.destinations import DESTINATIONS
