@@ -77,9 +77,9 @@ def require_own_modules() -> None:
     """
     for name in ("pyspark", "py4j") if os.environ.get("PYTHONPATH") else ():
         with suppress(metadata.PackageNotFoundError):
-            found, installed = util.find_spec(name), metadata.distribution(name).locate_file(name)
-            if found and found.origin and Path(found.origin).parent != Path(str(installed)):
-                raise UsageError(f"PYTHONPATH: {found.origin} belongs to another Spark: remove it")
+            spec, installed = util.find_spec(name), metadata.distribution(name).locate_file(name)
+            if spec and spec.origin and Path(spec.origin).parent != Path(str(installed)):
+                raise UsageError(f"PYTHONPATH: {spec.origin} belongs to another Spark: remove it")
 
 
 def has_name() -> bool:

@@ -46,12 +46,12 @@ def with_delivery(settings: Settings, to: str, client: WorkspaceClient | None = 
     if settings.delivery_secret is None or not destination.secrets:
         return settings
     try:
-        held = TypeAdapter(dict[str, SecretStr]).validate_json(_value(settings.delivery_secret, client))
+        secrets = TypeAdapter(dict[str, SecretStr]).validate_json(_value(settings.delivery_secret, client))
     except ValidationError:
-        held = {"": SecretStr("")}
-    if not held.keys() <= set(SECRETS):
+        secrets = {"": SecretStr("")}
+    if not secrets.keys() <= set(SECRETS):
         raise FraudlakeError(f"the secret {settings.delivery_secret} must be a JSON object with {SECRETS_LISTED}")
-    made = settings.model_copy(update={name: text for name, text in held.items() if getattr(settings, name) is None})
+    made = settings.model_copy(update={name: text for name, text in secrets.items() if getattr(settings, name) is None})
     try:
         destination.settings.model_validate({name: getattr(made, name) for name in destination.settings.model_fields})
     except ValidationError as error:

@@ -197,9 +197,9 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
     A ``BaseException`` that is no ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``: Spark
     does not notice the former and waits forever.
     """
-    persisting = _persisting(stream.write)
-    step_write = persisting if stream.persist else stream.write
-    repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None
+    step_write = _persisting(stream.write) if stream.persist else stream.write
+    # A micro-batch that is persisted is counted anyway.
+    repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed and not stream.persist else None
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:
