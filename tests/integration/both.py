@@ -25,6 +25,14 @@ DAY = "2026-01-01"
 """The day that is scored again."""
 DECLARED = '{"merchant_id": {"from": "merchantId", "type": "string"}}'
 """The column that the lakes get by the job ``define``."""
+RULES = """
+[[rules]]
+name = "small_then_large"
+small_below = 1
+large_above = 400
+within = "60 s"
+"""
+"""The rule that the job ``rules`` applies: a change of the tutorial's."""
 BY_HAND = "by hand"
 """The job of commands that no job runs."""
 ENDED = {"ingest", "refine", "detect", "deliver", "aggregate", "score"}

@@ -20,17 +20,12 @@ from tests.standin.workspace import CATALOG, SCHEMA
 from tests.workspace import server
 from tests.workspace_http import TOKEN
 
+from .both import RULES
 from .broker import Broker
 
 pytestmark = pytest.mark.stream
 
-RULES = """
-[[rules]]
-name = "small_then_large"
-small_below = 1
-large_above = 400
-within = "60 s"
-
+MORE_RULES = """
 [[rules]]
 kind = "threshold"
 name = "often"
@@ -66,7 +61,7 @@ def test_it_raises_alerts_by_the_lakes_live_rules_with_their_versions(
     # The session runs two tasks at once.
     monkeypatch.setenv("FRAUDLAKE_SHUFFLE_PARTITIONS", "1")
     schema, file = ["--catalog", CATALOG, "--schema", SCHEMA], tmp_path / "rules.toml"
-    file.write_text(RULES)
+    file.write_text(RULES + MORE_RULES)
     api = server.Workspace(values={("fraudlake", "kafka"): '{"client.id": "fraudlake"}'})
 
     with server.serving(api), classic.cluster(spark, tmp_path) as session:

@@ -19,17 +19,9 @@ from tests.standin import classic, workspace
 from tests.standin.process import Workspace, stored
 from tests.standin.workspace import CATALOG, SCHEMA
 
-from .both import DECLARED, Both
+from .both import DECLARED, RULES, Both
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
-
-RULES = """
-[[rules]]
-name = "small_then_large"
-small_below = 1
-large_above = 400
-within = "60 s"
-"""
 
 
 @pytest.fixture(scope="module")

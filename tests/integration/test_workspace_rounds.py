@@ -24,7 +24,7 @@ from tests.conftest import FLINK
 from tests.standin.process import stored
 from tests.standin.workspace import CATALOG, SCHEMA
 
-from .both import BY_HAND, DECLARED, ENDED, Both
+from .both import BY_HAND, DECLARED, ENDED, RULES, Both
 from .broker import Broker
 from .conftest import workspace
 
@@ -33,13 +33,7 @@ pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(2400)]
 
 BAD = FLINK.parent / "bad" / "files"
 TOPIC = "workspace-rounds"
-RULES = """
-[[rules]]
-name = "small_then_large"
-small_below = 1
-large_above = 400
-within = "60 s"
-
+MORE_RULES = """
 [[rules]]
 kind = "threshold"
 name = "often"
@@ -48,7 +42,7 @@ transactions = 2
 above = 1
 status = "shadow"
 """
-"""One rule changes, and another one begins in the shadow, between two runs of the stream."""
+"""One rule changes, and this one begins in the shadow, between two runs of the stream."""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +89,7 @@ def _take_rounds(taken: Both, broker: Broker, folder: Path) -> None:
     schema = ["--catalog", CATALOG, "--schema", SCHEMA]
     taken.take(BY_HAND, "verdicts", [*schema, "verdicts", str(folder / "decided.csv")])
     taken.take(BY_HAND, "replay", [*schema, "quarantine", "--replay", "--set", "amount=abs(amount)"])
-    (folder / "rules.toml").write_text(RULES)
+    (folder / "rules.toml").write_text(RULES + MORE_RULES)
     for job, task, parameters in taken.tasks("rules", file=str(folder / "rules.toml")):
         taken.take(job, task, parameters)
     # From here on nobody gives the columns: the lake has recorded them.
