@@ -176,3 +176,10 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_folder(path: str | Path) -> bool:
+    """Return whether a path is that of a folder: one that is too long, or that may not be followed, is not."""
+    with suppress(OSError):
+        return Path(path).is_dir()
+    return False

@@ -133,7 +133,7 @@ BUGS = (
         "a micro-batch whose offsets were noted counts as done",
         _STREAM,
         (
-            ("repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed else None",
+            ("repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed and not stream.persist else None",
              "repeated = lake.checkpoint(stream.step).pending_batch()"),
             ("                batch.count()\n            step_write(",
              "                return\n            step_write("),

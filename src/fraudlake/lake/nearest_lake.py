@@ -7,6 +7,8 @@ from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from fraudlake.host import is_folder
+
 FORMAT_FILE = "lake.json"
 """The file that makes a folder a lake, and names the version of its layout."""
 
@@ -31,7 +33,7 @@ def find(root: Path) -> Path | None:
 
 def _around(root: Path) -> Iterator[Path]:
     """List the parent, sibling and child folders; for a path with a wrong middle, those with the same end."""
-    there = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    there = next(folder for folder in (root, *root.parents) if is_folder(folder))
     yield from (there, *there.parents)
     below = root.relative_to(there).parts[1:]
     for folder in {there, root.parent}:

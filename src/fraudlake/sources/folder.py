@@ -6,12 +6,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
-from fraudlake.host import is_utf8
+from fraudlake.host import is_folder, is_utf8
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
@@ -144,7 +143,7 @@ def require_folder(path: str) -> None:
     """
     if not is_utf8(path):
         raise UsageError(f"landing folder {path}: its name is not UTF-8: rename it")
-    if not Path(path).is_dir():
+    if not is_folder(path):
         raise UsageError(f"landing folder {path} does not exist: make it, or name Flink's output with --landing")
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(f"landing folder {path} may not be read: run as a user who may, or change its permissions")

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze import transactions
+from fraudlake.host import is_folder
 from fraudlake.lake.lake import spark_literal
 from fraudlake.sources import auto_loader, landing
 from fraudlake.sources.folder import LandingFolder
@@ -72,7 +73,7 @@ class Volume(LandingFolder):
 
     def list_files(self) -> Iterator[File]:
         """List the finished files that are not empty, as they are now."""
-        if not Path(self.path).is_dir():
+        if not is_folder(self.path):
             return
         reader = self._lake.session.read.format("binaryFile").option("recursiveFileLookup", "true")
         for file in self._files(reader.load(landing.literal(self.path))):
