@@ -28,9 +28,9 @@ def here(lake: Path, step: str) -> float:
     return time.monotonic() - begun
 
 
-def there(workspace: Workspace, step: str) -> float:
-    landing = ["--landing", str(workspace.landing)] if step == "ingest" else []
-    ended = workspace.task("--catalog", CATALOG, "--schema", SCHEMA, step, *landing)
+def there(workspace: Workspace, command: str, *parameters: str) -> float:
+    landing = ["--landing", str(workspace.landing)] if command in ("ingest", "run") else []
+    ended = workspace.task("--catalog", CATALOG, "--schema", SCHEMA, command, *parameters, *landing)
     assert ended["code"] == 0, ended["error"]
     return float(ended["seconds"])
 

@@ -29,7 +29,7 @@ class Workspace:
     """A workspace in a folder, whose tasks run in a process of their own."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
-        self.folder, self._process = folder, process
+        self.folder, self.pid, self._process = folder, process.pid, process
         self.landing = workspace.volumes(folder) / "landing"
         self.session = self._answer()["session"]
 
