@@ -10,7 +10,11 @@ AT_ANY_TIME = "any time"
 TO_ITS_END = "no such folder"
 """The command runs to its end."""
 SHADOW = "rules apply shadow.toml --yes"
+ONE_START = "run --steps ingest,refine,detect"
 MOMENTS = {
+    ONE_START: ("checkpoints/ingest/commits", "tables/bronze_transactions/_delta_log", "checkpoints/refine/offsets",
+                "tables/silver_transactions/_delta_log", "checkpoints/refine/commits", "checkpoints/detect/offsets",
+                "tables/silver_alerts/_delta_log", "checkpoints/detect/commits"),
     "ingest": ("checkpoints/ingest/offsets", "tables/bronze_transactions", "tables/bronze_transactions/_delta_log",
                "tables/bronze_files/_delta_log", "checkpoints/ingest/commits"),
     SHADOW: ("tables/silver_rules/_delta_log",),
@@ -92,7 +96,7 @@ def schedule(
         likely = {step: float(step.split()[0] in only) for step in moments} if only else LIKELY
         steps += [step for step in moments if draw.random() < likely.get(step, 0.8)]
     steps = steps[:kills]
-    landing = [step for step in steps if step in ("ingest", INGEST_KAFKA)]
+    landing = [step for step in steps if step in ("ingest", ONE_START, INGEST_KAFKA)]
     begins = sorted(draw.sample(range(1, files), len(landing) - 1))
     shares = [end - begin for begin, end in zip([0, *begins], [*begins, files], strict=True)]
     return [_kill(draw, step, moments[step], shares.pop() if step in landing else 0, slowness) for step in steps]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.chaos import harness
-from tests.chaos.schedule import Kill
+from tests.chaos.schedule import ONE_START, Kill
 from tests.conftest import PROGRAM, SHORT_LIVED, run
 
 pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(1200)]
 
 KILLS = [
     Kill(12, "ingest", "checkpoints/ingest/commits", 0.0, 0),
-    Kill(10, "refine", "tables/silver_transactions/_delta_log", 0.0, 0),
+    Kill(10, ONE_START, "tables/silver_transactions/_delta_log", 0.0, 0),
 ]
 
 
@@ -34,5 +34,5 @@ def test_killed_behind_a_commit_and_between_two_commits_every_table_is_right(
 ) -> None:
     command, folder = PROGRAM[each_writer], tmp_path / "lake"
     outcome = harness.run(folder, 1, KILLS, environment=SHORT_LIVED, command=command, program=Warm)
-    assert (outcome.killed["ingest"], outcome.killed["refine"]) == (1, 1)
+    assert (outcome.killed["ingest"], outcome.killed[ONE_START]) == (1, 1)
     assert outcome.differences == []

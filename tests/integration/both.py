@@ -35,8 +35,8 @@ within = "60 s"
 """The rule that the job ``rules`` applies: a change of the tutorial's."""
 BY_HAND = "by hand"
 """The job of commands that no job runs."""
-ENDED = {"ingest", "refine", "detect", "deliver", "aggregate", "score"}
-"""Tasks that are ended after their commits."""
+ENDED = {"ingest_and_detect", "deliver", "gold", "backfill"}
+"""Jobs whose task is ended after its commits."""
 OWN = {
     "_ingested_at",
     "detected_at",
@@ -71,7 +71,7 @@ class Both:
     lake: Path
     receiver: Receiver
     commits: dict[str, int] = field(default_factory=dict)
-    """How often a task was ended after a commit."""
+    """How often the task of a job was ended after a commit."""
     done: list[str] = field(default_factory=list)
     """The tasks, each with its job."""
 
@@ -94,9 +94,9 @@ class Both:
 
     def take(self, job: str, task: str, parameters: list[str], ended_after: int = 0) -> None:
         """Run a task in the workspace, its first run ended after such a commit, and its command here."""
-        if ended_after and task in ENDED:
+        if ended_after and job in ENDED:
             ends = self.workspace.task_until_done(*parameters, first=ended_after)
-            self.commits[task] = self.commits.get(task, 0) + ends
+            self.commits[job] = self.commits.get(job, 0) + ends
         else:
             ended = self.workspace.task(*parameters)
             assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"

@@ -27,7 +27,7 @@ from fraudlake.lake.delta_rs_writer import DeltaRsWriter
 from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from tests.conftest import BY_SPARK, FLINK, SHORT_LIVED, run
+from tests.conftest import FLINK, PROGRAM, SHORT_LIVED, run
 from tests.integration import cluster
 from tests.integration.cluster import children
 
@@ -39,18 +39,6 @@ PATIENCE = 400
 # A logistic regression is learned faster than trees: what is learned is not what is tested.
 CHOSEN = {"FRAUDLAKE_MAX_FILES_PER_TRIGGER": "8", "FRAUDLAKE_ALGORITHM": "logistic"}
 
-CHAIN = """
-import sys
-from importlib import import_module
-from pathlib import Path
-from fraudlake.streams import stream
-from fraudlake.lake import open_lake
-from fraudlake.settings import load
-
-lake = open_lake(load(lake=Path(sys.argv[1])))
-for step in sys.argv[2:]:
-    stream.run(lake, import_module(f"fraudlake.streams.{step}").streams(lake), "available-now")
-"""
 FRAUDLAKE = str(Path(sys.executable).with_name("fraudlake"))
 
 
@@ -104,9 +92,9 @@ def kill_all(process: subprocess.Popen[str]) -> None:
 
 
 def killed_when(lake: Path, file: str, writer: str, *steps: str) -> None:
-    """Run some steps, and kill them in the moment in which a file of the lake appears."""
+    """Run some steps in a process, and kill it in the moment in which a file of the lake appears."""
     assert not (lake / file).exists()
-    process = start(sys.executable, "-c", BY_SPARK + CHAIN if writer == "spark" else CHAIN, str(lake), *steps)
+    process = start(*PROGRAM[writer], "--lake", str(lake), "run", "--steps", ",".join(steps))
     try:
         wait_for((lake / file).exists, process)
     finally:

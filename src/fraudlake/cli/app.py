@@ -18,7 +18,7 @@ from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
-    from fraudlake.streams.stream import Stream
+    from fraudlake.streams.stream import Done, Stream
 
 STREAMING = ("trigger", "interval")
 QUALITY = ("columns", "timestamp_floor", "max_ahead", "warn")
@@ -82,6 +82,10 @@ class App:
         with console.status("opening the lake"):
             return open_lake(wanted, must_exist=True)
 
+    def run(self, lake: Lake, streams: list[Stream]) -> list[Done]:
+        """Run the streams of a command under the lake's trigger."""
+        return run_streams(lake, streams, lake.settings.trigger)
+
     def say(self, result: dict[str, Any], text: str) -> None:
         """Print the result: one JSON object, or text for a person."""
         self.show(result, lambda: click.echo(printable(text)))
@@ -139,7 +143,11 @@ def cli() -> None:
 
 def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:
     """Run a step's streams, and print what each did."""
-    done = run_streams(lake, streams, lake.settings.trigger)
+    say_streams(app, app.run(lake, streams))
+
+
+def say_streams(app: App, done: list[Done]) -> None:
+    """Print what streams did."""
     text = "\n".join(
         f"{stream.step}: {counted(stream.rows, unit(stream.step))} in {counted(stream.batches, 'micro-batch')}"
         for stream in done

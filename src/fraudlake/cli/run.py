@@ -1,37 +1,40 @@
-"""The command run: all steps in order."""
+"""The command run: all steps in order, or some of them."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
-from fraudlake.cli import summary
-from fraudlake.cli.app import KAFKA, RULES, STREAMING, App, cli, options
+from fraudlake.cli import steps, summary
+from fraudlake.cli.app import App, cli
 from fraudlake.cli.model import train_if_enough
 from fraudlake.cli.progress import console, output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
+from fraudlake.settings import Settings
 
 
-@cli.command(example="fraudlake --lake my-lake run --landing /where/flink/writes")
-@options(
-    "landing",
-    "columns",
-    "ordering",
-    "max_out_of_orderness",
-    *RULES,
-    "max_files_per_trigger",
-    *KAFKA,
-    "fast_alerts_topic",
-    *STREAMING,
-)
-@click.pass_obj
-def run(app: App, /, **flags: str | None) -> None:
+@cli.command(example="fraudlake --lake my-lake run --landing /where/flink/writes", params=steps.flags())
+@click.option("--steps", "chosen", metavar="NAMES", help="Only these steps, as a list with commas.  [default: all]")
+@click.pass_context
+def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
     """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.
 
-    With --trigger continuous all streams then run together until stopped. Needs: files that Flink has finished, or a
-    Kafka topic (--source kafka).
+    With --steps runs only some, in this order, each as its own command does, in one process: --steps
+    ingest,refine,detect. The list may end with status. With --trigger continuous all streams then run together until
+    stopped. Needs: files that Flink has finished, or a Kafka topic (--source kafka).
     """
+    if chosen is None:
+        steps.require_flags(flags)
+        _run_all(context.obj, {name: value for name, value in flags.items() if name in Settings.model_fields})
+    else:
+        names = steps.names(chosen)
+        steps.require_flags(flags, names)
+        steps.run(context, names, flags)
+
+
+def _run_all(app: App, flags: dict[str, Any]) -> None:
     from fraudlake.model.registry import Registry
     from fraudlake.operations import maintenance
     from fraudlake.operations.status import status as status_of
