@@ -77,6 +77,7 @@ TOGETHER = {
     "tests/integration/test_workspace_probe.py": "a workspace",
     "tests/integration/test_connect.py": "a workspace",
     "tests/integration/test_one_shot.py": "a workspace",
+    "tests/integration/test_workspace_view.py": "a workspace",
     "tests/integration/test_serverless.py": "a workspace",
     "tests/integration/test_workspace_jobs.py": "a workspace",
     "tests/test_main_job.py": "the main job's lake",

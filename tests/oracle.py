@@ -1,9 +1,10 @@
-"""The oracle: the rule, and alert windows, as a person would write them. Nothing of the package is used."""
+"""The oracle: the rule, tiles and alert windows, as a person would write them. Nothing of the package is used."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 SECOND = 1_000_000
@@ -39,6 +40,19 @@ def alerts(
 
 def in_event_time(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.time, row.source, row.position))
+
+
+def tiles(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> list[tuple[Any, ...]]:
+    """All account tiles: account, start, day, transactions, cents, largest amount, alerts, first and last time."""
+    members, alerts = defaultdict(list), Counter(alerted)
+    for row in rows:
+        members[row.account_id, row.time // (10 * MINUTE) * 10 * MINUTE].append(row)
+    return [
+        (account, start, str(datetime.fromtimestamp(start // SECOND, UTC).date()), len(own),
+         round(sum(100 * row.amount for row in own)), max(row.amount for row in own), sum(alerts[row] for row in own),
+         min(row.time for row in own), max(row.time for row in own))
+        for (account, start), own in members.items()
+    ]  # fmt: skip
 
 
 def windows(rows: Iterable[Row], alerted: Iterable[Row] = ()) -> set[Window]:

@@ -67,7 +67,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     land(landing, "old", 0, 0.5, kind="chip", merchantId="m1", terminalId=1)
     without = lake()
     run(without, *ALL)
-    ids = {step: without.checkpoint(step).id for step in ("ingest", "refine", "detect", "alert_windows")}
+    ids = {step: without.checkpoint(step).id for step in ("ingest", "refine", "detect", "account_daily")}
 
     land(landing, "new", 1, 900.0, kind="chip", merchantId="m2", terminalId=2.0, shop="x")
     land(landing, "wrong", 2, 7.0, kind=5, merchantId="m3", terminalId="T3")

@@ -71,6 +71,18 @@ class Table:
         return ("delta.autoOptimize.autoCompact", "true") in self.properties
 
 
+@dataclass(frozen=True)
+class View(Table):
+    """A view: rows of other tables, computed as they are read.
+
+    ``query`` is its SQL, with the names of the tables that it ``reads`` in braces, and in ``{delay}`` the microseconds
+    that the watermark is behind the newest event time.
+    """
+
+    query: str = ""
+    reads: tuple[Table, ...] = ()
+
+
 def schema(columns: list[Column]) -> pa.Schema:
     """Return columns in Arrow; times in UTC."""
     # Every command imports this module for its settings; few need Arrow, which takes a tenth of a second to load.

@@ -10,7 +10,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.gold import account_daily, alert_windows, detector_agreement, lane_agreement
-from fraudlake.lake.contents import TABLES
+from fraudlake.lake.contents import TABLES, VIEWS
 
 from .rendering import GIVEN, ROOT, render
 
@@ -102,7 +102,7 @@ ROWS: Rows = [
         ],
     ),
     (
-        alert_windows.TABLE,
+        alert_windows.VIEW,
         [
             {
                 "kind": kind,
@@ -164,7 +164,7 @@ ROWS: Rows = [
 def lake(spark: Any, contents: Rows) -> Any:
     """A session in which every table has its name and columns, and these rows."""
     session = spark.newSession()
-    for table in TABLES:
+    for table in (*TABLES, *VIEWS):
         rows = [row for of, some in contents if of is table for row in some]
         whole = [tuple(row.get(name) for name in table.column_names) for row in rows]
         session.createDataFrame(whole, table.columns).createOrReplaceTempView(table.name)

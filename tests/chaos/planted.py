@@ -105,18 +105,6 @@ BUGS = (
         (INGESTED, (0, "refine", NEVER), (0, "aggregate", "checkpoints/account_daily/commits")),
     ),
     Bug(
-        "wall_clock",
-        "the watermark is taken from the wall clock",
-        "fraudlake.streams.watermark",
-        (
-            (
-                "return F.timestamp_micros(F.lit(newest - lake.settings.max_out_of_orderness // MICROSECOND))",
-                "return F.now()",
-            ),
-        ),
-        (INGESTED,),
-    ),
-    Bug(
         "rejected_file_takes_others",
         "where a micro-batch has an unreadable file, the rows of the others are lost",
         _FILES,

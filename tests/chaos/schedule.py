@@ -28,8 +28,8 @@ MOMENTS = {
                           "checkpoints/deliver_file/commits"),
     "deliver --to webhook": ("checkpoints/deliver_webhook/offsets", "tables/silver_deliveries/_delta_log",
                              "checkpoints/deliver_webhook/commits"),
-    "aggregate": ("checkpoints/alert_windows/offsets", "tables/gold_alert_windows", "checkpoints/account_daily/commits",
-                  "tables/gold_account_daily/_delta_log", "tables/gold_alert_windows/_delta_log"),
+    "aggregate": ("checkpoints/account_daily/offsets", "tables/gold_account_tiles", "checkpoints/account_daily/commits",
+                  "tables/gold_account_daily/_delta_log", "tables/gold_account_tiles/_delta_log"),
     "train": ("models", "tables/gold_models/_delta_log", TO_ITS_END, TO_ITS_END),
     "score": ("checkpoints/score/offsets", "checkpoints/score/state", "tables/gold_fraud_predictions",
               "tables/gold_fraud_predictions/_delta_log", "checkpoints/score/commits"),
@@ -46,7 +46,7 @@ KAFKA_MOMENTS = {
 STANDSTILL_MOMENTS = {
     "replay --from 2026-03-07 --to 2026-03-08 --apply": ("replays", "tables/silver_shadow_alerts/_delta_log"),
     FORGET: ("tables/silver_quarantine/_delta_log", "tables/bronze_transactions/_delta_log",
-             "tables/gold_alert_windows/_delta_log", "tables/gold_forgotten/_delta_log", "checkpoints/detect"),
+             "tables/gold_account_tiles/_delta_log", "tables/gold_forgotten/_delta_log", "checkpoints/detect"),
 }  # fmt: skip
 """Of commands before which all that landed must be read, and which must be repeated when they were killed."""
 LIKELY = (

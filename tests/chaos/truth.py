@@ -64,14 +64,9 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message]) -> dict[str, t
     def stored(table: str) -> pd.DataFrame:
         return DeltaTable(lake / "tables" / table).to_pandas()
 
-    silver, quarantine, windows = (
-        stored("silver_transactions"),
-        _with_place(stored("silver_quarantine")),
-        stored("gold_alert_windows"),
-    )
+    silver, quarantine = stored("silver_transactions"), _with_place(stored("silver_quarantine"))
     silver["time"] = _micros(silver.timestamp)
     quarantine["reason"] = quarantine.reasons.str[0]
-    windows["start"], windows["end"] = _micros(windows.window_start), _micros(windows.window_end)
     latest = stored("bronze_files").sort_values("noted_at").groupby("_source_file", as_index=False).last()
     outcomes = [(name, "rejected") for name in unreadable] + [(name, "accepted") for name in files.source.unique()]
     places = dict(zip(silver.transaction_id, _rows(silver, "source", "position"), strict=True))
@@ -100,7 +95,10 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message]) -> dict[str, t
         "silver_alerts": (_positions(alerts), raised("silver_alerts")),
         "silver_shadow_alerts": (right_shadow_alerts, shadow_alerts),
         "gold_account_daily": (_account_days(valid, alerts), _stored_account_days(stored("gold_account_daily"))),
-        "gold_alert_windows": (oracle.windows(rows, [large for _, large in alerts]), _stored_windows(windows)),
+        "gold_account_tiles": (
+            oracle.tiles(rows, [large for _, large in alerts]),
+            _stored_tiles(stored("gold_account_tiles")),
+        ),
         "gold_detector_agreement": (
             _agreement(valid, alerts),
             _rows(_with_day(stored("gold_detector_agreement")), "day", "both", "only_flink", "only_spark"),
@@ -209,11 +207,11 @@ def _stored_account_days(daily: pd.DataFrame) -> Rows:
     return _rows(daily, "account_id", "day", *figures)
 
 
-def _stored_windows(windows: pd.DataFrame) -> Rows:
-    cents, number = (100 * windows.amount_sum).round().astype(int), windows.number.astype("Int64").astype(object)
-    windows = windows.assign(cents=cents, number=number.where(number.notna(), None))
-    keys = ("kind", "account_id", "number", "start", "end")
-    return _rows(windows, *keys, "transactions", "cents", "amount_max", "alerts", "state")
+def _stored_tiles(tiles: pd.DataFrame) -> Rows:
+    times = {name: _micros(tiles[name]) for name in ("tile_start", "first_transaction", "last_transaction")}
+    tiles = _with_day(tiles).assign(cents=(100 * tiles.amount_sum).round().astype(int), **times)
+    keys, figures = ("account_id", "tile_start", "day"), ("transactions", "cents", "amount_max", "alerts")
+    return _rows(tiles, *keys, *figures, "first_transaction", "last_transaction")
 
 
 def _agreement(valid: pd.DataFrame, alerts: Alerts) -> Rows:

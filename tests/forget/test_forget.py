@@ -19,7 +19,7 @@ from fraudlake import simulator, tables
 from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
-from fraudlake.gold import account_daily, alert_windows, detector_agreement
+from fraudlake.gold import account_daily, account_tiles, detector_agreement
 from fraudlake.lake import checkpoint
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
@@ -129,7 +129,7 @@ FOLLOWED = (
     tables.SILVER_QUARANTINE,
     tables.SILVER_ALERTS,
     tables.SILVER_DELIVERIES,
-    alert_windows.TABLE,
+    account_tiles.TABLE,
     account_daily.TABLE,
 )
 

@@ -1,35 +1,42 @@
-"""Alert windows, updated batch by batch, against an oracle that computes them from all rows together."""
+"""Alert windows against an oracle that computes them from all rows together."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.gold import account_daily, alert_windows
+from fraudlake.gold import account_daily, account_tiles, alert_windows
 from fraudlake.streams import aggregate
-from tests import plain_lake
-from tests.oracle import Row, Window, in_event_time, windows
-from tests.transactions import MARCH_7, SECOND, id_of, land, time_of
+from tests import oracle, plain_lake
+from tests.oracle import HOUR, MINUTE, Row, Window, in_event_time
+from tests.transactions import MARCH_7, SECOND, id_of, land, silver, time_of
 
 pytestmark = pytest.mark.stream
 
-MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
-DELAY = 10 * SECOND
+DAY = 24 * HOUR
+GAPS = [0, SECOND, 9 * MINUTE, 10 * MINUTE, 30 * MINUTE, 30 * MINUTE + 1, 5 * HOUR, DAY]
+"""Microseconds between two transactions: equal times, a tile, and half an hour, which does not end a session."""
 
 
-def stored_windows(lake: Any, where: str = "true") -> set[Window]:
-    rows = lake.read(alert_windows.TABLE).where(where)
+def windows_of(lake: Any, where: str = "true") -> set[Window]:
+    return as_windows(lake.read(alert_windows.VIEW).where(where))
+
+
+def as_windows(rows: Any) -> set[Window]:
     columns = ["kind", "account_id", "number", "unix_micros(window_start)", "unix_micros(window_end)", "transactions"]
     figures = ["round(100 * amount_sum)", "amount_max", "alerts", "state"]
-    windows = [tuple(row) for row in rows.selectExpr(*columns, *figures).collect()]
-    assert len(windows) == len(set(windows)), "the table holds a window twice"
-    return set(windows)
+    listed = [tuple(row) for row in rows.selectExpr(*columns, *figures).collect()]
+    assert len(listed) == len(set(listed)), "a window is there twice"
+    return set(listed)
 
 
 def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
@@ -37,12 +44,13 @@ def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
     plain_lake.fill(lake.folder, tables.SILVER_ALERTS, *alerts)
 
 
-def take(lake: Any, rows: list[Row], step: str = "alert_windows") -> None:
+def take(lake: Any, rows: list[Row], step: str = "account_tiles") -> None:
     """Hand rows that silver holds to a step, as one micro-batch."""
     (chosen,) = (stream for stream in aggregate.streams(lake) if stream.step == step)
+    touches = next(iter(account_tiles.AGGREGATE.touches.values()))
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.session.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
-    chosen.write(lake, batch.withColumn("date", F.to_date("timestamp")), 0)
+    chosen.write(lake, batch.withColumn("date", F.to_date("timestamp")).selectExpr(*touches), 0)
 
 
 def history(seed: int) -> list[Row]:
@@ -67,19 +75,55 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None
     )  # more than the first micro-batch holds, and before it in time, as when a table is read in parts
     take(opened, early[180:])
     take(opened, early[:180])
-    assert stored_windows(opened) == windows(early)
+    assert windows_of(opened) == oracle.windows(early)
 
     land(opened, late)
     take(opened, late)
-    assert stored_windows(opened) == windows(rows)
+    assert windows_of(opened) == oracle.windows(rows)
+    assert opened.count(account_tiles.TABLE) < len(rows)
 
-    once = opened.rows(alert_windows.TABLE).to_pylist()
+    once = opened.rows(account_tiles.TABLE).to_pylist()
     take(opened, late)  # as a micro-batch is repeated after a crash
-    assert sorted(map(str, opened.rows(alert_windows.TABLE).to_pylist())) == sorted(map(str, once))
+    assert sorted(map(str, opened.rows(account_tiles.TABLE).to_pylist())) == sorted(map(str, once))
+
+
+steps = st.tuples(st.sampled_from(["1", "2"]), st.sampled_from(GAPS), st.sampled_from([0.5, 20.25, 600.0]))
+
+
+@given(
+    drawn=st.lists(steps, min_size=1, max_size=12),
+    start=st.sampled_from([0, 9 * MINUTE, 23 * HOUR + 59 * MINUTE]),
+    times=st.sampled_from([1, 30]),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_view_is_what_an_oracle_computes(
+    spark: Any, drawn: list[tuple[str, int, float]], start: int, times: int, seed: int
+) -> None:
+    time, rows = MARCH_7 + start, []
+    for position, (account, gap, amount) in enumerate(drawn * times):
+        time += gap
+        rows.append(Row(account, time, amount, f"part-{position % 2}", position))
+    alerted = random.Random(seed).sample(rows, len(rows) // 4)
+    alerts = [{**row._asdict(), "transaction_id": id_of(row), "timestamp": time_of(row)} for row in alerted]
+    named = {
+        tables.SILVER_TRANSACTIONS.name: spark.createDataFrame(silver(random.Random(seed).sample(rows, len(rows)))),
+        tables.SILVER_ALERTS.name: spark.createDataFrame(
+            [(row["transaction_id"], row["account_id"], row["timestamp"]) for row in alerts],
+            "transaction_id STRING, account_id STRING, timestamp TIMESTAMP",
+        ),
+    }
+    named[account_tiles.TABLE.name] = account_tiles.account_tiles(*named.values(), rules=())
+    names = {name: f"drawn_{name}" for name in named}
+    for name, frame in named.items():
+        frame.createOrReplaceTempView(names[name])
+    view = spark.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, **names))
+    assert as_windows(view) == oracle.windows(rows, alerted)
+    assert view.where("date <> to_date(window_start)").count() == 0
 
 
 @pytest.mark.long
-def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_in(lake: Any) -> None:
+def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_is_in(lake: Any) -> None:
     opened = lake()
     noon, one_pm, half = MARCH_7 + 12 * HOUR, MARCH_7 + 13 * HOUR, 30 * MINUTE
     in_time = [Row("1", noon, 20.0, position=0), Row("1", one_pm, 30.0, position=1)]
@@ -87,7 +131,7 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
     late = Row("1", noon + half, 700.0, position=3)
 
     def sessions() -> list[tuple[Any, ...]]:
-        return sorted(window[3:] for window in stored_windows(opened, "kind = 'session' AND date = '2026-03-07'"))
+        return sorted(window[3:] for window in windows_of(opened, "kind = 'session' AND date = '2026-03-07'"))
 
     def day() -> tuple[Any, ...]:
         daily = opened.read(account_daily.TABLE).where("date = '2026-03-07'")
@@ -108,24 +152,46 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_lies_
     take(opened, [late], "account_daily")
     assert day() == (3, 750.0, 700.0, 1)
     assert sessions() == [(noon, one_pm + half, 3, 75000, 700.0, 1, "closed")]
-    assert stored_windows(opened) == windows([*in_time, late], [late])
+    assert windows_of(opened) == oracle.windows([*in_time, late], [late])
 
-    # The row changes its hour, six sliding windows, its session and its count window, and removes a merged session.
-    metrics = opened.spark.sql("DESCRIBE HISTORY gold_alert_windows LIMIT 1").first()["operationMetrics"]
+    metrics = opened.spark.sql("DESCRIBE HISTORY gold_account_tiles LIMIT 1").first()["operationMetrics"]
     changed = [metrics[f"num_target_rows_{what}"] for what in ("updated", "deleted", "inserted")]
-    assert changed == ["9", "1", "0"]
+    assert changed == ["0", "0", "1"]
 
 
-def test_no_window_is_closed_before_the_watermark_has_passed_it(spark: Any) -> None:
-    windows = spark.sql(
-        "SELECT kind, transactions, CAST(ended AS TIMESTAMP) AS window_end FROM VALUES "
-        "('session', 5, '2026-03-07 10:00:00'), ('count', 100, '2026-03-07 10:00:00'), ('count', 99, '2000-01-01') "
-        "AS windows(kind, transactions, ended)"
-    )
+def test_a_window_is_closed_once_the_watermark_has_passed_it_whatever_the_delay_is(lake: Any) -> None:
+    opened = lake()
+    rows = [Row("1", MARCH_7 + number * SECOND, 1.0, position=number) for number in range(100)]
+    rows.append(Row("2", MARCH_7 + 2 * HOUR, 1.0))
+    rows.append(Row("3", MARCH_7 + 2 * HOUR + 99 * SECOND, 1.0))
 
-    def closed(at: str) -> list[bool]:
-        return [row[0] for row in windows.select(alert_windows.passed(F.expr(f"timestamp'{at}'"))).collect()]
+    def closed(lake: Any) -> dict[str, list[str]]:
+        names = ("kind", "account_id")
+        rows = lake.read(alert_windows.VIEW).where("state = 'closed' AND kind <> 'sliding'").select(*names).collect()
+        return sorted(tuple(row) for row in rows)
 
-    assert closed("2026-03-07 09:59:59") == [False, False, False]
-    assert closed("2026-03-07 10:00:00") == [True, False, False]
-    assert closed("2026-03-07 10:00:01") == [True, True, False]
+    land(opened, rows)
+    take(opened, rows)
+    assert closed(opened) == [("count", "1"), ("session", "1"), ("tumbling", "1")]
+    day = opened.settings.max_out_of_orderness + timedelta(days=1)
+    assert closed(lake(max_out_of_orderness=day)) == []
+
+
+def test_an_accounts_windows_and_those_of_a_day_are_computed_from_few_files(lake: Any) -> None:
+    opened = lake()
+    for day in range(3):
+        for account in "12":  # a file each, as after clustering
+            row = Row(account, MARCH_7 + day * DAY + HOUR, 1.0, f"part-{account}", day)
+            land(opened, [row])
+            tile = {"account_id": account, "tile_start": time_of(row), "date": time_of(row).date()}
+            plain_lake.fill(opened.root, account_tiles.TABLE, tile)
+
+    def files(kind: str, where: str) -> int:
+        windows = opened.read(alert_windows.VIEW).drop("state").where(F.col("kind") == kind)
+        return len(windows.where(where).inputFiles())
+
+    kinds = ("tumbling", "sliding", "session", "count")
+    assert {kind: files(kind, "account_id = '1'") for kind in kinds} == dict.fromkeys(kinds, 3)
+    of_day = {kind: files(kind, "date = DATE'2026-03-08'") for kind in kinds}
+    # A window may begin on the day before a tile's. A session and a count window may depend on any day.
+    assert of_day == {"tumbling": 2, "sliding": 4, "session": 6, "count": 6}

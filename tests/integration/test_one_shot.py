@@ -67,7 +67,7 @@ def steps(compute: Workspace, tmp_path: Path) -> Iterator[Steps]:
 
 def test_rows_are_counted_from_commits_and_none_is_lost_without_an_error(steps: Steps) -> None:
     landing, tables = steps.folder / "landing", steps.folder / "tables"
-    aggregates = ("account_daily", "alert_windows")
+    aggregates = ("account_daily", "account_tiles")
     land(landing, "part-0", ("a", 1, 0.5), ("a", 2, 900.0), ("b", 3, 7.0), ("b", 4, -1.0), ("b", 40, 2.0))
 
     assert [steps.run(step) for step in ("ingest", "refine", "detect")] == [1, 5, 4]

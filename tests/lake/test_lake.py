@@ -147,7 +147,7 @@ def test_tables_are_those_that_spark_makes(lake: Any, tmp_path: Path) -> None:
 
 def test_a_table_has_its_plain_name_in_the_session_for_sql(lake: Any) -> None:
     names = {row["tableName"] for row in lake().spark.sql("SHOW TABLES").collect()}
-    assert names == {table.name for table in contents.TABLES}
+    assert names == {table.name for table in (*contents.TABLES, *contents.VIEWS)}
 
 
 def test_a_schema_without_the_tables_is_not_opened_for_reading(spark: Any, tmp_path: Path) -> None:

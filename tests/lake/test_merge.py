@@ -8,68 +8,63 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake.gold import alert_windows
+from fraudlake.gold import account_tiles
 from fraudlake.lake import delta_rs_writer
 from fraudlake.lake.commit import new_rows
 
 pytestmark = pytest.mark.stream
 
-TABLE = alert_windows.TABLE
-Window = tuple[str, str, int | None, int, int, bool]
-"""Kind, account, number, day of March, transactions, and whether it is gone."""
+TABLE = account_tiles.TABLE
+Tile = tuple[str, int | None, int, int, bool]
+"""Account, hour, day of March, transactions, and whether it is gone."""
 
-BEFORE: list[Window] = [
-    ("count", "1", 1, 7, 2, False),
-    ("count", "1", 2, 7, 3, False),
-    ("session", "1", None, 7, 4, False),
-    ("session", "2", None, 7, 5, False),
-    ("session", "2", None, 8, 6, False),
+BEFORE: list[Tile] = [
+    ("1", 1, 7, 2, False),
+    ("1", 2, 7, 3, False),
+    ("1", None, 7, 4, False),
+    ("2", 5, 7, 5, False),
+    ("2", 5, 8, 6, False),
 ]
-CHANGES: list[Window] = [
-    ("count", "1", 2, 7, 30, False),  # changed
-    ("session", "1", None, 7, 40, False),  # changed; part of its key is null
-    ("session", "2", None, 7, 0, True),  # gone
-    ("session", "2", None, 8, 6, False),  # as it was
-    ("session", "3", None, 9, 7, False),  # new
-    ("session", "4", None, 9, 0, True),  # was never there
+CHANGES: list[Tile] = [
+    ("1", 2, 7, 30, False),  # changed
+    ("1", None, 7, 40, False),  # changed; part of its key is null
+    ("2", 5, 7, 0, True),  # gone
+    ("2", 5, 8, 6, False),  # as it was
+    ("3", 5, 9, 7, False),  # new
+    ("4", 5, 9, 0, True),  # was never there
 ]
 AFTER = [
-    ("count", "1", 1, 7, 2),
-    ("count", "1", 2, 7, 30),
-    ("session", "1", None, 7, 40),
-    ("session", "2", None, 8, 6),
-    ("session", "3", None, 9, 7),
+    ("1", 1, 7, 2),
+    ("1", 2, 7, 30),
+    ("1", None, 7, 40),
+    ("2", 5, 8, 6),
+    ("3", 5, 9, 7),
 ]
 
 
-def changes(lake: Any, windows: list[Window]) -> Any:
+def changes(lake: Any, tiles: list[Tile]) -> Any:
     names = [*TABLE.column_names, "gone"]
     rows = [
         {
-            "kind": kind,
             "account_id": account,
-            "number": number,
-            "window_start": datetime(2026, 3, day, tzinfo=UTC),
+            "tile_start": None if hour is None else datetime(2026, 3, day, hour, tzinfo=UTC),
             "date": date(2026, 3, day),
             "transactions": transactions,
             "gone": gone,
         }
-        for kind, account, number, day, transactions, gone in windows
+        for account, hour, day, transactions, gone in tiles
     ]
     listed = [tuple(row.get(name) for name in names) for row in rows]
     return lake.session.createDataFrame(listed, f"{TABLE.columns}, gone BOOLEAN")
 
 
-def stored(lake: Any) -> list[tuple[str, str, int | None, int, int]]:
-    rows = lake.read(TABLE).collect()
-    return sorted(
-        ((row["kind"], row["account_id"], row["number"], row["date"].day, row["transactions"]) for row in rows),
-        key=str,
-    )
+def stored(lake: Any) -> list[tuple[str, int | None, int, int]]:
+    rows = lake.read(TABLE).selectExpr("account_id", "hour(tile_start)", "day(date)", "transactions").collect()
+    return sorted(map(tuple, rows), key=str)
 
 
-def take(lake: Any, windows: list[Window]) -> None:
-    lake.apply_changes(changes(lake, windows), TABLE, alert_windows.KEYS)
+def take(lake: Any, tiles: list[Tile]) -> None:
+    lake.apply_changes(changes(lake, tiles), TABLE, account_tiles.KEYS)
 
 
 @pytest.mark.parametrize("clustering", ["zorder", "liquid"])
@@ -97,7 +92,7 @@ def test_more_changes_than_fit_are_merged_one_part_after_the_other(lake: Any, mo
 def test_a_tables_log_gets_a_checkpoint_every_ten_merges(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_rs_writer, "_MERGED_AT_ONCE", 1)
     opened = lake()
-    take(opened, [("count", "1", number, 7, 1, False) for number in range(11)])
+    take(opened, [("1", hour, 7, 1, False) for hour in range(11)])
     log = opened.root / "tables" / TABLE.name / "_delta_log"
     assert [file.name for file in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
     assert len(stored(opened)) == 11
@@ -107,8 +102,8 @@ def test_changes_that_another_commit_overtakes_are_merged_with_what_it_wrote(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = lake()
-    for window in BEFORE[:3]:
-        take(opened, [window])
+    for tile in BEFORE[:3]:
+        take(opened, [tile])
     merge = DeltaTable.merge
     overtaking = [lambda: opened.session.sql(f"OPTIMIZE {opened.name_of(TABLE)}"), lambda: take(opened, BEFORE[3:])]
 

@@ -23,7 +23,7 @@ from fraudlake.operations import retention
 from fraudlake.operations.rebuild import Changes, Rebuilt, rebuild
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
-from fraudlake.streams import aggregate, detect, ingest, refine, stream, windows
+from fraudlake.streams import aggregate, detect, groups, ingest, refine, stream
 from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream
@@ -100,8 +100,7 @@ def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
 
 def hours(lake: Any) -> list[tuple[str, str, int, int]]:
     """The tumbling windows: account, start, transactions, alerts."""
-    columns = "account_id, window_start, transactions, alerts"
-    rows = lake.query(alert_windows.TABLE, columns, "WHERE kind = 'tumbling'").to_pylist()
+    rows = lake.read(alert_windows.VIEW).where("kind = 'tumbling'").collect()
     return sorted(
         (row["account_id"], f"{row['window_start']:%F %T}", row["transactions"], row["alerts"]) for row in rows
     )
@@ -243,7 +242,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
     def killed(*arguments: Any) -> None:
         raise OSError("killed")
 
-    for cut_at in ("silver_quarantine", "silver_alerts", "windows"):
+    for cut_at in ("silver_quarantine", "silver_alerts", "aggregates"):
 
         def killed_at(self: Lake, rows: Any, table: tables.Table, *arguments: Any, cut_at: str = cut_at) -> None:
             if table.name == cut_at:
@@ -252,8 +251,8 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
 
         with monkeypatch.context() as patched:
             patched.setattr(Lake, "replace", killed_at)
-            if cut_at == "windows":
-                patched.setattr(windows, "recompute", killed)
+            if cut_at == "aggregates":
+                patched.setattr(groups, "recompute", killed)
             with pytest.raises(OSError, match="killed"):
                 rebuild(opened, DAY_7, DAY_7, apply=True)
         assert any(command in gap for gap in status(opened).gaps)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from fraudlake import tables
 from fraudlake.bronze import messages
 from fraudlake.errors import FraudlakeError, cause_of
-from fraudlake.gold import account_daily, alert_windows, detector_agreement
+from fraudlake.gold import account_daily, account_tiles, detector_agreement
 from fraudlake.lake import Lake
 from fraudlake.lake.appender import Appender
 from fraudlake.stop import StoppedError
@@ -37,11 +37,11 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     aggregates = aggregate.streams(opened)
     done = stream.run(opened, aggregates, "available-now")
     assert {result.step: result.rows for result in done} == dict.fromkeys(
-        ("account_daily", "detector_agreement", "alert_windows"), 13
+        ("account_daily", "account_tiles", "detector_agreement"), 13
     )
     assert opened.count(account_daily.TABLE) == 4
     assert opened.count(detector_agreement.TABLE) == 1
-    assert opened.count(alert_windows.TABLE) > 0
+    assert opened.count(account_tiles.TABLE) > 0
     # A workspace keeps the files of these tables for longer.
     streams = [*refine.streams(opened), *detect.streams(opened), *aggregates]
     assert {table.name for one in streams for table in one.reads} <= tables.STREAMED

@@ -28,9 +28,9 @@ def detect(app: App, /, **flags: str | None) -> None:
 @options("ordering", "max_out_of_orderness", *RULES, "bootstrap_servers", "fast_alerts_topic", *STREAMING)
 @click.pass_obj
 def aggregate(app: App, /, **flags: str | None) -> None:
-    """silver_transactions, silver_alerts → gold_account_daily, gold_alert_windows, gold_detector_agreement.
+    """silver_transactions, silver_alerts → gold_account_daily, gold_account_tiles, gold_detector_agreement.
 
-    Reads new transactions and alerts; updates their days and windows, also earlier ones if rows come late. With
+    Reads new transactions and alerts; updates their days and tiles, also earlier ones if rows come late. With
     --fast-alerts-topic also bronze_fast_alerts, silver_alerts → gold_lane_agreement. Needs: refine, detect.
     """
     from fraudlake.streams import aggregate

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from fraudlake.gold import account_daily, alert_windows, detector_agreement, lane_agreement
+from fraudlake.gold import (
+    account_daily,
+    account_tiles,
+    alert_windows,
+    detector_agreement,
+    lane_agreement,
+)
 from fraudlake.gold.aggregate import Aggregate, GroupAggregate
+from fraudlake.tables import View
 
-GROUPED: tuple[GroupAggregate, ...] = (account_daily.AGGREGATE, detector_agreement.AGGREGATE)
+GROUPED: tuple[GroupAggregate, ...] = (
+    account_daily.AGGREGATE,
+    account_tiles.AGGREGATE,
+    detector_agreement.AGGREGATE,
+)
 """The aggregates by group, which the declarative pipeline computes as well."""
-AGGREGATES: tuple[Aggregate, ...] = (*GROUPED, alert_windows.AGGREGATE, lane_agreement.AGGREGATE)
+AGGREGATES: tuple[Aggregate, ...] = (*GROUPED, lane_agreement.AGGREGATE)
 """The tables that ``fraudlake aggregate`` writes."""
+VIEWS: tuple[View, ...] = (alert_windows.VIEW,)
+"""Their views, which nothing writes."""

@@ -9,6 +9,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -25,7 +26,7 @@ from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
-    from datetime import date, timedelta
+    from datetime import date
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +121,28 @@ class Lake(ABC):
 
     @abstractmethod
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table is there; of a view, whether a table of an earlier version has its name."""
+
+    def _make_view(self, view: tables.View) -> None:
+        """Create a view, or replace it."""
+        columns = ", ".join(f"{column.name} COMMENT {spark_literal(column.meaning)}" for column in view.fields)
+        self.session.sql(
+            f"CREATE OR REPLACE VIEW {self._full_name(view)} ({columns}) COMMENT {spark_literal(view.row)} AS "
+            + self._query_of(view)
+        )
+
+    def _query_of(self, view: tables.View) -> str:
+        """Return the SQL of a view in this lake."""
+        delay = self.settings.max_out_of_orderness // timedelta(microseconds=1)
+        return view.query.format(delay=delay, **{table.name: self.name_of(table) for table in view.reads})
+
+    @abstractmethod
+    def _full_name(self, table: tables.Table) -> str:
+        """Return the name that :meth:`name_of` returns."""
+
+    @abstractmethod
+    def remove_former(self, view: tables.View) -> None:
+        """Remove the table of an earlier version that has a view's name."""
 
     @abstractmethod
     def schema_of(self, table: tables.Table) -> StructType:

@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property, partial
@@ -84,7 +85,7 @@ class LocalLake(Lake):
     @cached_property
     def spark(self) -> SparkSession:
         """Session for ad-hoc SQL, in which every table has its plain name: to name them takes seconds."""
-        for table in contents.TABLES:
+        for table in (*contents.TABLES, *contents.VIEWS):
             self.name_of(table)
         self.session.sql(f"USE {self._database}")
         return self.session
@@ -173,6 +174,17 @@ class LocalLake(Lake):
         """Return whether a table is there."""
         return DeltaTable.is_deltatable(str(self._folder(table)))
 
+    def remove_former(self, view: tables.View) -> None:
+        """Remove the table of an earlier version that has a view's name."""
+        # In the spool, nobody takes what a killed process leaves of it for a table.
+        folder = self.root / "spool" / uuid.uuid4().hex
+        folder.parent.mkdir(exist_ok=True)
+        with _NAMING:
+            self.session.sql(f"DROP TABLE {self.name_of(view)}")  # the name alone
+            self._named.discard(view.name)
+            self._folder(view).rename(folder)
+        shutil.rmtree(folder)
+
     def schema_of(self, table: tables.Table) -> StructType:
         """Return the columns that a table has now."""
         # Delta writes a schema as Spark does; asking Spark for it takes longer.
@@ -186,9 +198,13 @@ class LocalLake(Lake):
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""
         with _NAMING:
             if table.name not in self._named:
-                self._name(table, "USING DELTA")
-                if self._is_read:  # or it was completed as the lake was opened
-                    self._add_columns(self.table(table))
+                if isinstance(table, tables.View) and not self.has(table):
+                    self._make_view(table)
+                    self._named.add(table.name)
+                else:
+                    self._name(table, "USING DELTA")
+                    if self._is_read:  # or it was completed as the lake was opened
+                        self._add_columns(self.table(table))
         return self._full_name(table)
 
     def _name(self, table: tables.Table, how: str) -> None:

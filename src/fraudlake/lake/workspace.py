@@ -72,6 +72,8 @@ class WorkspaceLake(Lake):
             # A user who may only read may not run CREATE TABLE, even if the table exists.
             self._make(table)
         self._completed = {table.name for table in contents.TABLES if must_exist or table in lacking}
+        for view in () if must_exist else contents.VIEWS:
+            self._complete(view)
         for table in contents.TABLES:
             if self.table(table) != table:  # a declared column may be there with another type
                 self.name_of(table)
@@ -116,9 +118,28 @@ class WorkspaceLake(Lake):
         self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {how}")
         self._there.add(table.name)
 
+    def _complete(self, view: tables.View) -> None:
+        """Make a view, or replace it if its SQL has changed; not if a table of an earlier version has its name."""
+        described = self._described(view) if view.name in self._there else {"Type": "VIEW"}
+        query = self._query_of(view)
+        if described["Type"] == "VIEW" and described.get("View Text", "").split() != query.split():
+            self._make_view(view)
+
+    def _described(self, view: tables.View) -> dict[str, str]:
+        """Return what the catalog says of a view, or of the table that has its name."""
+        rows = self.session.sql(f"DESCRIBE TABLE EXTENDED {self._full_name(view)}").collect()
+        return {row["col_name"]: row["data_type"] for row in rows}
+
+    def remove_former(self, view: tables.View) -> None:
+        """Remove the table of an earlier version that has a view's name."""
+        self.session.sql(f"DROP TABLE {self._full_name(view)}")
+        self._there.discard(view.name)
+        self._make_view(view)
+
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there."""
-        return table.name in self._there
+        """Return whether a table is there; of a view, whether a table of an earlier version has its name."""
+        is_there = table.name in self._there
+        return is_there and not (isinstance(table, tables.View) and self._described(table)["Type"] == "VIEW")
 
     def schema_of(self, table: tables.Table) -> StructType:
         """Return the columns that a table has now."""

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -32,7 +31,7 @@ from fraudlake.quarantine import replay
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.streams import groups, lanes, windows
+from fraudlake.streams import groups, lanes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -172,7 +171,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
         _require_caught_up(lake)
-        before = _cut_versions(lake, days, apply) or {table.name: lake.version(table) for table in contents.TABLES}
+        before = {table.name: lake.version(table) for table in contents.TABLES} | _cut_versions(lake, days, apply)
         with _computed(lake, days, rules) as (computed, present):
             changes = {table.name: _changes(table, present[table.name], rows) for table, rows in computed.items()}
             if apply:
@@ -187,11 +186,11 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     return Rebuilt(first, last, changes, versions, apply)
 
 
-def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int] | None:
-    """Return the versions before a rebuild of the same days that was cut."""
+def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int]:
+    """Return the versions before a rebuild of the same days that was cut; none if there was none."""
     note = RebuildNote.of(lake)
     if note is None:
-        return None
+        return {}
     if not apply or (note.first, note.last) != (days.first, days.last):
         raise FraudlakeError(f"a replay was cut: run '{note.command}', which finishes it, first")
     return note.versions
@@ -348,26 +347,13 @@ def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> Non
 
 
 def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
-    """Compute the aggregates of the days, of days with changed alerts, and of windows with changed rows."""
-    conditions = {_SILVER: days.hold("date"), _ALERTS: F.lit(True)}
-    changed = {
-        table: _difference(lake, table, before[table.name], condition)
-        for table, condition in conditions.items()
-        if lake.version(table) != before[table.name]
-    }
+    """Compute the aggregates of the days, and of days with changed alerts."""
     dates = {days.first + timedelta(days=number) for number in range((days.last - days.first).days + 1)}
-    if _ALERTS in changed:
-        rows = changed[_ALERTS].selectExpr("to_date(timestamp) AS date").distinct().collect()
-        dates |= {row["date"] for row in rows}
+    if lake.version(_ALERTS) != before[_ALERTS.name]:
+        then, now = lake.read_version(_ALERTS, before[_ALERTS.name]), lake.read(_ALERTS)
+        columns = [name for name in _compared(_ALERTS, now) if name in then.columns]
+        changed = _different(now, then, columns).selectExpr("to_date(timestamp) AS date").distinct()
+        dates |= {row["date"] for row in changed.collect()}
     for aggregate in gold.GROUPED:
         groups.recompute(lake, aggregate, lake.read(_SILVER), sorted(dates))
     lanes.recompute(lake, dates)
-    if changed:
-        windows.recompute(lake, reduce(lambda one, other: one.union(other), changed.values()))
-
-
-def _difference(lake: Lake, table: Table, before: int, condition: Column) -> DataFrame:
-    """Return ``account_id, timestamp`` of rows that came or went since a version."""
-    then, now = lake.read_version(table, before).where(condition), lake.read(table).where(condition)
-    columns = [name for name in _compared(table, now) if name in then.columns]
-    return _different(now, then, columns).select("account_id", "timestamp")

@@ -69,9 +69,9 @@ def require_known(settings: Settings) -> None:
     for name in settings.row_retention:
         if name not in _OLD:
             nearest = get_close_matches(name, _OLD, n=1, cutoff=0)
-            reason = (
-                "its rows are not of a day" if name in {table.name for table in contents.TABLES} else "no such table"
-            )
+            known = {table.name: "its rows are not of a day" for table in contents.TABLES}
+            known |= {view.name: "it is a view" for view in contents.VIEWS}
+            reason = known.get(name, "no such table")
             raise UsageError(f"row_retention: {name}: {reason}; the nearest one that can have a limit is {nearest[0]}")
 
 

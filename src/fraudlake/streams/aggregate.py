@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from fraudlake import gold
-from fraudlake.streams import groups, lanes, windows
+from fraudlake import gold, tables
+from fraudlake.errors import UsageError
+from fraudlake.gold import alert_windows
+from fraudlake.streams import groups, lanes
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.streams.stream import Stream
 
+FORMER_STEP = "alert_windows"
+"""The stream that wrote ``gold_alert_windows`` before it was a view."""
+
 
 def streams(lake: Lake) -> list[Stream]:
-    """``silver_transactions`` and ``silver_alerts`` → the aggregates by group, and ``gold_alert_windows``.
+    """``silver_transactions`` and ``silver_alerts`` → the aggregates by group.
 
     If there is a topic of fast alerts: also ``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``.
     """
+    first, *others = (groups.stream(lake, aggregate) for aggregate in gold.GROUPED)
     compared = [] if lake.settings.fast_alerts_topic is None else [lanes.stream(lake)]
-    return [*(groups.stream(lake, aggregate) for aggregate in gold.GROUPED), windows.stream(lake), *compared]
+    return [replace(first, before=partial(_remove_former_windows, lake)), *others, *compared]
+
+
+def _remove_former_windows(lake: Lake) -> None:
+    """Remove the table ``gold_alert_windows`` of an earlier version, so that the view takes its place.
+
+    The stream of the tiles is new then, and computes them from all transactions.
+
+    Raises:
+        UsageError: the table has windows of days that have left silver, so that nothing could compute them again.
+    """
+    view = alert_windows.VIEW
+    if not lake.has(view):
+        return
+    windows = lake.query(view, "min(date) AS day", "WHERE kind = 'tumbling'")["day"][0].as_py()
+    transactions = lake.query(tables.SILVER_TRANSACTIONS, "min(date) AS day")["day"][0].as_py()
+    if windows is not None and (transactions is None or windows < transactions):
+        where = lake.folder / "tables" / view.name if lake.folder else f"{lake.name}.{view.name}"
+        raise UsageError(
+            f"{view.name} has become a view of gold_account_tiles, and its windows since {windows} cannot be computed "
+            f"again, as silver_transactions begins on {transactions}: copy what you need of the table {where}, and "
+            "drop it"
+        )
+    shutil.rmtree(lake.checkpoint(FORMER_STEP).folder, ignore_errors=True)
+    lake.remove_former(view)
