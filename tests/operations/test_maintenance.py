@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake import tables
+from fraudlake import gold, tables
 from fraudlake.gold import account_daily
 from fraudlake.lake import contents, delta_rs_writer, open_lake
 from fraudlake.operations import maintenance
@@ -56,7 +56,7 @@ class Maintained:
 def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintained]:
     with pytest.MonkeyPatch.context() as patch:
         read = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.SILVER_RULES)
-        patch.setattr(contents, "TABLES", (*read, account_daily.TABLE))
+        patch.setattr(contents, "TABLES", (*read, *(aggregate.table for aggregate in gold.GROUPED)))
         lake = open_lake(
             Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", retention=timedelta(0))
         )
@@ -117,6 +117,7 @@ def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maint
 @pytest.fixture
 def only_silver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS,))
+    monkeypatch.setattr(contents, "VIEWS", ())
 
 
 @pytest.mark.usefixtures("only_silver")

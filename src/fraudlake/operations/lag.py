@@ -18,6 +18,7 @@ _COMMANDS = {
     "ingest_kafka": "ingest --source kafka",
     "ingest_fast_alerts": "ingest --source kafka",
     **{aggregate.step: "aggregate" for aggregate in gold.AGGREGATES},
+    "alert_windows": "aggregate",  # in a lake of an earlier version
     "score_kafka": "score --source kafka",
     "prediction_quality": "score",
 }
