@@ -100,15 +100,15 @@ steps = st.tuples(st.sampled_from(["1", "2"]), st.sampled_from(GAPS), st.sampled
 def test_the_view_is_what_an_oracle_computes(
     spark: Any, drawn: list[tuple[str, int, float]], start: int, times: int, seed: int
 ) -> None:
-    time, rows = MARCH_7 + start, []
+    session, time, rows = spark.newSession(), MARCH_7 + start, []
     for position, (account, gap, amount) in enumerate(drawn * times):
         time += gap
         rows.append(Row(account, time, amount, f"part-{position % 2}", position))
     alerted = random.Random(seed).sample(rows, len(rows) // 4)
     alerts = [{**row._asdict(), "transaction_id": id_of(row), "timestamp": time_of(row)} for row in alerted]
     named = {
-        tables.SILVER_TRANSACTIONS.name: spark.createDataFrame(silver(random.Random(seed).sample(rows, len(rows)))),
-        tables.SILVER_ALERTS.name: spark.createDataFrame(
+        tables.SILVER_TRANSACTIONS.name: session.createDataFrame(silver(random.Random(seed).sample(rows, len(rows)))),
+        tables.SILVER_ALERTS.name: session.createDataFrame(
             [(row["transaction_id"], row["account_id"], row["timestamp"]) for row in alerts],
             "transaction_id STRING, account_id STRING, timestamp TIMESTAMP",
         ),
@@ -117,7 +117,7 @@ def test_the_view_is_what_an_oracle_computes(
     names = {name: f"drawn_{name}" for name in named}
     for name, frame in named.items():
         frame.createOrReplaceTempView(names[name])
-    view = spark.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, **names))
+    view = session.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, **names))
     assert as_windows(view) == oracle.windows(rows, alerted)
     assert view.where("date <> to_date(window_start)").count() == 0
 
