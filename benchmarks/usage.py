@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
-_SAMPLES_APART = 0.5  # seconds
+_SAMPLES_APART = 1.0  # seconds
 
 
 @dataclass
