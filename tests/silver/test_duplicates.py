@@ -57,21 +57,19 @@ def test_a_source_position_is_taken_once_within_a_micro_batch(lake: Callable[...
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "positions",
-    [
-        (0, 1, 1, 4, 4),  # as many, with the same sum, as the range has
-        (0, 0, 2, 3, 4, 6, 6),
-        (63, 64, 64, 127, 129),
-    ],
-)
-def test_no_choice_of_repeated_positions_escapes(lake: Callable[..., Lake], positions: tuple[int, ...]) -> None:
+def test_no_choice_of_repeated_positions_escapes(lake: Callable[..., Lake]) -> None:
+    positions = {
+        "a": (0, 1, 1, 4, 4),  # as many, with the same sum, as the range has
+        "b": (0, 0, 2, 3, 4, 6, 6),
+        "c": (63, 64, 64, 127, 129),
+    }
+    landed = [(source, at) for source, ats in positions.items() for at in ats]
     opened = lake()
-    land(opened, *(("a", at, 5.0, None) for at in positions))
+    land(opened, *((source, at, 5.0, None) for source, at in landed))
     refine_all(opened)
-    assert silver(opened) == [("a", at) for at in sorted(set(positions))]
-    repeated = sorted((Counter(positions) - Counter(set(positions))).elements())
-    assert quarantine(opened) == [("a", at, ["position_is_new"]) for at in repeated]
+    assert silver(opened) == sorted(set(landed))
+    repeated = sorted((Counter(landed) - Counter(set(landed))).elements())
+    assert quarantine(opened) == [(source, at, ["position_is_new"]) for source, at in repeated]
 
 
 def test_a_source_position_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> None:

@@ -79,11 +79,17 @@ def schema(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Schema:
 
 @pytest.fixture
 def lake(
-    kind_of_lake: str, lake: Open, schema: Schema, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind_of_lake: str,
+    lake: Open,
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Open:
     """Open a lake of either kind; every call opens it again, with other settings if they are given."""
     if kind_of_lake == "laptop":
         return lake
+    schema = request.getfixturevalue("schema")
     monkeypatch.setattr(Volume, "sweep_seconds", 0.0)
     shutil.rmtree(schema.folder / "tables")
     shutil.copytree(schema.folder / "empty" / "tables", schema.folder / "tables")
@@ -178,6 +184,7 @@ def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kin
         assert figures.gaps == []
 
 
+@pytest.mark.long
 @only_on_a_laptop
 def test_bucket_folders_and_both_timestamp_types_give_the_same_rows(lake: Open, landing: Path) -> None:
     names = ("twodays", "bucketed/hourly_int64_micros", "bucketed/hive_int96")
