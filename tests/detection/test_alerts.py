@@ -45,6 +45,7 @@ def flinks_rows_and_alerts(spark: Any) -> tuple[list[Row], set[tuple[str, int, f
     return [Row(*row) for row in files.collect()], alerts
 
 
+@pytest.mark.long
 def test_in_the_order_of_arrival_it_finds_what_the_oracle_finds(lake: Any) -> None:
     rows = history(seed=1, rows=3000, accounts=40)
     batches = [rows[:1000], rows[1000:1001], rows[1001:]]
@@ -69,6 +70,7 @@ def test_in_event_time_order_it_finds_what_flink_found_however_the_input_is_shuf
     assert opened.count(tables.SILVER_QUARANTINE) == 0
 
 
+@pytest.mark.long
 def test_waiting_rows_of_a_quiet_bucket_are_processed_when_the_streams_watermark_passes(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds", buckets=64)
     small, large = Row("1", MARCH_7, 0.5, position=0), Row("1", MARCH_7 + SECOND, 600.0, position=1)

@@ -135,6 +135,7 @@ def test_an_alert_says_what_raised_it(lake: Any) -> None:
     assert pair["measures"] == {"seconds_between": "1"}
 
 
+@pytest.mark.long
 def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     def rows(first: int) -> list[Row]:
         return [Row("1", MARCH_7 + (first + i) * SECOND, 20.0, position=first + i) for i in range(4)]
@@ -169,6 +170,7 @@ def test_a_rule_may_name_a_declared_column(lake: Any) -> None:
     assert [position for _, (position,) in raised(opened)] == [2]
 
 
+@pytest.mark.long
 def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_receiver_see_them(lake: Any) -> None:
     moved = {
         "kind": "pattern",

@@ -127,6 +127,7 @@ def test_a_micro_batch_that_is_repeated_keeps_its_rules(
     assert raised(opened, tables.SILVER_SHADOW_ALERTS) == shadows
 
 
+@pytest.mark.long
 def test_a_changed_pair_of_limits_sees_the_open_flags_that_it_would_have(lake: Any) -> None:
     opened = lake()
     detected(

@@ -27,6 +27,7 @@ def rows(first: int, *amounts: float) -> list[Row]:
     return [Row("1", MARCH_7 + (first + i) * SECOND, amount, position=first + i) for i, amount in enumerate(amounts)]
 
 
+@pytest.mark.long
 def test_a_rule_goes_from_an_idea_to_alerts_and_out_again(
     lake: Any, tmp_path: Path, fraudlake_here: FraudlakeHere
 ) -> None:

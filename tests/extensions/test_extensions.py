@@ -48,6 +48,7 @@ def test_what_the_diffs_add_works(extended: Path) -> None:
     run("pytest", "-q", "-n", "0", "-m", "not stream", "tests/extensions/added.py", extended=extended)
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_what_the_diffs_add_works_in_spark(extended: Path) -> None:
     run("pytest", "-q", "-n", "0", "-m", "stream", "tests/extensions/added.py", extended=extended)

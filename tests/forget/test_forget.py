@@ -241,6 +241,7 @@ def audit(lake: Any, account: str) -> list[Any]:
     return [row for row in rows if row["account_hash"] == account_hash]
 
 
+@pytest.mark.long
 def test_an_account_that_is_nowhere_and_a_step_that_is_behind_are_refused(lake: Any, landing: Path) -> None:
     parquet.write_own(rows((0, NAMED, 5.0)), landing / "part-own-0.parquet")
     opened = lake()

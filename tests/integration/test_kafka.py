@@ -374,6 +374,7 @@ def test_what_is_wrong_with_tls_is_one_line(
     assert f"Kafka at {servers} {problem}" in line
 
 
+@pytest.mark.long
 def test_what_kafka_refuses_is_one_line(broker: Broker, topic_lake: Any) -> None:
     with pytest.raises(FraudlakeError, match="has no topic 'nowhere': create it, or name another with --topic"):
         ingest.streams(topic_lake("nowhere"))

@@ -128,7 +128,7 @@ def test_a_stream_begins_that_was_killed_before_its_first_micro_batch(lake: Any)
     assert detected(opened, pair) == [("part-0-0", "part-0-1")]
 
 
-@pytest.mark.parametrize("original", ["is gone", "is another lake by now"])
+@pytest.mark.parametrize("original", [pytest.param("is gone", marks=pytest.mark.long), "is another lake by now"])
 def test_a_lake_in_another_place_goes_on_and_leaves_the_place_it_came_from_alone(
     copy: Any, lake: Any, tmp_path: Path, original: str
 ) -> None:

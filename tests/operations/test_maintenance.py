@@ -98,6 +98,7 @@ def test_maintenance_runs_while_a_stream_runs_and_no_row_is_lost(maintained: Mai
     assert any(min(versions["MERGE"]) < version < max(versions["MERGE"]) for version in versions["OPTIMIZE"])
 
 
+@pytest.mark.long
 def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maintained) -> None:
     lake = maintained.lake
     land(lake, rows(3))

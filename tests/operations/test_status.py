@@ -97,6 +97,7 @@ def test_a_replay_that_was_cut_is_the_remedy_for_what_it_has_left_different() ->
     ]
 
 
+@pytest.mark.long
 def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
     land_flink(landing, "tutorial/int96")
     opened = lake()

@@ -157,6 +157,7 @@ def test_a_rule_that_is_mended_lets_rows_back_in_once(lake: Callable[..., Lake],
     assert status(mended).warnings == {"amount_is_positive": 1}
 
 
+@pytest.mark.long
 def test_a_value_that_is_mended_lets_rows_of_one_rule_back_in(broken: Lake, capfd: pytest.CaptureFixture[str]) -> None:
     run(broken, "quarantine", "--replay", "--rule", "amount_is_positive", "--set", "amount=abs(amount)")
     message = json.loads(capfd.readouterr().out)
