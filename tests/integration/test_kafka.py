@@ -94,6 +94,7 @@ def test_each_message_reaches_bronze_once_and_the_counts_add_up(broker: Broker, 
     assert (after.kafka_missing_offsets, after.gaps) == (0, [])
 
 
+@pytest.mark.long
 def test_added_partitions_are_counted_as_behind_and_then_read(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("grown", partitions=1)
     produce(broker, "grown", range(10))

@@ -107,6 +107,7 @@ def test_an_id_is_taken_once_across_micro_batches(lake: Callable[..., Lake]) -> 
     assert quarantine(opened) == [("a", 0, ["amount_is_positive"]), ("b", 1, ["transaction_is_new"])]
 
 
+@pytest.mark.long
 def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> None:
     opened = lake()
     land(opened, ("a", 3, 5.0, None), ("a", 4, 5.0, None), ("b", 0, -5.0, None))

@@ -206,7 +206,7 @@ def test_bucket_folders_and_both_timestamp_types_give_the_same_rows(lake: Open, 
 
 
 @only_on_a_laptop
-@pytest.mark.parametrize("kind", ["relative", "link", "pattern"])
+@pytest.mark.parametrize("kind", ["relative", pytest.param("link", marks=pytest.mark.long), "pattern"])
 def test_a_landing_folder_may_be_named_in_any_way(lake: Open, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / ("in [1] {a,b} *" if kind == "pattern" else "in")
     write(folder / "a b%20c#+ü" / "dt=2026-03-07 10:00" / "part:0", 1.0)
@@ -406,6 +406,7 @@ def test_a_rewritten_file_is_read_under_another_name(lake: Open, landing: Path) 
     assert amounts(opened) == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.long
 def test_files_of_a_lake_made_by_the_version_before_stay_what_they_were(lake: Open, landing: Path) -> None:
     write(landing / "part-0", 1.0)
     opened = lake()
@@ -703,6 +704,7 @@ def test_a_workspace_lists_all_that_ever_landed_once_a_day(
     assert "rewritten after it was ingested" in rejected(opened)["part-0"]
 
 
+@pytest.mark.long
 def test_declared_columns_come_typed_into_bronze_and_silver(lake: Open, landing: Path) -> None:
     rows = {"dt": pa.array([0, 1], pa.timestamp("us")), "accountId": ["1", "2"], "amount": [1.0, 2.0]}
     pq.write_table(pa.table({**rows, "merchantId": [7, 8], "terminalId": [1.0, 1.5], "x": [1, 2]}), landing / "part-0")
