@@ -30,3 +30,11 @@ def test_a_bar_has_a_total_once_there_is_one() -> None:
         assert str(Parts().render(bar.tasks[0])) == ""
         bar.update(task, completed=2, total=1_000)
         assert str(Parts().render(bar.tasks[0])) == "2 of 1,000"
+
+
+def test_a_step_of_parts_shows_how_many_are_done_of_all() -> None:
+    shown: list[str] = []
+    show = Report("optimize", SimpleNamespace(update=shown.append)).parts("table")
+    show(1, 12)
+    show(12, 12)
+    assert shown == ["optimize 1/12 tables", "optimize 12/12 tables"]

@@ -78,6 +78,7 @@ def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
             {"target_file_size": "9999999t"},
             "--target-file-size = '9999999t': must be a size such as '512k', '128m' or '2g'",
         ),
+        ({"cluster_growth": "-0.1"}, "--cluster-growth = '-0.1': input should be greater than or equal to 0"),
         ({"columns": "[" * 100_000}, f"--columns = '{'[' * 100_000}': must be JSON"),
         ({"small_below": "600"}, "small_below (600) must not exceed large_above (500)"),
     ],

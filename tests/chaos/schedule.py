@@ -33,8 +33,8 @@ MOMENTS = {
     "train": ("models", "tables/gold_models/_delta_log", TO_ITS_END, TO_ITS_END),
     "score": ("checkpoints/score/offsets", "checkpoints/score/state", "tables/gold_fraud_predictions",
               "tables/gold_fraud_predictions/_delta_log", "checkpoints/score/commits"),
-    "optimize": ("tables/silver_transactions", "tables/silver_transactions/_delta_log",
-                 "tables/gold_account_daily/_delta_log"),
+    "optimize": ("spool/rewriting_silver_transactions/_delta_log", "tables/silver_transactions/_delta_log",
+                 "tables/bronze_transactions", "tables/gold_account_daily/_delta_log"),
 }  # fmt: skip
 """Folders of the lake by step: a new file in one is a moment to kill at. A table's own folder holds its data files."""
 FORGET = "forget departing --yes"

@@ -1,23 +1,28 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from fraudlake import gold, tables
+from fraudlake import gold, stop, tables
+from fraudlake.errors import FraudlakeError
 from fraudlake.gold import account_daily
-from fraudlake.lake import contents, delta_rs_writer, open_lake
+from fraudlake.lake import contents, delta_rs_writer, open_lake, rewriting
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
+from fraudlake.stop import StoppedError
 from fraudlake.streams import aggregate, stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, land, silver
@@ -57,9 +62,8 @@ def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         read = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.SILVER_RULES)
         patch.setattr(contents, "TABLES", (*read, *(aggregate.table for aggregate in gold.GROUPED)))
-        lake = open_lake(
-            Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", retention=timedelta(0))
-        )
+        files = {"target_file_size": "1k", "cluster_growth": 0, "retention": timedelta(0)}
+        lake = open_lake(Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", **files))
         patch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS, account_daily.TABLE))
         failures: list[Exception] = []
 
@@ -123,27 +127,147 @@ def only_silver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("only_silver")
 def test_zorder_within_days_leaves_few_files_to_read_for_an_account(lake: Any) -> None:
-    opened = lake(target_file_size="4k")
-    land(opened, [Row(f"{i % 500:03}", MARCH_7 + (i % 2) * DAY + i, 20.0, "part-0", i) for i in range(5000)])
+    opened = lake(target_file_size="16k")
+    land(opened, [Row(f"{i % 500:03}", MARCH_7 + (i % 2) * DAY + i, 20.0, "part-0", i) for i in range(20_000)])
     assert maintenance.optimize(opened) == ["silver_transactions"]
     history = opened.spark.sql("SELECT * FROM silver_transactions WHERE account_id = '123'")
     everything = opened.spark.sql("SELECT * FROM silver_transactions").inputFiles()
     assert len({Path(file).parent.name for file in everything}) == 2
     assert len(history.inputFiles()) <= len(everything) / 4
-    assert history.count() == 10
+    assert history.count() == 40
 
     assert maintenance.optimize(opened) == []
+    clustered = paths(opened)
     land(opened, rows(0)[1::2])
+    assert maintenance.optimize(opened) == []
+    land(opened, rows(1)[1::2])
     assert maintenance.optimize(opened) == ["silver_transactions"]
-    rewritten = {*opened.spark.sql("SELECT * FROM silver_transactions").inputFiles()} - {*everything}
-    assert {Path(file).parent.name for file in rewritten} == {"date=2026-03-08"}
+    (compacted,) = paths(opened) - clustered
+    assert clustered < paths(opened)
+    assert maintenance.optimize(lake(target_file_size="16k", cluster_growth=0)) == ["silver_transactions"]
+    assert {Path(file).parent.name for file in paths(opened) - clustered} == {"date=2026-03-08"}
+    assert compacted not in paths(opened)
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 20_040
+
+
+def two_days(lake: Any) -> None:
+    """Land two days of so many rows that each is clustered into several files of four kilobytes."""
+    land(lake, [Row(f"{i % 500:03}", MARCH_7 + (i % 2) * DAY + i, 20.0, "part-0", i) for i in range(2000)])
+
+
+def paths(lake: Any) -> set[str]:
+    return {file.path for file in lake.files(tables.SILVER_TRANSACTIONS)}
+
+
+def clusterings(lake: Any) -> list[list[str]]:
+    """The days of each commit that clustered, the oldest first."""
+    history = reversed(lake.history(tables.SILVER_TRANSACTIONS))
+    return [sorted(commit.days) for commit in history if commit.operation == "OPTIMIZE"]
+
+
+@pytest.mark.usefixtures("only_silver", "each_writer")
+def test_only_the_day_that_has_grown_is_clustered_again(lake: Any) -> None:
+    opened = lake(target_file_size="4k")
+    two_days(opened)
+    assert maintenance.optimize(opened) == ["silver_transactions"]
+    assert maintenance.optimize(opened) == []
+    land(opened, [Row(f"{i:03}", MARCH_7 + DAY + i, 20.0, "part-1", i) for i in range(500)])
+    assert maintenance.optimize(opened) == ["silver_transactions"]
+    assert clusterings(opened) == [["2026-03-07", "2026-03-08"], ["2026-03-08"]]
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 2500
+
+
+@pytest.mark.usefixtures("only_silver")
+def test_two_that_optimize_at_once_do_the_work_once(lake: Any) -> None:
+    opened = lake(target_file_size="4k")
+    two_days(opened)
+    with ThreadPoolExecutor() as pool:
+        at_once = [pool.submit(maintenance.optimize, lake(target_file_size="4k")) for _ in range(2)]
+    assert sorted(len(one.result()) for one in at_once) == [0, 1]
+    assert clusterings(opened) == [["2026-03-07", "2026-03-08"]]
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 2000
+
+
+def test_the_failure_of_a_table_is_reported_and_keeps_no_other_from_being_optimized(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "TABLES", (tables.BRONZE_FILES, tables.SILVER_TRANSACTIONS))
+    opened = lake(target_file_size="4k")
+    two_days(opened)
+    for path in "ab":
+        opened.writer(tables.BRONZE_FILES).write(
+            pa.Table.from_pylist([{"path": path}], tables.BRONZE_FILES.schema), "append"
+        )
+    for file in (opened.root / "tables" / "bronze_files").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(FraudlakeError, match=r"^not optimized, the other tables are: bronze_files \(.*parquet"):
+        maintenance.optimize(opened)
+    assert clusterings(opened) == [["2026-03-07", "2026-03-08"]]
+
+
+@pytest.mark.usefixtures("only_silver")
+def test_a_signal_stops_between_two_days_and_the_next_call_does_the_other_one(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, rewrite = lake(target_file_size="4k"), rewriting.rewrite
+    two_days(opened)
+
+    def signalled(*arguments: Any) -> None:
+        rewrite(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.5)
+
+    monkeypatch.setattr(maintenance, "_PORTION", 1)
+    monkeypatch.setattr(rewriting, "rewrite", signalled)
+    with stop.handled(), pytest.raises(StoppedError):
+        maintenance.optimize(opened)
+    monkeypatch.setattr(rewriting, "rewrite", rewrite)
+    assert maintenance.optimize(opened) == ["silver_transactions"]
+    assert sorted(clusterings(opened)) == [["2026-03-07"], ["2026-03-08"]]
+    assert maintenance.optimize(opened) == []
+
+
+KILLED = """
+import time
+from fraudlake.cli import main
+from fraudlake.lake import rewriting
+from fraudlake.operations import maintenance
+
+def slow(*arguments):
+    rewrite(*arguments)
+    time.sleep(600)
+
+rewrite, rewriting.rewrite, maintenance._PORTION = rewriting.rewrite, slow, 1
+main()
+"""
+"""A program that clusters one day."""
+
+
+@pytest.mark.long
+def test_the_call_after_a_kill_between_two_days_does_the_other_one(lake: Any) -> None:
+    opened = lake(target_file_size="4k")
+    two_days(opened)
+    command = (sys.executable, "-c", KILLED, "--lake", str(opened.root), "optimize", "--target-file-size", "4k")
+    process = subprocess.Popen(command)
+    try:
+        deadline = time.monotonic() + 120
+        while not clusterings(opened) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(clusterings(opened)) == 1
+    assert "silver_transactions" in maintenance.optimize(opened)
+    assert sorted(clusterings(opened)) == [["2026-03-07"], ["2026-03-08"]]
+    assert "silver_transactions" not in maintenance.optimize(opened)
+    assert opened.count(tables.SILVER_TRANSACTIONS) == 2000
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
 def test_what_predictive_optimization_compacted_is_still_clustered(lake: Any) -> None:
     """It runs OPTIMIZE without ZORDER, whenever it likes."""
-    opened = lake()
+    opened = lake(target_file_size="1k")
     for number in range(2):
         land(opened, rows(number))
     opened.spark.sql("OPTIMIZE silver_transactions")
@@ -166,11 +290,12 @@ def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> N
 @pytest.mark.usefixtures("only_silver")
 def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_rs_writer, "_COMPACT_EVERY", 1)
-    opened = lake()
-    land(opened, rows(0))
-    opened.writer(tables.SILVER_TRANSACTIONS).append(opened.read(tables.SILVER_TRANSACTIONS), ("again", 0))
-    last = opened.spark.sql("DESCRIBE HISTORY silver_transactions").first()
-    assert (last["operation"], json.loads(last["userMetadata"])) == ("OPTIMIZE", {"auto_compaction": True})
+    opened = lake(target_file_size="16k")
+    for _ in range(2):
+        land(opened, rows(0))
+    last = opened.history(tables.SILVER_TRANSACTIONS)[0]
+    assert (last.operation, last.is_clustered) == ("OPTIMIZE", False)
+    opened = lake(target_file_size="1k")
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert maintenance.optimize(opened) == []
     assert opened.count(tables.SILVER_TRANSACTIONS) == 80
@@ -186,3 +311,18 @@ def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: 
         opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(rows(number))))
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert opened.count(tables.SILVER_TRANSACTIONS) == 80
+
+
+def test_spark_is_not_asked_to_remove_files_if_there_are_none(lake: Any) -> None:
+    opened, old = lake(), time.time() - 8 * 86_400
+    for number in range(2):
+        land(opened, rows(number))
+    maintenance.optimize(opened)
+    folder = opened.root / "tables" / "silver_transactions" / "date=2026-03-07"
+    week = timedelta(days=7)
+    assert not opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
+    assert opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, timedelta(0))
+    (folder / "killed.parquet").write_bytes(b"half")
+    assert not opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
+    os.utime(folder / "killed.parquet", (old, old))
+    assert opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)

@@ -28,14 +28,14 @@ def setup(app: App, /) -> None:
 
 @cli.command(example='fraudlake optimize --row-retention \'{"silver_transactions": "400d"}\'')
 @click.option("--allow-short-retention", is_flag=True, help="Accept a retention of less than 7 days.")
-@options("target_file_size", "retention", "row_retention")
+@options("target_file_size", "cluster_growth", "retention", "row_retention")
 @click.pass_obj
 def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> None:
     """Compact the tables, cluster them by account, and remove old rows and unused files.
 
-    Removes rows older than --row-retention; without it no row is removed or changed. Rewrites the tables that changed
-    since they were last optimized; streams may run meanwhile. Removes files that left a table longer ago than
-    --retention (VACUUM), unless a step has yet to read older commits of the table. Needs: nothing.
+    Removes rows older than --row-retention; without it no row is removed or changed. Compacts small files, and clusters
+    days that are complete or have grown by --cluster-growth; streams may run meanwhile. Removes files that left a table
+    longer ago than --retention (VACUUM), unless a step has yet to read older commits of the table. Needs: nothing.
     """
     from fraudlake.operations import maintenance, retention
 
@@ -49,7 +49,7 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
             report.append(f"{counted(sum(removed.values()), 'row')} removed")
         is_done()
         with timed("optimize") as report:
-            names = maintenance.optimize(lake)
+            names = maintenance.optimize(lake, report.parts("table"))
             report.append(f"{counted(len(names), 'table')} rewritten")
         is_done()
         with timed("vacuum") as report:

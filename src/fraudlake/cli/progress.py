@@ -76,6 +76,10 @@ class Report(list[str]):
             f"{self._step}: {one}{counted(rows, unit(step))}, {counted(batches, 'micro-batch')}{self._rate(rows)}"
         )
 
+    def parts(self, unit: str) -> Callable[[int, int], None]:
+        """Return a function that shows how many units of how many are done."""
+        return lambda done, total: self._status.update(f"{self._step} {done}/{counted(total, unit)}")
+
     def _rate(self, rows: int) -> str:
         seconds = time.monotonic() - self._begun
         return f", {rows / seconds:,.0f} a second" if 1 <= seconds <= rows else ""

@@ -53,7 +53,7 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
             run_streams(lake, step.streams(lake), "available-now")
         is_done()
         with timed("optimize") as report:
-            report.append(f"{len(maintenance.optimize(lake))} tables rewritten")
+            report.append(f"{len(maintenance.optimize(lake, report.parts('table')))} tables rewritten")
         is_done()
     if lake.settings.trigger == "continuous":
         streaming = (ingest, refine, detect, aggregate, *scoring)

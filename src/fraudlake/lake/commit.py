@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,8 +18,7 @@ _WRITTEN = ("numOutputRows", "num_added_rows")
 """Their names for the number of rows that an append or an overwrite wrote."""
 PASSED_OVER = "passed_over_by_streams"
 """Mark of a commit that gives streams nothing to read, although its operation could."""
-AUTO_COMPACTION = "auto_compaction"
-"""Mark of an OPTIMIZE that a writer ran after its own commit."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d|NULL")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Detail:
 class Commit:
     """One version of a table; ``millis`` is when it was made, in milliseconds since 1970 UTC.
 
-    ``is_auto_compaction`` marks an OPTIMIZE that a writer ran after its own commit, and which does not cluster.
+    ``is_auto_compaction`` marks an OPTIMIZE that Delta ran after a writer's commit, and which does not cluster.
     ``metadata`` is the text that the writer attached (``userMetadata``).
     """
 
@@ -56,26 +56,24 @@ class Commit:
     """Number of rows that it wrote or, as a MERGE, inserted; None if it is not recorded."""
     is_clustered: bool = False
     """Whether it is an OPTIMIZE with ZORDER, or of a liquid table."""
+    days: frozenset[str] = frozenset()
+    """The days that an OPTIMIZE was limited to, NULL for rows without one; empty if it was not."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
-        """Convert an entry of Delta's history; its ``timestamp`` is in milliseconds.
-
-        Delta marks its own auto compaction as ``auto``; in lakes of before, delta-rs ran it, and no other OPTIMIZE.
-        """
+        """Convert an entry of Delta's history; its ``timestamp`` is in milliseconds."""
         parameters = entry["operationParameters"] or {}
-        is_deltas = str(parameters.get("auto")).lower() == "true"
-        by_delta_rs = (entry.get("engineInfo") or "").startswith("delta-rs")
         metadata, metrics = entry.get("userMetadata"), entry.get("operationMetrics") or {}
         return cls(
             entry["version"],
             entry["operation"],
             entry["timestamp"],
-            is_deltas or by_delta_rs or AUTO_COMPACTION in _record(metadata),
+            str(parameters.get("auto")).lower() == "true",
             metadata,
             all(str(metrics.get(name)) != "0" for name in _INSERTED),
             _number(metrics, _INSERTED if entry["operation"] == "MERGE" else _WRITTEN),
             any((parameters.get(name) or "[]") != "[]" for name in ("zOrderBy", "clusterBy")),
+            frozenset(_DAY.findall(str(parameters.get("predicate")))),
         )
 
     @property

@@ -16,13 +16,15 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
-from fraudlake.lake import conflict
+from fraudlake.lake import conflict, rewriting
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 
 if TYPE_CHECKING:
     from datetime import date
 
     from pyspark.sql import DataFrame
+
+    from fraudlake.lake.data_file import DataFile
 
 _PLAIN_WRITER = 2
 """The version of Delta's protocol after which a table may ask of its writers what delta-rs does not do."""
@@ -44,13 +46,19 @@ class DeltaRsWriter(Writer):
 
     Args:
         delta: the table as it is now.
+        folder: its folder.
         table: the table, with its declared columns.
         spool: the folder under which Spark's tasks leave computed rows.
         compact: brings the table's small files together.
     """
 
-    def __init__(self, delta: DeltaTable, table: tables.Table, spool: Path, compact: Callable[[], None]) -> None:
+    rewrites_partitions = False
+
+    def __init__(
+        self, delta: DeltaTable, folder: Path, table: tables.Table, spool: Path, compact: Callable[[], None]
+    ) -> None:
         """Write a table."""
+        self._folder = folder
         self._delta, self._table, self._spool, self._compact = delta, table, spool, compact
 
     def append(
@@ -126,9 +134,20 @@ class DeltaRsWriter(Writer):
         merging = merging.when_matched_delete("s.gone")
         merging = merging.when_matched_update_all(f"NOT ({same(self._table.column_names)})")
         merging.when_not_matched_insert_all("NOT s.gone").execute()
-        # These tables have no property for it. What changes nothing is no commit.
-        if self._delta.version() > before and self._delta.version() % tables.CHECKPOINT_EVERY == 0:
+        # What changes nothing is no commit.
+        if self._delta.version() > before:
+            self._complete_log()
+
+    def _complete_log(self) -> None:
+        """Write a checkpoint of the log after so many commits: not every table has the property for it."""
+        if self._delta.version() % tables.CHECKPOINT_EVERY == 0:
             self._delta.create_checkpoint()
+
+    def rewrite(self, files: list[DataFile], by: tuple[str, ...], size: int) -> None:
+        """Rewrite only the given files: see :meth:`Writer.rewrite`."""
+        rewriting.rewrite(self._folder, files, by, size, self._spool / f"rewriting_{self._table.name}")
+        self._delta.update_incremental()
+        self._complete_log()
 
 
 @contextmanager

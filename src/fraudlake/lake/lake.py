@@ -21,6 +21,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import definition
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import Commit, Detail
+from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
@@ -295,9 +296,28 @@ class Lake(ABC):
         """Return how long VACUUM keeps the files that have left a table."""
         return self.settings.retention
 
+    def files(self, table: tables.Table) -> list[DataFile]:
+        """Return the files of a table as it is now."""
+        columns = self.partition_columns(table)
+        file = F.col("_metadata")
+        found = self.read(table).select(
+            file["file_path"].alias("path"),
+            file["file_size"].alias("size"),
+            F.unix_millis(file["file_modification_time"]).alias("millis"),
+            *(F.col(column).cast("string") for column in columns),
+        )
+        return [
+            DataFile(row["path"], row["size"], row["millis"], {column: row[column] for column in columns})
+            for row in found.distinct().collect()
+        ]
+
+    def may_have_unused_files(self, table: tables.Table, retention: timedelta) -> bool:
+        """Return whether VACUUM may find files to remove, if the place can tell without it."""
+        return True
+
     @abstractmethod
-    def set_file_size(self, table: tables.Table, size: int) -> None:
-        """Have OPTIMIZE make a table's files about so large, in bytes."""
+    def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
+        """Return a session in which OPTIMIZE makes a table's files about so large, in bytes."""
 
     @property
     def checkpoints(self) -> Path:
@@ -327,8 +347,8 @@ class Lake(ABC):
             FraudlakeError: another process holds it.
         """
 
-    def without_compaction(self, table: tables.Table) -> AbstractContextManager[Any]:
-        """Block automatic compaction of a table while its files are rewritten, if the place can.
+    def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
+        """Block other rewriting of a table while its files are rewritten, if the place can.
 
         Otherwise an OPTIMIZE that takes longer than fifty commits of a stream would lose to it each time.
         """

@@ -18,19 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from filelock import FileLock, Timeout
+from deltalake.exceptions import CommitFailedError
+from filelock import FileLock
 from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import conflict, contents, json_file, lock, nearest_lake, session
-from fraudlake.lake.commit import AUTO_COMPACTION, Commit, Detail
+from fraudlake.lake import contents, data_file, json_file, lock, nearest_lake, session
+from fraudlake.lake.commit import Commit, Detail
+from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
 from fraudlake.lake.lake import Lake, layout, select, spark_literal
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from pyspark.sql import SparkSession
 
     from fraudlake.lake.definition import Change
@@ -244,36 +248,32 @@ class LocalLake(Lake):
         delta = self._open(table)
         if not is_plain(delta):
             return super().writer(table)
-        return DeltaRsWriter(delta, self.table(table), self.root / "spool", partial(self._compact, table))
+        compact = partial(self._compact, table)
+        return DeltaRsWriter(delta, self._folder(table), self.table(table), self.root / "spool", compact)
 
     def _compact(self, table: tables.Table) -> None:
-        """Compact a table's small files, unless another process does so or has just done it.
-
-        Spark does it: of two compactions at once delta-rs commits both, and each row is there twice (seen in 1.6).
-        """
-        with suppress(Timeout), self.without_compaction(table, wait=0):
-            compacting = self.session.newSession()
-            size = self.settings.target_file_bytes if table.zorder else _COMPACTED
-            # Larger files are left alone. Otherwise each compaction would rewrite the rows of those before it.
-            for name, value in (("maxFileSize", size), ("minFileSize", size // 4)):
-                compacting.conf.set(f"spark.databricks.delta.optimize.{name}", value)
-            compacting.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({AUTO_COMPACTION: True}))
-            try:
-                compacting.sql(f"OPTIMIZE {self.name_of(table)}")
-            except Exception as error:
-                if not conflict.is_conflict(error):
-                    raise
+        """Compact a table's small files, unless another process does so or has just done it."""
+        size = self.settings.target_file_bytes if table.zorder else _COMPACTED
+        with suppress(TimeoutError, CommitFailedError), self.without_compaction(table, wait=0):
+            chosen = [
+                file for group in data_file.by_partition(self.files(table)) for file in data_file.small(group, size)
+            ]
+            if chosen:
+                self.writer(table).rewrite(chosen, (), size)
 
     def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
-        """Block automatic compaction of a table while its files are rewritten.
+        """Block other rewriting of a table from now on, to the end of the block.
 
         Args:
             table: the table.
-            wait: seconds to wait for another process that rewrites it, then :class:`filelock.Timeout`; -1: forever.
+            wait: seconds to wait for another process that rewrites it; -1: forever.
+
+        Raises:
+            TimeoutError: the other process has not ended.
         """
         locks = self.root / "locks"
         locks.mkdir(exist_ok=True)
-        return FileLock(locks / f"rewriting_{table.name}", timeout=wait)
+        return FileLock(locks / f"rewriting_{table.name}").acquire(wait)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -301,12 +301,38 @@ class LocalLake(Lake):
         columns, created = tuple(metadata.partition_columns), metadata.created_time
         return Detail(str(metadata.id), columns, (), metadata.configuration, is_compact, created)
 
-    def set_file_size(self, table: tables.Table, size: int) -> None:
-        """Have OPTIMIZE make a table's files about so large, in bytes.
+    def files(self, table: tables.Table) -> list[DataFile]:
+        """Return the files of a table as it is now, from its log."""
+        delta = self._open(table)
+        if not _is_readable(delta):
+            return super().files(table)
+        columns = delta.metadata().partition_columns
+        return [
+            DataFile(
+                file["path"],
+                file["size_bytes"],
+                file["modification_time"],
+                {column: _text(file["partition"][column]) for column in columns},
+            )
+            for file in pa.table(delta.get_add_actions()).to_pylist()
+        ]
+
+    def may_have_unused_files(self, table: tables.Table, retention: timedelta) -> bool:
+        """Return whether VACUUM would find files to remove: with Spark it takes seconds a table."""
+        delta = self._open(table)
+        hours = int(retention.total_seconds() // 3600)
+        return not is_plain(delta) or bool(
+            delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        )
+
+    def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
+        """Return a session in which OPTIMIZE makes files about so large, in bytes.
 
         Delta's open-source release has a setting of the session for it, and no property of the table.
         """
-        self.session.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
+        separate = self.session.newSession()
+        separate.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
+        return separate
 
     @contextmanager
     def exclusive(self, step: str) -> Iterator[None]:
@@ -317,6 +343,10 @@ class LocalLake(Lake):
         """
         with lock.exclusive(self.root / "locks" / step, step, self.root):
             yield
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _is_readable(delta: DeltaTable) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from fraudlake.lake.data_file import DataFile
     from fraudlake.lake.lake import Lake
     from fraudlake.tables import Table
 
@@ -29,6 +30,8 @@ class SparkWriter(Writer):
         lake: the lake, in the session of the rows.
         table: the table, with its declared columns.
     """
+
+    rewrites_partitions = True
 
     def __init__(self, lake: Lake, table: Table) -> None:
         """Write a table of a lake."""
@@ -88,6 +91,15 @@ class SparkWriter(Writer):
                 f"WHEN MATCHED AND NOT ({merge.same(columns)}) THEN UPDATE SET *",
                 "WHEN NOT MATCHED AND NOT s.gone THEN INSERT *",
             )
+
+    def rewrite(self, files: list[DataFile], by: tuple[str, ...], size: int) -> None:
+        """Rewrite the partitions of files: see :meth:`Writer.rewrite`."""
+        days = sorted({f"DATE'{file.day}'" if file.day else "NULL" for file in files if "date" in file.partition})
+        dated = ", ".join(day for day in days if day != "NULL")
+        conditions = [f"date IN ({dated})"] * bool(dated) + ["date IS NULL"] * ("NULL" in days)
+        where = f" WHERE {' OR '.join(conditions)}" if conditions else ""
+        clustered = f" ZORDER BY ({', '.join(by)})" if by else ""
+        self._lake.session_for_files(self._table, size).sql(f"OPTIMIZE {self._name}{where}{clustered}").collect()
 
     def replace(self, rows: DataFrame, record: dict[str, Any], days: tuple[date, date] | None) -> None:
         """Replace the table's rows, or those of some days: see :meth:`fraudlake.lake.Lake.replace`."""

@@ -178,14 +178,15 @@ class WorkspaceLake(Lake):
         kept = self.settings.retention
         return max(kept, _LOG_KEPT) if table.name in tables.STREAMED else kept
 
-    def set_file_size(self, table: tables.Table, size: int) -> None:
-        """Set the size of files, in bytes, that OPTIMIZE aims at in a table.
+    def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
+        """Set the size of files, in bytes, that OPTIMIZE aims at in a table; return the session.
 
         It is a table property, because serverless compute does not allow the session's setting.
         """
         properties = self.session.sql(f"DESCRIBE DETAIL {self.name_of(table)}").collect()[0]["properties"]
         if properties.get(_FILE_SIZE) != str(size):
             self.session.sql(f"ALTER TABLE {self.name_of(table)} SET TBLPROPERTIES ('{_FILE_SIZE}' = '{size}')")
+        return self.session
 
     @contextlib.contextmanager
     def exclusive(self, step: str) -> Iterator[None]:

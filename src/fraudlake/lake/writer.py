@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from datetime import date
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from fraudlake.lake.data_file import DataFile
 
 Transaction = tuple[str, int]
 """The writer of an append and its micro-batch: Delta's ``txnAppId`` and ``txnVersion``."""
@@ -20,6 +22,9 @@ Mode = Literal["append", "overwrite"]
 
 class Writer(ABC):
     """Writes one table. Both implementations record transactions and metadata alike, so a stream may change writers."""
+
+    rewrites_partitions: ClassVar[bool]
+    """Whether :meth:`rewrite` chooses among all files of the partitions, in a commit that takes seconds."""
 
     @abstractmethod
     def append(
@@ -56,4 +61,17 @@ class Writer(ABC):
             changes: the table's columns and ``gone``: if that is true, the row with the same keys is deleted.
             keys: the columns that identify a row; nulls are equal.
             dates: all values of ``date`` in the changes, if they are known.
+        """
+
+    @abstractmethod
+    def rewrite(self, files: list[DataFile], by: tuple[str, ...], size: int) -> None:
+        """Rewrite files within their partitions, in one commit that changes no row.
+
+        Args:
+            files: the files to rewrite; all of their partitions, if they are clustered.
+            by: the columns to cluster by; none: only compact.
+            size: approximate size of the new files, in bytes.
+
+        Raises:
+            Exception: another commit was first (``conflict.is_conflict``).
         """

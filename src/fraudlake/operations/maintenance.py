@@ -8,25 +8,36 @@ the file, so the table is not cleaned.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
-from fraudlake.errors import UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import conflict, contents
 from fraudlake.lake.commit import row_changes
+from fraudlake.lake.data_file import by_partition
 from fraudlake.operations import lag
+from fraudlake.operations.clustering import Clustered, Clustering, compactable, portions
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
-    from fraudlake.lake.commit import Detail
+    from fraudlake.lake.commit import Commit, Detail
+    from fraudlake.lake.data_file import DataFile
 
 SAFE_RETENTION = timedelta(days=7)
 """Delta's recommended minimum. A file that is still being written is in no commit, so VACUUM takes it for unused."""
 
 _LARGE = 128 << 20
+_TABLES_AT_ONCE = 4
+_PORTION = 32 << 20
+"""Bytes that are rewritten in one commit, if a commit costs little."""
 _RETENTION = "delta.deletedFileRetentionDuration"
 
 
@@ -38,44 +49,97 @@ class Vacuumed:
     skipped: dict[str, list[str]]
 
 
-def optimize(lake: Lake) -> list[str]:
-    """Compact each table that changed since it was last optimized, and cluster it.
+def optimize(lake: Lake, report: Callable[[int, int], None] = lambda done, total: None) -> list[str]:
+    """Compact each table's new small files, and cluster the days that are due, some tables at once.
 
     Tables that are read by account get files of about ``target_file_size``, so that queries can skip files by each
-    column's minimum and maximum. ``ZORDER`` clusters an account's rows within a partition; a liquid table is clustered
-    by the columns that it was made with.
+    column's minimum and maximum. An account's rows are clustered within a partition (:class:`Clustering`); a liquid
+    table is clustered by the columns that it was made with. A table with nothing to do is not touched.
+
+    Args:
+        lake: the lake.
+        report: called with the number of tables that are done, and of all tables.
 
     Returns:
         The names of the tables that were rewritten.
+
+    Raises:
+        FraudlakeError: some tables were not optimized. The others were.
     """
-    return [table.name for table in contents.TABLES if conflict.retried(partial(_optimize, lake, table))]
+    writers = {table: lake.writer(table) for table in contents.TABLES}
+    if any(writer.rewrites_partitions for writer in writers.values()):
+        _ = lake.session  # Spark starts in the main thread, which a signal interrupts
+    stopping = threading.Event()
+    pool = ThreadPoolExecutor(_TABLES_AT_ONCE)
+    running = {pool.submit(_optimize, lake, table, stopping): table for table in writers}
+    try:
+        for done, _ in enumerate(as_completed(running), 1):
+            report(done, len(running))
+    finally:
+        stopping.set()
+        # A query of Spark is not waited for: it ends with Java.
+        pool.shutdown(wait=False, cancel_futures=True)
+    failed = {table.name: error for future, table in running.items() if (error := future.exception()) is not None}
+    if failed:
+        reasons = "; ".join(f"{name} ({first_line(str(error) or repr(error))})" for name, error in failed.items())
+        raise FraudlakeError(f"not optimized, the other tables are: {reasons}") from next(iter(failed.values()))
+    return [table.name for future, table in running.items() if future.result()]
 
 
-def _optimize(lake: Lake, table: tables.Table) -> bool:
-    history = lake.history(table)
+def _optimize(lake: Lake, table: tables.Table, stopping: threading.Event) -> bool:
+    """Rewrite what is due of a table, portion by portion; return whether anything was."""
+    rewritten = False
+
+    def rewrite() -> None:
+        nonlocal rewritten
+        size = lake.settings.target_file_bytes if table.zorder else _LARGE
+        for files, by in _due(lake, table, size):
+            if stopping.is_set():
+                return
+            lake.writer(table).rewrite(files, by, size)
+            rewritten = True
+
+    while not stopping.is_set():
+        # Another process that optimizes the table is waited for, and has then left nothing to do.
+        with suppress(TimeoutError):
+            alone = lake.without_compaction(table, wait=1)
+            break
+    else:
+        return False
+    with alone:
+        conflict.retried(rewrite)
+    return rewritten
+
+
+def _due(lake: Lake, table: tables.Table, size: int) -> list[tuple[list[DataFile], tuple[str, ...]]]:
+    """Return portions of files that are due to be rewritten, with the columns to cluster them by."""
+    is_whole, history = lake.writer(table).rewrites_partitions, lake.history(table)
+    if is_whole and not _has_changed(history, table):
+        return []
+    detail = lake.detail(table)
+    if detail.is_compact and (detail.clustering_columns or not table.zorder):
+        return []
+    if detail.clustering_columns:
+        return [([], ())]  # Delta knows what is new
+    files, clustered, clustering = lake.files(table), Clustered.of(history), Clustering.of(lake.settings, size)
+    due = clustering.due(files, clustered, datetime.now(UTC)) if table.zorder else []
+    left = {file.day for file in files} - {group[0].day for group in due}
+    if is_whole:  # and would rewrite clustered files, too
+        left -= {file.day for file in files if file.millis <= clustered.millis(file)}
+    compacted = compactable([file for file in files if file.day in left], clustered, size)
+    size_of_commit = inf if is_whole else _PORTION
+    return [
+        *((portion, ()) for portion in portions(by_partition(compacted), size_of_commit)),
+        *((portion, table.zorder) for portion in portions(due, size_of_commit)),
+    ]
+
+
+def _has_changed(history: list[Commit], table: tables.Table) -> bool:
+    """Return whether rows of a table have changed since it was last optimized in one commit."""
     optimizations = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.is_auto_compaction]
     # Predictive optimization of Databricks compacts, and leaves ZORDER to others.
-    complete = [commit for commit in optimizations if commit.is_clustered or not table.zorder]
-    last = max(complete, key=lambda commit: commit.version, default=None)
-    if not row_changes(history, 0 if last is None else last.version + 1):
-        return False
-    detail = lake.detail(table)
-    is_sorted = bool(table.zorder) and not detail.clustering_columns
-    if not is_sorted and detail.is_compact:
-        # OPTIMIZE would commit nothing, and would be repeated each time.
-        return False
-    by = f" ZORDER BY ({', '.join(table.zorder)})" if is_sorted else ""
-    # ZORDER rewrites every file that it is given. After the first run it gets only the days that have new files.
-    days = ""
-    if is_sorted and last is not None and "date" in detail.partition_columns:
-        new = lake.read(table).where(f"_metadata.file_modification_time > timestamp_millis({last.millis})")
-        days = ", ".join(f"DATE'{row['date']}'" for row in new.select("date").distinct().collect())
-    where = f" WHERE date IN ({days})" if days else ""
-    lake.set_file_size(table, lake.settings.target_file_bytes if table.zorder else _LARGE)
-    with lake.without_compaction(table):
-        rewritten = lake.session.sql(f"OPTIMIZE {lake.name_of(table)}{where}{by}")
-        metrics = rewritten.select("metrics.numFilesAdded").collect()
-    return any(row["numFilesAdded"] for row in metrics)
+    complete = [commit.version for commit in optimizations if commit.is_clustered or not table.zorder]
+    return bool(row_changes(history, max(complete, default=-1) + 1))
 
 
 def require_safe(retention: timedelta, allow_short: bool) -> None:
@@ -118,8 +182,8 @@ def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
     oldest, detail = datetime.now(UTC) - retention, lake.detail(table)
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, detail, retention)
-    if detail.created_millis > oldest.timestamp() * 1000:
-        # No file is older than its table. VACUUM would look for some anyway, which takes seconds a table.
+    # No file is older than its table. VACUUM would look for some anyway, which takes seconds a table.
+    if detail.created_millis > oldest.timestamp() * 1000 or not lake.may_have_unused_files(table, retention):
         return
     lake.session.sql(f"VACUUM {lake.name_of(table)}")
 

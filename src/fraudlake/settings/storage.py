@@ -35,6 +35,9 @@ class Storage(BaseModel):
     target_file_size: Size = Field(
         "512k", description="Approximate size of the files that optimize writes, such as 512k or 128m."
     )
+    cluster_growth: float = Field(
+        0.2, ge=0, description="Share by which a day must grow before optimize clusters it again; 0: by any row."
+    )
     retention: Duration = Field(
         timedelta(days=7), ge=timedelta(0), description="How long optimize keeps files that tables no longer use."
     )

@@ -1,0 +1,111 @@
+"""Rewriting: chosen files of a table become fewer or clustered ones, in one commit that changes no row.
+
+delta-rs rewrites the files in a scratch table that consists of nothing else, and its commit there is published here. On
+the table itself it rewrites whole partitions only, and commits although another rewriting has removed the same files,
+which doubles their rows (seen in 1.6).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from fraudlake.lake.data_file import DataFile
+
+
+def rewrite(folder: Path, files: list[DataFile], by: tuple[str, ...], size: int, scratch: Path) -> None:
+    """Rewrite files of a plain table, within their partitions.
+
+    Args:
+        folder: the table's folder.
+        files: the files, of any of the table's versions.
+        by: columns to sort the rows by, or to cluster them by if there are several (Z-order); none: only compact.
+        size: approximate size of the new files, in bytes.
+        scratch: a folder on the same disk, for this use only. What a crash has left there is removed.
+
+    Raises:
+        CommitFailedError: another commit has removed one of the files, or changed the table's columns.
+    """
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        delta = DeltaTable(folder)
+        copy = _copy(delta, folder, files, scratch)
+        if by:
+            copy.optimize.z_order(by, target_size=size)
+        else:
+            copy.optimize.compact(target_size=size)
+        _publish(_actions(copy.version(), scratch), by, folder, delta.version(), scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path) -> DeltaTable:
+    """Make a table of some files of another one."""
+    present = set(delta.get_add_actions().column("path").to_pylist())
+    if not {file.path for file in files} <= present:
+        raise CommitFailedError("another commit has removed a file that was to be rewritten")
+    metadata = delta.metadata()
+    columns, properties = metadata.partition_columns, metadata.configuration
+    copy = DeltaTable.create(
+        scratch, delta.schema(), partition_by=columns, configuration=properties, raise_if_key_not_exists=False
+    )
+    for file in files:
+        (scratch / file.path).parent.mkdir(parents=True, exist_ok=True)
+        os.link(folder / file.path, scratch / file.path)
+    added: list[AddAction | RemoveAction] = [
+        AddAction(file.path, file.size, {**file.partition}, file.millis, True, "{}") for file in files
+    ]
+    copy.create_write_transaction(added, "append", delta.schema(), columns)
+    copy.update_incremental()
+    return copy
+
+
+def _log_file(folder: Path, version: int) -> Path:
+    return folder / "_delta_log" / f"{version:020}.json"
+
+
+def _actions(version: int, folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _log_file(folder, version).read_text().splitlines()]
+
+
+def _publish(actions: list[dict[str, Any]], by: tuple[str, ...], folder: Path, version: int, scratch: Path) -> None:
+    """Commit the actions of the scratch table after a version of the table that has the same files."""
+    added = [action["add"] for action in actions if "add" in action]
+    removed = {action["remove"]["path"] for action in actions if "remove" in action}
+    if not removed:
+        return
+    commit_info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+    days = sorted({add["partitionValues"].get("date") or "NULL" for add in added})
+    parameters = {"predicate": json.dumps([f"date IN ({', '.join(days)})"]), "zOrderBy": json.dumps(by)}
+    commit_info |= {"readVersion": version, "operationParameters": {**parameters, "auto": "false"}}
+    draft = scratch / "commit.json"
+    draft.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    for add in added:
+        (scratch / add["path"]).rename(folder / add["path"])
+    try:
+        _commit(draft, removed, folder, version + 1)
+    except CommitFailedError:
+        for add in added:
+            (folder / add["path"]).unlink()
+        raise
+
+
+def _commit(draft: Path, removed: Iterable[str], folder: Path, version: int) -> None:
+    """Give a commit its version, which is the next one that is free; a link fails if another process took it."""
+    while True:
+        with suppress(FileExistsError):
+            os.link(draft, _log_file(folder, version))
+            break
+        for action in _actions(version, folder):
+            if action.get("remove", {}).get("path") in removed or "metaData" in action or "protocol" in action:
+                raise CommitFailedError(f"version {version} has changed what was rewritten")
+        version += 1
