@@ -38,23 +38,25 @@ Rows = Iterable[tuple[Any, ...]]
 Alerts = list[tuple[oracle.Row, oracle.Row]]
 
 
-def differences(lake: Path, messages: Sequence[Message] = ()) -> list[str]:
+def differences(lake: Path, messages: Sequence[Message] = (), landing: Path | None = None) -> list[str]:
     """Compare every table, and what was delivered, with the truth.
 
     Args:
         lake: folder of the lake.
         messages: all messages of its topic.
+        landing: its landing folder, if it is not that of a lake on this machine.
 
     Returns:
         A sentence for each that differs, none where all are right.
     """
-    sentences = (_difference(table, *rows) for table, rows in _expected_and_stored(lake, messages).items())
+    compared = _expected_and_stored(lake, messages, landing or lake / "landing")
+    sentences = (_difference(table, *rows) for table, rows in compared.items())
     return [sentence for sentence in sentences if sentence]
 
 
-def _expected_and_stored(lake: Path, messages: Sequence[Message]) -> dict[str, tuple[Rows, Rows]]:
+def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path) -> dict[str, tuple[Rows, Rows]]:
     """Return, by table, the rows that it must hold and those that it holds."""
-    files, unreadable = _landed(lake / "landing")
+    files, unreadable = _landed(landing)
     landed = pd.concat([files, *_produced(messages)], ignore_index=True)
     landed["reason"] = _reasons(landed)
     valid, invalid = landed[landed.reason == ""], landed[landed.reason != ""]

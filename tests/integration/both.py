@@ -63,6 +63,19 @@ UNFILLED = (
 """The tables that no job fills here: none reads a topic of alerts, has a limit of days, or forgets accounts."""
 
 
+def delivered(workspace: Workspace) -> Path:
+    """Return the folder of delivered alerts."""
+    return workspace.landing.with_name("delivered")
+
+
+def tasks(workspace: Workspace, *jobs: str, **variables: str) -> Iterator[rendering.Task]:
+    """Return the tasks of jobs as the bundle deploys them; ``variables``: the bundle's, or the jobs' parameters."""
+    given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(workspace.landing)}
+    given["delivery_folder"] = str(delivered(workspace))
+    deployed = rendering.tasks("prod", **given, **variables)
+    yield from (one for job in jobs for one in deployed if one[0] == job)
+
+
 @dataclass
 class Both:
     """A workspace and a lake on this machine that have taken the same."""
@@ -78,19 +91,15 @@ class Both:
     @property
     def delivered(self) -> Path:
         """The workspace's folder of delivered alerts."""
-        return self.workspace.landing.with_name("delivered")
+        return delivered(self.workspace)
+
+    def tasks(self, *jobs: str, **variables: str) -> Iterator[rendering.Task]:
+        """Return the tasks of jobs as the bundle deploys them; ``variables`` as those of :func:`tasks`."""
+        return tasks(self.workspace, *jobs, **{"from": DAY, "to": DAY}, **variables)
 
     def land(self, folder: Path) -> None:
         for landing in (self.workspace.landing, self.lake / "landing"):
             shutil.copytree(folder, landing, dirs_exist_ok=True)
-
-    def tasks(self, *jobs: str, **variables: str) -> Iterator[rendering.Task]:
-        """Return the tasks of jobs as the bundle deploys them; ``variables``: the bundle's, or the jobs' parameters."""
-        given = {**rendering.GIVEN, "catalog": CATALOG, "schema": SCHEMA, "landing": str(self.workspace.landing)}
-        given["delivery_folder"] = str(self.delivered)
-        days = {"from": DAY, "to": DAY}
-        tasks = rendering.tasks("prod", **given, **days, **variables)
-        yield from (one for job in jobs for one in tasks if one[0] == job)
 
     def take(self, job: str, task: str, parameters: list[str], ended_after: int = 0) -> None:
         """Run a task in the workspace, its first run ended after such a commit, and its command here."""

@@ -1,51 +1,60 @@
-"""Every task of every job, called as the bundle deploys it, on compute that refuses what serverless compute refuses.
-
-The same files go through a lake on this machine; its tables are the truth for those of the workspace.
-"""
+"""Every task of every job, called as the bundle deploys it, on compute that refuses what serverless compute refuses."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fraudlake import simulator
+from fraudlake.lake import contents
 from tests.bundle import rendering
+from tests.chaos import truth
+from tests.chaos.harness import LIVE_RULES, SHADOW_RULE
+from tests.chaos.landing import landing_files
 from tests.conftest import FLINK, FraudlakeHere
 from tests.delivery.receiver import Receiver
 from tests.standin import classic, workspace
 from tests.standin.process import Workspace, stored
 from tests.standin.workspace import CATALOG, SCHEMA
 
-from .both import DECLARED, RULES, Both
+from .both import DECLARED, UNFILLED, tasks
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
-def both(spark: Any, compute: Workspace, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    folder = tmp_path_factory.mktemp("both")
-    simulator.simulate(folder / "landed", simulator.Traffic(fraud=0.2, rate=1.0, bad=0.02), rows=1500, file_rows=900)
-    shutil.copy(FLINK.parent / "bad" / "files" / "part-truncated", folder / "landed")
-    taken = Both(compute, folder / "laptop", receiver)
-    taken.land(folder / "landed")
-    (folder / "rules.toml").write_text(RULES)
+def done(compute: Workspace, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The tasks that were run, each with its job."""
+    for number, file in enumerate(landing_files(seed=1, count=8)):
+        file.land(compute.landing, number)
+    rules = tmp_path_factory.mktemp("rules") / "rules.toml"
+    rules.write_text(LIVE_RULES + SHADOW_RULE)
     jobs = ("rules", "define", "ingest_and_detect", "deliver", "train", "gold", "maintain", "backfill")
-    for one in taken.tasks(*jobs, deliver_to="webhook", file=str(folder / "rules.toml"), columns=DECLARED):
-        taken.take(*one)
-    return taken
+    done = []
+    for job, task, parameters in tasks(compute, *jobs, deliver_to="webhook", file=str(rules), columns=DECLARED):
+        ended = compute.task(*parameters)
+        assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"
+        done.append(f"{job}.{task}")
+    received = compute.folder / truth.DELIVERED / "webhook"
+    received.mkdir(parents=True)
+    (received / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in receiver.events))
+    return done
 
 
-def test_the_workspaces_tables_are_the_laptops_row_for_row(both: Both) -> None:
-    # Nobody decides, and no rule is in the shadow.
-    assert both.differing() == {"silver_verdicts": "no rows", "silver_shadow_alerts": "no rows"}
+@pytest.mark.usefixtures("done")
+def test_every_table_and_event_is_that_of_the_landed_files(compute: Workspace) -> None:
+    assert truth.differences(compute.folder, landing=compute.landing) == []
+    assert "merchant_id" in compute.rows("silver_transactions").column_names
+    empty = {table.name for table in contents.TABLES if table not in UNFILLED and not compute.rows(table.name).num_rows}
+    assert empty == {"silver_verdicts"}  # nobody decides
 
 
-def test_every_task_that_the_bundle_deploys_was_run(both: Both) -> None:
+def test_every_task_that_the_bundle_deploys_was_run(done: list[str]) -> None:
     deployed = {f"{job}.{task}" for job, task, _ in rendering.tasks("prod", **rendering.GIVEN)}
-    assert set(both.done) == deployed - {"probe.probe"}
+    assert set(done) == deployed - {"probe.probe"}
 
 
 @pytest.mark.long
