@@ -20,19 +20,22 @@ output = Terminal(highlight=False)
 
 
 def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
-    """Run streams with a line each: one after the other, or all together until stopped (``continuous``)."""
+    """Run streams with a line each: together, but one that reads what another writes starts when that has ended.
+
+    With the trigger ``continuous`` all run together until stopped.
+    """
     from fraudlake.streams import stream
 
     done = []
-    # With available-now a stream starts when the one that feeds it has ended; continuous streams run together.
-    groups = [streams] if trigger == "continuous" else [[single] for single in streams]
     with planned(*(one.step for one in streams)) as is_done:
-        for group in groups:
-            with timed(group[0].step if len(group) == 1 else "all streams (stop with Ctrl-C)") as report:
-                finished = stream.run(lake, group, trigger, report.update)
-                report.append(", ".join(counted(item.rows, unit(item.step)) for item in finished))
+        for group in [streams] if trigger == "continuous" else stream.independent(streams):
+            begun, names = time.monotonic(), ", ".join(one.step for one in group)
+            with console.status("all streams (stop with Ctrl-C)" if trigger == "continuous" else names) as status:
+                finished = stream.run(lake, group, trigger, Report(names, status).update)
+            for item in finished:
+                print_done(item.step, counted(item.rows, unit(item.step)), begun)
+                is_done()
             done += finished
-            is_done()
     return done
 
 

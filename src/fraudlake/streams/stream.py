@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,18 @@ class Done:
     step: str
     rows: int
     batches: int
+
+
+def independent(streams: Iterable[Stream]) -> list[list[Stream]]:
+    """Return streams in groups, in their order: no stream of a group reads what another one of the group writes."""
+    groups: list[list[Stream]] = []
+    for stream in streams:
+        read = {table.name for table in stream.reads}
+        if groups and not any(read & set(other.writes) for other in groups[-1]):
+            groups[-1].append(stream)
+        else:
+            groups.append([stream])
+    return groups
 
 
 def run(
