@@ -96,9 +96,9 @@ def measure(lake: Lake, rules: Sequence[Rule], files_per_batch: int, warm_up: in
     seen: set[int] = set()
 
     output = silver_alerts.detector_output(source, lake.settings, RuleSet.of(rules).versions)
-    detecting = stream.Stream("detect", output, write)
+    detecting = stream.Stream("detect", lambda: output, write)
     query = (
-        detecting.rows.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
+        output.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))
         .foreachBatch(stream.micro_batch(lake, detecting))
         .trigger(availableNow=True)
         .start()

@@ -76,16 +76,20 @@ def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
             rows = _deliver(lake, to, settings, alerts, f"{appender.application}-{batch_id:010}")
             appender.append(lake, lake.session.createDataFrame(rows), tables.SILVER_DELIVERIES, batch_id)
 
-    alerts = lake.read_stream(tables.SILVER_ALERTS, max_bytes=_MICRO_BATCH)
+    def rows() -> DataFrame:
+        alerts = lake.read_stream(tables.SILVER_ALERTS, max_bytes=_MICRO_BATCH)
+        return alerts if begin is None else alerts.where(F.col("detected_at") >= F.timestamp_micros(F.lit(begin)))
+
+    def delivered() -> DataFrame:
+        return lake.read(tables.SILVER_DELIVERIES).where(F.col("destination") == to)
+
     return [
         Stream(
             step,
-            alerts if begin is None else alerts.where(F.col("detected_at") >= F.timestamp_micros(F.lit(begin))),
+            rows,
             write,
             reads=(tables.SILVER_ALERTS,),
-            writes={
-                tables.SILVER_DELIVERIES.name: lake.read(tables.SILVER_DELIVERIES).where(F.col("destination") == to)
-            },
+            writes={tables.SILVER_DELIVERIES.name: delivered},
             persist=False,
             taken=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
         )

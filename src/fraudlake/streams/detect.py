@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -89,15 +90,20 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
                     appender.append(lake, rows, table, batch_id)
                     appender.require_rows(lake, (table,), batch_id, counts[is_shadow])
 
-    transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
-    change = _change(lake, checkpoint, rules, added, forget)
+    def rows() -> DataFrame:
+        transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
+        change = _change(lake, checkpoint, rules, added, forget)
+        return alerts.detector_output(transactions, lake.settings, rules.evaluated, change)
+
     return [
         Stream(
             "detect",
-            alerts.detector_output(transactions, lake.settings, rules.evaluated, change),
+            rows,
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
-            writes={table.name: lake.read(table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)},
+            writes={
+                table.name: partial(lake.read, table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+            },
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,

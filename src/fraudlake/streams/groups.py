@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
@@ -28,7 +29,8 @@ def stream(lake: Lake, aggregate: GroupAggregate) -> Stream:
 
         refresh.refresh(lake, refresh.of_whole_days(lake, batch), aggregate.table, aggregate.keys, compute)
 
-    return Stream(aggregate.step, refresh.touched(lake, aggregate), write, reads=aggregate.sources, persist=False)
+    rows = partial(refresh.touched, lake, aggregate)
+    return Stream(aggregate.step, rows, write, reads=aggregate.sources, persist=False)
 
 
 def recompute(lake: Lake, aggregate: GroupAggregate, transactions: DataFrame, days: list[date]) -> None:

@@ -36,7 +36,7 @@ def stream(lake: Lake) -> Stream:
 
     return Stream(
         AGGREGATE.step,
-        refresh.touched(lake, AGGREGATE),
+        lambda: refresh.touched(lake, AGGREGATE),
         write,
         reads=AGGREGATE.sources,
         persist=False,

@@ -25,8 +25,11 @@ _DAYS = list(prediction_quality.DAYS)
 
 def stream(lake: Lake) -> Stream:
     """``gold_fraud_predictions`` and ``silver_verdicts`` → ``gold_prediction_quality`` and ``gold_feature_drift``."""
-    predicted = lake.read_stream(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
-    decided = lake.read_stream(tables.SILVER_VERDICTS).selectExpr("date", "CAST(NULL AS STRING) AS model_version")
+
+    def rows() -> DataFrame:
+        predicted = lake.read_stream(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
+        decided = lake.read_stream(tables.SILVER_VERDICTS).selectExpr("date", "CAST(NULL AS STRING) AS model_version")
+        return predicted.unionByName(decided)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         named = batch.where("model_version IS NOT NULL").distinct()
@@ -38,7 +41,7 @@ def stream(lake: Lake) -> Stream:
 
     return Stream(
         "prediction_quality",
-        predicted.unionByName(decided),
+        rows,
         write,
         reads=(tables.GOLD_FRAUD_PREDICTIONS, tables.SILVER_VERDICTS),
     )

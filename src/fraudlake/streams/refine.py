@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
@@ -67,10 +68,10 @@ def streams(lake: Lake) -> list[Stream]:
     return [
         Stream(
             "refine",
-            lake.read_stream(tables.BRONZE_TRANSACTIONS),
+            partial(lake.read_stream, tables.BRONZE_TRANSACTIONS),
             write,
             reads=(tables.BRONZE_TRANSACTIONS,),
-            writes={tables.SILVER_TRANSACTIONS.name: lake.read(tables.SILVER_TRANSACTIONS)},
+            writes={tables.SILVER_TRANSACTIONS.name: partial(lake.read, tables.SILVER_TRANSACTIONS)},
             persist=False,
             before=recover,
         )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
     from fraudlake.model.published import Model
+    from fraudlake.streams.stream import Rows
 
 FROM_KAFKA = "score_kafka"
 
@@ -66,10 +67,9 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
         score = predictions.scorer(champion.now(lake), threshold, "silver", datetime.now(UTC))
         appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
 
-    transactions = lake.read_stream(tables.SILVER_TRANSACTIONS)
     return Stream(
         "score",
-        features.of_stream(transactions, lake.settings, forget),
+        lambda: features.of_stream(lake.read_stream(tables.SILVER_TRANSACTIONS), lake.settings, forget),
         write,
         reads=(tables.SILVER_TRANSACTIONS,),
         writes=_written(lake, "silver"),
@@ -98,7 +98,7 @@ def _from_kafka(lake: Lake) -> Stream:
     transactions = silver.valid(silver.checked(landed, settings))
     return Stream(
         FROM_KAFKA,
-        features.of_stream(transactions, settings),
+        lambda: features.of_stream(transactions, settings),
         write,
         writes=_written(lake, "kafka"),
         fixed=_fixed(lake),
@@ -107,8 +107,10 @@ def _from_kafka(lake: Lake) -> Stream:
     )
 
 
-def _written(lake: Lake, scored_from: str) -> dict[str, DataFrame]:
-    written = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(F.col("scored_from") == scored_from)
+def _written(lake: Lake, scored_from: str) -> dict[str, Rows]:
+    def written() -> DataFrame:
+        return lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(F.col("scored_from") == scored_from)
+
     return {tables.GOLD_FRAUD_PREDICTIONS.name: written}
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Write = Callable[[Lake, "DataFrame", int], None]
 """Called with the lake in the micro-batch's session, the micro-batch's rows and its number."""
+Rows = Callable[[], "DataFrame"]
 Hook = Callable[[], None]
 _LOOK_SECONDS = 0.2
 Progress = Callable[[str, int, int], None]
@@ -33,16 +34,17 @@ Progress = Callable[[str, int, int], None]
 class Stream:
     """One streaming query: ``rows``, a streaming DataFrame, are handed to ``write`` micro-batch by micro-batch.
 
+    They are asked for once there is something to do: for a table that has nothing new, Spark need not even start.
     ``explain`` turns Spark's message of a failure into one line for the user, or returns None. ``before`` is called
     once this process holds the step's lock, before the first micro-batch; ``after`` is called after the last one.
     """
 
     step: str
-    rows: DataFrame
+    rows: Rows
     write: Write
     reads: tuple[Table, ...] = ()
     """Tables that the stream reads; it refuses to continue if one was replaced by another table of the same name."""
-    writes: Mapping[str, DataFrame] = field(default_factory=dict)
+    writes: Mapping[str, Rows] = field(default_factory=dict)
     """Rows that only this stream can have written, by table; if there are any, a new checkpoint is refused."""
     fixed: Mapping[str, object] = field(default_factory=dict)
     """Settings that the state depends on; they cannot change once the stream has begun."""
@@ -168,7 +170,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
     if stream.fixed:
         lake.record_definition()
-    has_output = {name: checkpoint.is_new and has_rows(rows) for name, rows in stream.writes.items()}
+    has_output = {name: checkpoint.is_new and has_rows(rows()) for name, rows in stream.writes.items()}
     checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()
     checkpoint.settle()
@@ -190,7 +192,8 @@ def _has_work(lake: Lake, stream: Stream) -> bool:
 
 def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:
     writer = (
-        stream.rows.writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
+        stream.rows()
+        .writeStream.queryName(f"{stream.step}-{uuid.uuid4().hex[:8]}")
         .option("checkpointLocation", str(lake.checkpoint(stream.step).folder))
         .foreachBatch(micro_batch(lake, stream))
     )

@@ -28,7 +28,7 @@ def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
     return [
         Stream(
             "ingest",
-            folder.read_stream(),
+            folder.read_stream,
             source.ingest_batch,
             persist=False,
             before=lambda: source.prepare(lake),

@@ -51,11 +51,12 @@ def _of_topic(
             log.warning(gap)
         appender.append(lake, batch.select(*columns), table, batch_id, compute=compute)
 
+    topic_rows = topic.read_stream()
     return Stream(
         step,
-        topic.read_stream(),
+        lambda: topic_rows,
         write,
-        writes={table.name: lake.read(table).where(F.col("_topic").isNotNull())},
+        writes={table.name: lambda: lake.read(table).where(F.col("_topic").isNotNull())},
         persist=skips,
         taken=lambda first: appender.rows_since(lake, table, first),
         explain=topic.explain,
