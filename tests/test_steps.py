@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OneLake]]:
             if name == "train":
                 app.say({"version": len(lakes), **given}, f"trained with {given}")
                 return
+            if name == "status":
+                app.say({"gaps": ["a row"]}, "a row is missing")
+                sys.exit(1)
             program.run_step(app, app.open(**given), [name])  # type: ignore[list-item]
 
         return run
 
     monkeypatch.setattr("fraudlake.lake.open_lake", open_lake)
     steps_ = {"ingest": ("landing", "trigger"), "refine": ("trigger",), "train": ("holdout",), "score": ("trigger",)}
+    steps_["status"] = ()
     monkeypatch.setattr(steps, "COMMANDS", {name: command(name, *flags) for name, flags in steps_.items()})
     yield lakes
 
@@ -118,6 +123,30 @@ def test_json_has_the_object_of_each_step(
             "train": {"version": 1, "holdout": None},
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "printed"),
+    [
+        ((), "refine: 2 rows in 1 micro-batch\na row is missing\n"),
+        (
+            ("--json",),
+            '{"steps": {"refine": {"streams": [{"step": "refine", "rows": 2, "batches": 1}]}, '
+            '"status": {"gaps": ["a row"]}}}\n',
+        ),
+    ],
+)
+def test_rows_that_do_not_add_up_fail_the_steps_as_they_fail_status(
+    opened: list[OneLake],
+    runs: list[tuple[Any, ...]],
+    fraudlake_here: FraudlakeHere,
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    printed: str,
+) -> None:
+    ended = fraudlake_here(*flags, "--lake", str(tmp_path), "run", "--steps", "refine,status")
+
+    assert (ended.returncode, ended.stdout) == (1, printed)
 
 
 def test_continuous_streams_run_together_once_all_steps_have_read_what_is_there(
