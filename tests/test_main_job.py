@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake import tables
+from fraudlake import gold, tables
 from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
 from tests.conftest import FLINK, run
@@ -111,9 +111,8 @@ def test_steps_that_have_nothing_to_read_start_no_java(main_job: Any) -> None:
 
     assert ended.returncode == 0, ended.stderr
     done = [one for step in json.loads(ended.stdout)["steps"].values() for one in step["streams"]]
-    assert {one["step"]: one["rows"] for one in done} == dict.fromkeys(
-        ("refine", "account_daily", "detector_agreement", "alert_windows"), 0
-    )
+    assert [one["step"] for one in done] == ["refine", *(aggregate.step for aggregate in gold.GROUPED)]
+    assert {one["rows"] for one in done} == {0}
 
 
 def test_status_and_models_are_read_without_java(main_job: Any) -> None:
