@@ -101,7 +101,8 @@ def others(lake: Any, table: tables.Table) -> Counter[tuple[Any, ...]]:
     """Rows of a table that are of neither account, without the times at which they were made."""
     columns = [name for name in lake.table(table).column_names if name not in ("quarantined_at", "detected_at")]
     account = "accountId" if "accountId" in columns else "account_id"
-    rows = lake.rows(table).select(columns).to_pylist()
+    # Not by delta-rs: it reads times that Spark wrote in another unit.
+    rows = [row.asDict() for row in lake.read(table).select(*columns).collect()]
     return Counter(
         tuple(map(str, row.values()))
         for row in rows
