@@ -110,6 +110,20 @@ def test_however_a_history_is_cut_every_row_has_the_features_that_the_oracle_giv
         assert values == pytest.approx(expected[name], rel=1e-5, abs=1e-5), name
 
 
+def test_a_whole_table_has_the_features_of_a_single_call_whatever_its_order_and_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [Row(f"{row.account}-{row.position % 40}", *row[1:]) for row in history(seed=11, rows=900, seconds=900_000)]
+    shuffled = table([rows[at] for at in np.random.default_rng(1).permutation(len(rows))])
+    times = shuffled["time"].cast(pa.timestamp("us", "UTC"))
+    silver = shuffled.drop_columns(["account", "time"]).append_column("timestamp", times)
+    monkeypatch.setattr(features, "_PART_ROWS", 100)
+    whole = features.of_table(silver, (), lambda part: part, features.COMPUTED)
+    assert {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in whole.to_pylist()} == computed(rows)
+    assert whole["account_id"].to_pylist() == sorted(whole["account_id"].to_pylist())
+    assert len(features.of_table(silver.slice(0, 0), (), lambda part: part, features.COMPUTED)) == 0
+
+
 def test_a_row_of_the_future_changes_nothing() -> None:
     rows = history(seed=3, rows=200, seconds=50_000)
     later = [

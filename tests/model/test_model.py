@@ -29,6 +29,7 @@ from fraudlake.model import (
     explanations,
     features,
     history,
+    prediction_quality,
     predictions,
     published,
     search,
@@ -40,7 +41,8 @@ from fraudlake.model.store import model_store
 from fraudlake.operations.backfill import backfill
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
-from fraudlake.streams import score, stream
+from fraudlake.silver.verdicts import latest
+from fraudlake.streams import prediction_figures, score, stream
 from tests.conftest import FraudlakeHere
 from tests.traffic import ROWS, add_to_silver, traffic
 
@@ -150,6 +152,29 @@ def test_the_stream_gives_the_features_of_the_batch(life: dict[str, Any]) -> Non
     streamed = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*columns)
     assert batch.exceptAll(streamed).count() == streamed.exceptAll(batch).count() == 0
     assert streamed.count() == ROWS
+
+
+def test_training_computes_the_features_that_spark_computes(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    decided = latest(lake.read(tables.SILVER_VERDICTS))
+    by_spark = history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, 1.0, lake.settings).table
+    here = training._history(lake).table
+    keys = [(name, "ascending") for name in ("time", "amount", "count_day", "amount_to_usual")]
+    assert here.num_rows == len(life["rows"])
+    assert here.sort_by(keys).equals(by_spark.sort_by(keys))
+
+
+def test_figures_of_few_predictions_are_those_of_many(life: dict[str, Any]) -> None:
+    lake = life["lake"]
+    dates = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "DISTINCT date")["date"].to_pylist()
+    profiles = published.profiles(lake.read(tables.GOLD_MODELS), ["1", "2"])
+    few, many = (
+        compute(lake, dates, profiles) for compute in (prediction_figures._of_few, prediction_figures._of_many)
+    )
+    for here, by_spark, keys in zip(few, many, (prediction_quality.KEYS, drift._KEYS), strict=True):
+        order = [(name, "ascending") for name in keys]
+        assert here.num_rows > len(dates)
+        assert here.sort_by(order).equals(by_spark.sort_by(order))
 
 
 def test_predictions_of_fraud_say_why_and_others_do_not(life: dict[str, Any]) -> None:
@@ -472,6 +497,14 @@ def test_a_history_is_split_by_time_and_nothing_of_the_test_part_is_learned() ->
     }
     assert cut.parts["fitted"].last < cut.validated_from == cut.parts["validated"].first
     assert cut.parts["validated"].last < cut.tested_from == cut.parts["tested"].first
+
+
+def test_quantiles_are_the_smallest_values_up_to_which_a_share_of_the_weight_is() -> None:
+    draw = np.random.default_rng(3)
+    values, shares = draw.integers(0, 40, 501).astype(float), (0.001, 0.1, 0.5, 0.7, 1.0)
+    for weights in (np.ones(501), np.full(501, 4.0), draw.choice([1.0, 4.0], 501)):
+        smallest = [min(v for v in values if weights[values <= v].sum() >= share * weights.sum()) for share in shares]
+        assert search.quantiles(values, weights, shares).tolist() == smallest
 
 
 def test_the_shape_of_a_feature_counts_by_weight() -> None:

@@ -20,6 +20,7 @@ from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.model.training import Outcome
 
 _LISTED = 10
 """Maximum number of unknown ids in a message."""
@@ -58,26 +59,35 @@ def train_with_progress(lake: Lake) -> dict[str, Any]:
         except StoppedError as stopped:
             stopped.doing = f"train: {bar.tasks[task].description}"
             raise
-    version = outcome.version
-    print_done("train", f"model version {version.number}{'' if outcome.is_new else ', up to date'}", begun)
-    return {
-        "version": version.number,
-        "new": outcome.is_new,
-        "champion": outcome.is_champion,
-        "reason": outcome.reason,
-        "metrics": version.metrics,
-    }
+    print_done("train", f"model version {outcome.version.number}{'' if outcome.is_new else ', up to date'}", begun)
+    return _result(outcome)
 
 
 def train_if_enough(lake: Lake) -> dict[str, Any] | None:
-    """Train; if the lake has too little data to learn from, print that and return None."""
+    """Train if enough has changed; if the lake has too little data to learn from, print that and return None."""
+    from fraudlake.model import training
     from fraudlake.model.search import TooLittleError
 
+    begun = time.monotonic()
+    outcome = training.unless_changed(lake)
+    if outcome is not None:
+        print_done("train", outcome.reason, begun)
+        return _result(outcome)
     try:
         return train_with_progress(lake)
     except TooLittleError as error:
         console.print(f"[yellow]![/] {error}", soft_wrap=True)
         return None
+
+
+def _result(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "version": outcome.version.number,
+        "new": outcome.is_new,
+        "champion": outcome.is_champion,
+        "reason": outcome.reason,
+        "metrics": outcome.version.metrics,
+    }
 
 
 def _trained(result: dict[str, Any]) -> str:

@@ -8,15 +8,17 @@ from typing import Any
 import click
 
 from fraudlake.cli import steps, summary
-from fraudlake.cli.app import App, cli
+from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.model import train_if_enough
 from fraudlake.cli.progress import console, output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
+from fraudlake.errors import UsageError
 from fraudlake.settings import Settings
 
 
 @cli.command(example="fraudlake --lake my-lake run --landing /where/flink/writes", params=steps.flags())
 @click.option("--steps", "chosen", metavar="NAMES", help="Only these steps, as a list with commas.  [default: all]")
+@options("retrain_share")
 @click.pass_context
 def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
     """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.
@@ -29,6 +31,8 @@ def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
         steps.require_flags(flags)
         _run_all(context.obj, {name: value for name, value in flags.items() if name in Settings.model_fields})
     else:
+        if flags["retrain_share"] is not None:
+            raise UsageError("--retrain-share goes without --steps: the step train always trains")
         names = steps.names(chosen)
         steps.require_flags(flags, names)
         steps.run(context, names, flags)

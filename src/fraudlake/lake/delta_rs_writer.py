@@ -113,9 +113,13 @@ class DeltaRsWriter(Writer):
         """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""
         schema = self._table.schema.append(pa.field("gone", pa.bool_()))
         with _spooled(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
-            rows = schema.empty_table() if computed is None else computed.read_all()
-            for begin in range(0, len(rows), _MERGED_AT_ONCE):
-                conflict.retried(partial(self._merge, rows.slice(begin, _MERGED_AT_ONCE), keys))
+            if computed is not None:
+                self.merge_rows(computed.read_all(), keys)
+
+    def merge_rows(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
+        """Upsert and delete Arrow rows by their keys: see :meth:`Writer.merge_rows`."""
+        for begin in range(0, len(changes), _MERGED_AT_ONCE):
+            conflict.retried(partial(self._merge, changes.slice(begin, _MERGED_AT_ONCE), keys))
 
     def _merge(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
         def same(columns: Iterable[str]) -> str:

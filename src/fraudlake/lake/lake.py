@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
@@ -29,7 +30,6 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from datetime import date
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -227,6 +227,11 @@ class Lake(ABC):
             dates: all values of ``date`` in the rows.
         """
         self.writer(table).merge(rows.withColumn("gone", F.lit(False)), keys, dates)
+
+    def upsert_rows(self, rows: pa.Table, table: tables.Table, keys: tuple[str, ...]) -> None:
+        """Replace the rows of a table with the same keys by Arrow rows, and insert the others."""
+        kept = pa.nulls(len(rows), pa.bool_()).fill_null(False)
+        self.writer(table).merge_rows(rows.append_column("gone", kept), keys)
 
     def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
         """Upsert changes, and delete rows.

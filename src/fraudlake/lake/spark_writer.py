@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake.lake import merge
@@ -72,6 +73,12 @@ class SparkWriter(Writer):
         if metadata is not None:
             writer = writer.option("userMetadata", metadata)
         writer.saveAsTable(self._name)
+
+    def merge_rows(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
+        """Upsert and delete Arrow rows by their keys: see :meth:`Writer.merge_rows`."""
+        dates = pc.unique(changes["date"]).to_pylist()
+        if dates:
+            self.merge(self._lake.session.createDataFrame(changes), keys, dates)
 
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
         """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""

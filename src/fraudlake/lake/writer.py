@@ -54,6 +54,10 @@ class Writer(ABC):
         """Append Arrow rows, or overwrite the table with them; in one commit, or none, as :meth:`append`."""
 
     @abstractmethod
+    def merge_rows(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
+        """Upsert and delete Arrow rows by their keys, as :meth:`merge`."""
+
+    @abstractmethod
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
         """Upsert and delete rows by their keys; it is repeated after a conflict with another writer.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -10,9 +10,12 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from fraudlake import tables
 from fraudlake.model import features, search
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
@@ -55,7 +58,7 @@ def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
     )
 
 
-def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pd.DataFrame:
+def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
     """Compute the population stability index of each day (UTC), model version and feature.
 
     The index is the sum over the bins of (share then - share now) * ln(share then / share now). By convention a value
@@ -74,14 +77,34 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pd.DataFrame:
         version: {name: shape["edges"] for name, shape in profile["shapes"].items()}
         for version, profile in profiles.items()
     }
+    counted = _counted(known, edges).collect()
+    return _indexes([(row["date"], row["model_version"], row["feature"], row["bins"]) for row in counted], profiles)
+
+
+def of_group(predictions: pa.Table, profile: Profile) -> pa.Table:
+    """Compute the rows of :func:`drift` of a day and a version in this process."""
+    day, version = (predictions[name][0].as_py() for name in ("date", "model_version"))
+    counted = (
+        (day, version, name, _bins(predictions[name].to_numpy(), shape["edges"]))
+        for name, shape in profile["shapes"].items()
+    )
+    return _indexes(counted, {version: profile})
+
+
+def _indexes(counted: Iterable[tuple[date, str, str, Sequence[int]]], profiles: dict[str, Profile]) -> pa.Table:
+    """Return the indexes of the counts of bins: by day, version and name."""
     rows = []
-    for row in _counted(known, edges).collect():
-        bins = np.array(row["bins"])
-        profile = profiles[row["model_version"]]
-        psi = stability(np.array(profile["shapes"][row["feature"]]["shares"]), bins)
-        is_after = row["date"].isoformat() > profile["until"]
-        rows.append((row["date"], row["model_version"], row["feature"], int(bins.sum()), psi, is_after))
-    return pd.DataFrame(rows, columns=[*_KEYS, "transactions", "psi", "is_after_training"])
+    for day, version, name, bins in counted:
+        profile = profiles[version]
+        psi = stability(np.array(profile["shapes"][name]["shares"]), np.array(bins))
+        rows.append((day, version, name, sum(bins), psi, day.isoformat() > profile["until"]))
+    schema = tables.GOLD_FEATURE_DRIFT.schema
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def _bins(values: NDArray[Any], edges: list[float]) -> list[int]:
+    bins: list[int] = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1).tolist()
+    return bins
 
 
 def stability(shares: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
@@ -99,8 +122,8 @@ def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataF
             lines = []
             for (day, version), group in batch.to_pandas().groupby(["date", "model_version"], dropna=False):
                 for name, cuts in edges[version].items():
-                    bins = np.bincount(np.searchsorted(cuts, group[name]), minlength=len(cuts) + 1)
-                    lines.append((None if pd.isna(day) else day, version, name, bins.tolist()))
+                    bins = _bins(group[name].to_numpy(), cuts)
+                    lines.append((None if pd.isna(day) else day, version, name, bins))
             if lines:
                 yield pa.RecordBatch.from_arrays(
                     [

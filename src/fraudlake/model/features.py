@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
@@ -70,6 +71,8 @@ COMPUTED = tables.schema(_COLUMNS)
 """The rows of :func:`unpacked`: a transaction, its source, and :data:`NAMES`."""
 _PAYLOAD = "payload BINARY"
 _PAYLOAD_ROWS = 100_000
+_PART_ROWS = 250_000
+"""The approximate number of rows whose features are computed at once in this process."""
 
 
 def compute(memory: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -219,6 +222,39 @@ def of_history(
         return payloads
 
     return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(computed_payloads, _PAYLOAD)
+
+
+def of_table(
+    silver: pa.Table, extra: Sequence[pa.Field], select: Callable[[pa.Table], pa.Table], schema: pa.Schema
+) -> pa.Table:
+    """Compute the features of a whole table in this process; bit by bit those of :func:`of_history`.
+
+    Spark takes longer to start and to compile than to compute the features of a million rows.
+
+    Args:
+        silver: the transactions.
+        extra: further columns of ``silver`` to carry along with the features.
+        select: maps computed rows to the rows that are returned.
+        schema: the columns that ``select`` returns.
+
+    Returns:
+        The rows that ``select`` returned, by account in the order of their ids, and by time.
+    """
+    named = silver["account_id"].combine_chunks().dictionary_encode()
+    account = pc.rank(named.dictionary, "ascending").to_numpy().astype(np.int64)[named.indices.to_numpy()]
+    time = silver["timestamp"].cast(pa.int64())
+    rows = silver.append_column("account", pa.array(account)).append_column("time", time)
+    rows = rows.select([*_ROWS.names, *(field.name for field in extra)])
+    order = np.argsort(account, kind="stable")
+    begins = np.flatnonzero(np.diff(account[order], prepend=0) != 0)
+    # Parts are whole accounts. Each is selected from at once, since the text of all rows would fill the memory.
+    cuts = begins[np.unique(np.searchsorted(begins, np.arange(0, len(order), _PART_ROWS), "right") - 1)]
+    parts = []
+    for begin, end in zip(cuts, np.append(cuts, len(order))[1:], strict=True):
+        part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*_ROWS, *extra]))
+        computed, _ = compute(MEMORY.empty_table(), part)
+        parts.append(select(computed))
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = ()) -> DataFrame:

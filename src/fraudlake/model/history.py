@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
@@ -33,6 +34,10 @@ _SCHEMA = pa.schema(
         ("weight", pa.float64()),
     ]
 )
+
+_FURTHER = (_SCHEMA.field("verdict"), _SCHEMA.field("weight"))
+READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
+"""The columns of ``silver_transactions`` that a history is computed from."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,20 @@ class History:
         return from_micros(time.min()), from_micros(time.max())
 
 
-def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
-    """Compute the features of a history, and bring it into this process.
+def of(silver: pa.Table, verdicts: pa.Table) -> History:
+    """Compute the features of a history in this process; each row counts once.
+
+    Args:
+        silver: the transactions, in the columns :data:`READ`.
+        verdicts: ``transaction_id, verdict``, at most one row per transaction.
+    """
+    decided = verdicts["verdict"].take(pc.index_in(silver["transaction_id"], verdicts["transaction_id"]))
+    rows = silver.append_column("verdict", decided).append_column("weight", pa.array(np.ones(len(silver))))
+    return History(features.of_table(rows, _FURTHER, _chosen, _SCHEMA))
+
+
+def sample_of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
+    """Compute the features of a history in Spark's tasks, and bring a sample of it into this process.
 
     Args:
         silver: the transactions.
@@ -100,7 +117,7 @@ def of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings)
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # The rows stay packed arrays: converting them to Spark's rows and back takes as long as computing them.
-    payloads = features.of_history(weighed, settings, (_SCHEMA.field("verdict"), _SCHEMA.field("weight")), _chosen)
+    payloads = features.of_history(weighed, settings, _FURTHER, _chosen)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), _SCHEMA))
 
 

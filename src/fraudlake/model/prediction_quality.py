@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
@@ -37,6 +38,23 @@ def prediction_quality(predictions: DataFrame, verdicts: DataFrame) -> DataFrame
     )
     known = by_flink.unionByName(by_verdict)
     return known.groupBy(*KEYS).applyInArrow(_figures, tables.GOLD_PREDICTION_QUALITY.columns)
+
+
+def of_group(predictions: pa.Table, verdicts: pa.Table) -> pa.Table:
+    """Compare the predictions of a day and a version in this process; the rows of :func:`prediction_quality`.
+
+    Args:
+        predictions: rows of ``gold_fraud_predictions`` of one day and one version.
+        verdicts: ``transaction_id, verdict``, at most one row per transaction.
+    """
+    decided = verdicts["verdict"].take(pc.index_in(predictions["transaction_id"], verdicts["transaction_id"]))
+    figures = [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()]
+    for judge, label in zip(JUDGES, (predictions["label"], decided), strict=True):
+        labelled = predictions.drop_columns("label").append_column("label", label)
+        known = labelled.append_column("judged_by", pa.repeat(judge, len(labelled))).filter(label.is_valid())
+        if len(known):
+            figures.append(_figures(known))
+    return pa.concat_tables(figures)
 
 
 def judged(predictions: DataFrame, verdicts: DataFrame, judge: str) -> DataFrame:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake.commit import row_changes
 from fraudlake.model import drift, features, figures, history, published, search
 from fraudlake.model.registry import (
     AREA,
@@ -22,6 +23,7 @@ from fraudlake.model.registry import (
     Registry,
     Trained,
     Version,
+    versions,
 )
 from fraudlake.model.store import has_models
 from fraudlake.silver import verdicts
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
 _DAY = timedelta(days=1)
 _RATE = "true_prediction_rate"
+_VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
+_SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
+"""What a version was trained on: versions of tables, and settings."""
+_LEAST_VERDICTS = 2 * search.LEAST * len(search.PARTS)
+"""The number of verdicts without which none is learned."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     settings, registry = lake.settings, Registry.of(lake)
     with lake.exclusive("train"):
         trained_on: dict[str, Any] = {
-            "silver_version": lake.data_version(tables.SILVER_TRANSACTIONS),
-            "verdicts_version": lake.data_version(tables.SILVER_VERDICTS),
-            **{name: getattr(settings, name) for name in ("labels", "holdout", "algorithm", "max_training_rows")},
+            **{name: lake.data_version(table) for name, table in _VERSIONS.items()},
+            **{name: getattr(settings, name) for name in _SETTINGS},
         }
         champion = registry.champion()
         for known in registry.versions()[:1] if champion else ():
@@ -124,6 +130,48 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
         return Outcome(version, True, False, f"{reason}: {consequence}")
+
+
+def unless_changed(lake: Lake) -> Outcome | None:
+    """Return the latest version if too little has changed since its training to train again; None: train.
+
+    Enough are ``settings.retrain_share`` of new transactions, or of new verdicts, in relation to those of then. If it
+    is not known how many are new, or the champion or the settings are others, that is enough, too.
+    """
+    latest = next(iter(versions(lake)), None)
+    if latest is None or any(latest.trained_on.get(name) != getattr(lake.settings, name) for name in _SETTINGS):
+        return None
+    changes = []
+    for name, table in _VERSIONS.items():
+        new, rows = _new_rows(lake, table, latest.trained_on.get(name)), lake.count(table)
+        if table == tables.SILVER_VERDICTS and (lake.settings.labels == "flink" or rows < _LEAST_VERDICTS):
+            continue
+        if new is None or new >= lake.settings.retrain_share * (rows - new):
+            return None
+        what = "verdicts" if table == tables.SILVER_VERDICTS else "rows"
+        changes.append(f"{new:,} new {what} of {rows:,}")
+    registry = Registry.of(lake)
+    champion = registry.champion()
+    try:
+        if champion is None:
+            return None
+        registry.load(champion.number)
+    except FraudlakeError:
+        return None
+    below = f"below {lake.settings.retrain_share:.0%}".replace("%", " %")
+    reason = f"{' and '.join(changes)}, {below}: the champion stays"
+    return Outcome(latest, False, latest.number == champion.number, _joined(reason, *_weaknesses(latest, champion)))
+
+
+def _new_rows(lake: Lake, table: tables.Table, version: int | None) -> int | None:
+    """Return how many rows were written to a table after a version of it; None: it is not known."""
+    history = lake.history(table)
+    if version is None or not history[-1].version - 1 <= version <= history[0].version:
+        return None
+    changes = row_changes(history, version + 1)
+    if any(commit.rows is None for commit in changes if commit.has_new_rows):
+        return None
+    return sum(commit.rows or 0 for commit in changes)
 
 
 def _takes_over(
@@ -242,9 +290,12 @@ def _compared(
 
 def _history(lake: Lake) -> History:
     """Bring the history into this process; of a long history all fraud and a sample of the rest."""
-    transactions = lake.read(tables.SILVER_TRANSACTIONS)
-    share = min(1.0, lake.settings.max_training_rows / max(transactions.count(), 1))
-    return history.of(transactions, verdicts.latest(lake.read(tables.SILVER_VERDICTS)), share, lake.settings)
+    rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
+    if rows > most:
+        decided = verdicts.latest(lake.read(tables.SILVER_VERDICTS))
+        return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
+    decided_ids = verdicts.latest_of(lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)))
+    return history.of(lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.READ)), decided_ids)
 
 
 def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.Split) -> drift.Profile:

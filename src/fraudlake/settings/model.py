@@ -30,6 +30,11 @@ class Model(BaseModel):
         ge=1000,
         description="Approximate maximum of training rows; of a longer history, all fraud and a sample is used.",
     )
+    retrain_share: float = Field(
+        0.1,
+        ge=0,
+        description="Share of new transactions or new verdicts from which 'run' trains again; 'train' always does.",
+    )
     promotion_margin: float = Field(
         0.005, ge=0, lt=1, description="Minimum lead of a challenger's area under PR over the champion's."
     )

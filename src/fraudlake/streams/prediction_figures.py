@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.model import drift, prediction_quality, published
+from fraudlake.model import drift, features, prediction_quality, published
 from fraudlake.silver import verdicts
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import date
 
     from pyspark.sql import DataFrame
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from fraudlake.model.drift import Profile
 
 _DAYS = list(prediction_quality.DAYS)
+_READ = ("transaction_id", *_DAYS, "label", "prediction", "probability", *features.NAMES)
+_FEW = 1_000_000
+"""The number of predictions that this process reads at once; Spark reads a day that has more."""
+Group = tuple["date", str]
+"""A day (UTC) and a model version."""
 
 
 def stream(lake: Lake) -> Stream:
@@ -32,36 +39,83 @@ def stream(lake: Lake) -> Stream:
         return predicted.unionByName(decided)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        named = batch.where("model_version IS NOT NULL").distinct()
-        decided_on = batch.where("model_version IS NULL").select("date").distinct()
-        scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*_DAYS)
-        days = named.union(scored.join(decided_on, on="date", how="left_semi").distinct()).distinct()
-        versions = [row["model_version"] for row in days.select("model_version").distinct().collect()]
-        measure(lake, days, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+        touched = [tuple(row) for row in batch.distinct().collect()]
+        groups = {(day, version) for day, version in touched if version is not None}
+        decided_on = [day for day, version in touched if version is None]
+        if decided_on:
+            scored = lake.query(tables.GOLD_FRAUD_PREDICTIONS, f"DISTINCT {', '.join(_DAYS)}", _on(decided_on))
+            groups |= {(row["date"], row["model_version"]) for row in scored.to_pylist()}
+        if groups:
+            versions = sorted({version for _, version in groups})
+            measure(lake, groups, published.profiles(lake.read(tables.GOLD_MODELS), versions))
 
     return Stream(
         "prediction_quality",
         rows,
         write,
         reads=(tables.GOLD_FRAUD_PREDICTIONS, tables.SILVER_VERDICTS),
+        persist=False,
     )
 
 
-def measure(lake: Lake, days: DataFrame, profiles: dict[str, Profile]) -> None:
-    """Compute quality and drift of days and versions, and merge the figures into their tables."""
+def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile]) -> None:
+    """Compute quality and drift of days and versions, each whole, and merge the figures into their tables."""
+    dates = {day for day, _ in groups}
+    if not dates:
+        return
+    counted = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "date, count(*) AS total", f"{_on(dates)} GROUP BY date")
+    totals = {row["date"]: row["total"] for row in counted.to_pylist()}
+    figures = [
+        _of_few(lake, lot, profiles) if sum(totals[day] for day in lot) <= _FEW else _of_many(lake, lot, profiles)
+        for lot in _lots(totals)
+    ]
+    for table, keys, computed in (
+        (tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, [quality for quality, _ in figures]),
+        (tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), [moved for _, moved in figures]),
+    ):
+        rows = pa.concat_tables([table.schema.empty_table(), *computed])
+        named = zip(*(rows[name].to_pylist() for name in _DAYS), strict=True)
+        lake.upsert_rows(rows.filter(pa.array([group in groups for group in named], pa.bool_())), table, keys)
 
-    def scored(dates: list[date]) -> DataFrame:
-        return refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
 
-    def quality(dates: list[date]) -> DataFrame:
-        decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
-        return prediction_quality.prediction_quality(scored(dates), decided)
+def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
+    """Put days together, as far as they have no more than :data:`_FEW` rows; a day with more is alone."""
+    lot: list[date] = []
+    for day in sorted(totals):
+        if lot and sum(totals[one] for one in [*lot, day]) > _FEW:
+            yield lot
+            lot = []
+        lot.append(day)
+    if lot:
+        yield lot
 
-    def moved(dates: list[date]) -> DataFrame:
-        indexes = drift.drift(scored(dates), profiles)
-        return lake.session.createDataFrame(indexes, tables.GOLD_FEATURE_DRIFT.columns)
 
-    judges = days.withColumn("judged_by", F.explode(F.array(*map(F.lit, prediction_quality.JUDGES))))
-    refresh.refresh(lake, judges, tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, quality)
-    named = days.withColumn("feature", F.explode(F.array(*map(F.lit, drift.MEASURED))))
-    refresh.refresh(lake, named, tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), moved)
+def _of_few(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tuple[pa.Table, pa.Table]:
+    """Return quality and drift of days, computed in this process: each query of Spark takes longer than that."""
+    decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY), _on(dates))
+    latest = verdicts.latest_of(decided)
+    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, ", ".join(_READ), _on(dates))
+    quality, moved = (
+        [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()],
+        [tables.GOLD_FEATURE_DRIFT.schema.empty_table()],
+    )
+    for group in rows.group_by(_DAYS).aggregate([]).to_pylist():
+        is_of = pc.and_(*(pc.equal(rows[name], pa.scalar(group[name], rows[name].type)) for name in _DAYS))
+        part = rows.filter(is_of)
+        quality.append(prediction_quality.of_group(part, latest))
+        if group["model_version"] in profiles:
+            moved.append(drift.of_group(part, profiles[group["model_version"]]))
+    return pa.concat_tables(quality), pa.concat_tables(moved)
+
+
+def _of_many(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tuple[pa.Table, pa.Table]:
+    """Return quality and drift of days, computed by Spark."""
+    scored = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
+    decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
+    quality = prediction_quality.prediction_quality(scored, decided).toArrow()
+    return quality.cast(tables.GOLD_PREDICTION_QUALITY.schema), drift.drift(scored, profiles)
+
+
+def _on(dates: Iterable[date]) -> str:
+    days = ", ".join(f"DATE '{day}'" for day in sorted(dates))
+    return f"WHERE date IN ({days})"

@@ -1,0 +1,77 @@
+"""Quality and drift of a day's predictions, computed in this process: by hand and by counting."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fraudlake.model import drift, features, prediction_quality
+from fraudlake.streams import prediction_figures
+
+DAY = date(2026, 3, 7)
+
+
+def predictions(*rows: tuple[float, bool, bool | None]) -> pa.Table:
+    """Predictions of a day (probability, prediction, Flink's label), whose ids are their numbers."""
+    columns = dict(zip(("probability", "prediction", "label"), zip(*rows, strict=True), strict=True))
+    named = {"transaction_id": [str(n) for n in range(len(rows))], "date": [DAY] * len(rows)}
+    table = pa.table(named | {"model_version": ["1"] * len(rows)} | {name: list(of) for name, of in columns.items()})
+    return table.set_column(5, "label", table["label"].cast(pa.bool_()))
+
+
+def quality(rows: pa.Table, verdicts: dict[int, bool] | None = None) -> dict[str, dict[str, Any]]:
+    decided = pa.table(
+        {
+            "transaction_id": pa.array(map(str, verdicts or {}), pa.string()),
+            "verdict": pa.array((verdicts or {}).values(), pa.bool_()),
+        }
+    )
+    return {row["judged_by"]: row for row in prediction_quality.of_group(rows, decided).to_pylist()}
+
+
+def test_quality_by_hand() -> None:
+    # By falling probability the labels are: fraud, not, fraud, not; average precision = (1/1 + 2/3) / 2.
+    figures = quality(predictions((0.9, True, True), (0.8, True, False), (0.6, True, True), (0.1, False, False)))
+    assert set(figures) == {"flink"}
+    row = figures["flink"]
+    assert (row["date"], row["model_version"], row["transactions"], row["fraud"]) == (DAY, "1", 4, 2)
+    assert (row["true_prediction_rate"], row["precision"], row["recall"]) == (0.75, pytest.approx(2 / 3), 1.0)
+    assert row["area_under_pr"] == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_a_prediction_without_a_label_is_judged_by_the_verdict_alone() -> None:
+    figures = quality(predictions((0.9, True, None), (0.2, False, False)), {0: True, 1: True})
+    flink, verdict = figures["flink"], figures["verdict"]
+    assert (flink["transactions"], flink["true_prediction_rate"], flink["precision"]) == (1, 1.0, None)
+    assert (verdict["transactions"], verdict["true_prediction_rate"], verdict["recall"]) == (2, 0.5, 0.5)
+
+
+def test_drift_of_a_day_is_the_index_of_its_counts() -> None:
+    values = np.arange(100, dtype=float)
+    rows = predictions(*[(0.5, False, False)] * 100)
+    for name in features.NAMES:
+        rows = rows.append_column(name, pa.array(values))
+    # Of 100 values 0 to 99, those up to 9 are in the first bin: 10 % now, 50 % in training.
+    shape = drift.Shape(edges=[9.0], shares=[0.5, 0.5], median=9.0)
+    found = drift.of_group(rows, drift.Profile(shapes={"amount": shape}, until="2026-03-06")).to_pylist()
+    assert found == [
+        {
+            "date": DAY,
+            "model_version": "1",
+            "feature": "amount",
+            "transactions": 100,
+            "psi": pytest.approx((0.1 - 0.5) * np.log(0.1 / 0.5) + (0.9 - 0.5) * np.log(0.9 / 0.5)),
+            "is_after_training": True,
+        }
+    ]
+
+
+def test_days_are_read_together_up_to_a_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction_figures, "_FEW", 10)
+    totals = {date(2026, 3, day): rows for day, rows in ((1, 4), (2, 6), (3, 1), (4, 30), (5, 2))}
+    lots = [[day.day for day in lot] for lot in prediction_figures._lots(totals)]
+    assert lots == [[1, 2], [3], [4], [5]]
