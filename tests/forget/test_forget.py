@@ -101,7 +101,7 @@ def others(lake: Any, table: tables.Table) -> Counter[tuple[Any, ...]]:
     """Rows of a table that are of neither account, without the times at which they were made."""
     columns = [name for name in lake.table(table).column_names if name not in ("quarantined_at", "detected_at")]
     account = "accountId" if "accountId" in columns else "account_id"
-    # Not by delta-rs: it reads times that Spark wrote in another unit.
+    # Not by delta-rs: it takes times that Spark wrote for nanoseconds, which wrap around after the year 2262.
     rows = [row.asDict() for row in lake.read(table).select(*columns).collect()]
     return Counter(
         tuple(map(str, row.values()))
