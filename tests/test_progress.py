@@ -47,7 +47,7 @@ def test_a_step_of_parts_shows_how_many_are_done_of_all() -> None:
 
 def a_stream(step: str, read: Table, *written: Table) -> Stream:
     nothing: Any = None
-    return Stream(step, nothing, nothing, reads=(read,), writes={table.name: nothing for table in written})
+    return Stream(step, nothing, nothing, reads=(read,), writes=dict.fromkeys(written, ""))
 
 
 def test_streams_start_together_but_one_that_reads_what_another_writes_comes_after_it(

@@ -125,7 +125,7 @@ def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> Non
         """The overlapping sources of a micro-batch of these ranges, which is committed then."""
         on = date(2026, 3, day)
         source_ranges = tuple(duplicates.SourceRange(*span, repeats=False) for span in ranges)
-        summary = duplicates.BatchSummary(source_ranges, on, on, has_ids=False, valid=1, rejected=0)
+        summary = duplicates.BatchSummary(source_ranges, (on, on), has_ids=False, valid=1, rejected=0)
         sources = position_index.overlapping_sources(summary, stored)
         position_index.add(summary)
         return sources

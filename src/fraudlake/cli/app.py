@@ -66,13 +66,19 @@ class App:
         with console.status("starting Spark"):
             return open_lake(wanted)
 
+    def open_for_streams(self, *steps: str, **flags: object) -> Lake:
+        """Open the lake to run the streams of some steps, and create what is missing."""
+        lake = self.open(**flags)
+        lake.steps = lake.steps or steps
+        return lake
+
     def open_for_ingest(self, **flags: object) -> Lake:
         """Open the lake to ingest into it, and create what is missing, if there is something to ingest from."""
         from fraudlake.streams import ingest
 
         wanted = self.settings(**flags)
         ingest.source_of(wanted).require(wanted)
-        return self.open(**flags)
+        return self.open_for_streams("ingest", **flags)
 
     def open_existing(self, **flags: object) -> Lake:
         """Open the lake to read it: it must exist, and nothing is created."""

@@ -34,7 +34,7 @@ def deliver(app: App, /, to: str, from_now: bool, retry_dead: bool, **flags: str
     from fraudlake.streams import deliver
 
     if not retry_dead:
-        lake = app.open(**flags)
+        lake = app.open_for_streams(deliver.step_of(to), **flags)
         run_step(app, lake, deliver.streams(lake, to, from_now))
         return
     lake = app.open_existing(**flags)

@@ -19,7 +19,7 @@ def detect(app: App, /, **flags: str | None) -> None:
     """
     from fraudlake.streams import detect
 
-    lake = app.open(**flags)
+    lake = app.open_for_streams("detect", **flags)
     run_step(app, lake, detect.streams(lake))
     note_other_rules(lake)
 
@@ -35,6 +35,6 @@ def aggregate(app: App, /, **flags: str | None) -> None:
     """
     from fraudlake.streams import aggregate
 
-    lake = app.open(**flags)
+    lake = app.open_for_streams("aggregate", **flags)
     run_step(app, lake, aggregate.streams(lake))
     note_other_rules(lake)

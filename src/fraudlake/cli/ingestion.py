@@ -118,7 +118,7 @@ def refine(app: App, /, **flags: str | None) -> None:
     """
     from fraudlake.streams import refine
 
-    lake = app.open(**flags)
+    lake = app.open_for_streams("refine", **flags)
     run_step(app, lake, refine.streams(lake))
 
 

@@ -159,7 +159,7 @@ def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
     from fraudlake.model.registry import NoModelError
     from fraudlake.streams import score
 
-    lake = app.open(**flags)
+    lake = app.open_for_streams("score", **flags)
     try:
         # Only the flag counts: in a settings file `source` is that of ingest.
         run_step(app, lake, score.streams(lake, from_topic=flags["source"] == "kafka"))

@@ -93,7 +93,12 @@ def run(context: click.Context, steps: list[str], given: Mapping[str, Any]) -> N
         steps: their names.
         given: values of :func:`flags`.
     """
-    app = _Steps(**vars(context.obj), given={name: given[name] for name in given if name in Settings.model_fields})
+    streaming = tuple(step for step in steps if step not in _WITHOUT_STREAMS)
+    app = _Steps(
+        **vars(context.obj),
+        streaming=streaming,
+        given={name: given[name] for name in given if name in Settings.model_fields},
+    )
     context.obj = app
     with app.joined():
         with planned(*steps) as is_done:
@@ -125,6 +130,8 @@ def _name(option: click.Parameter) -> str:
 class _Steps(App):
     """The application that the commands of the steps get: it opens one lake for all, and joins their results."""
 
+    streaming: tuple[str, ...] = ()
+    """The steps that run streams."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """The settings among the flags."""
     step: str = ""
@@ -140,7 +147,9 @@ class _Steps(App):
 
     @cached_property
     def _lake(self) -> Lake:
-        return super().open(**self.given)
+        lake = super().open(**self.given)
+        lake.steps = self.streaming
+        return lake
 
     def settings(self, **flags: object) -> Settings:
         """Return the settings of all steps."""

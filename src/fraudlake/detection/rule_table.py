@@ -31,8 +31,10 @@ _APPLICATION = "fraudlake rules"
 def read(lake: Lake, change: int | None = None) -> RuleSet:
     """Return the rule set now, or after a change; for an empty table, the one that :func:`start` writes."""
     rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
-    if not rows:
-        return RuleSet.of(lake.settings.known_rules)
+    return _rule_set(rows) if rows else RuleSet.of(lake.settings.known_rules)
+
+
+def _rule_set(rows: list[dict[str, Any]]) -> RuleSet:
     latest: dict[tuple[str, int], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["change"]):
         latest[row["name"], row["version"]] = row
@@ -48,12 +50,13 @@ def latest_change(lake: Lake) -> int:
 
 def start(lake: Lake) -> RuleSet:
     """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
-    present = read(lake)
-    if latest_change(lake):
-        return present
-    begun = [_stamped(version, "settings", None) for version in present.versions]
+    rows = lake.rows(tables.SILVER_RULES).to_pylist()
+    if rows:
+        return _rule_set(rows)
+    first = RuleSet.of(lake.settings.known_rules)
+    begun = [_stamped(version, "settings", None) for version in first.versions]
     with suppress(FraudlakeError):  # another process did so first
-        _write(lake, replace(present, change=0), begun)
+        _write(lake, replace(first, change=0), begun)
     return read(lake)
 
 

@@ -74,7 +74,7 @@ def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
     measured = predicted.select("date", "model_version").distinct()
     scored = {(row["date"], row["model_version"]) for row in measured.collect()}
     versions = sorted({version for _, version in scored})
-    measure(lake, scored, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+    measure(lake, scored, published.profiles(lake, versions))
     for table in (tables.GOLD_PREDICTION_QUALITY, tables.GOLD_FEATURE_DRIFT):
         without = refresh.on_dates(lake.read(table), days).select("date", "model_version").distinct().subtract(measured)
         merge.merge(lake, without, table, merge.same(("date", "model_version")), "WHEN MATCHED THEN DELETE")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
-from fraudlake.lake import conflict, rewriting
+from fraudlake.lake import conflict, rewriting, session
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class DeltaRsWriter(Writer):
         if self._has(transaction):
             return
         folder = self._spool / (transaction[0] if transaction else uuid.uuid4().hex)
-        with _spooled(rows, compute, self._table.schema, folder) as computed:
+        with _computed(rows, compute, self._table.schema, folder) as computed:
             if computed is not None:
                 self._commit(computed, "append", transaction, metadata)
 
@@ -112,7 +112,7 @@ class DeltaRsWriter(Writer):
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
         """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""
         schema = self._table.schema.append(pa.field("gone", pa.bool_()))
-        with _spooled(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
+        with _computed(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
             if computed is not None:
                 self.merge_rows(computed.read_all(), keys)
 
@@ -155,12 +155,10 @@ class DeltaRsWriter(Writer):
 
 
 @contextmanager
-def _spooled(
+def _computed(
     rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
 ) -> Iterator[pa.RecordBatchReader | None]:
-    """Compute rows in Spark's tasks, and return them for the length of the block; None if there are none.
-
-    Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
+    """Compute rows, and return them for the length of the block; None if there are none.
 
     Args:
         rows: the input.
@@ -168,12 +166,30 @@ def _spooled(
         schema: the results' schema.
         folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
     """
+    if session.reads_few_rows(rows.sparkSession):
+        # This process has loaded what each of Spark's Python processes would load first.
+        batches = rows.toArrow().to_batches()
+        few = [_as(schema, batch) for batch in (compute(iter(batches)) if compute else batches) if batch.num_rows]
+        yield pa.RecordBatchReader.from_batches(schema, few) if few else None
+    else:
+        with _spooled(rows, compute, schema, folder) as computed:
+            yield computed
+
+
+@contextmanager
+def _spooled(
+    rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
+) -> Iterator[pa.RecordBatchReader | None]:
+    """Compute rows in Spark's tasks, as :func:`_computed` does.
+
+    Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
+    """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in compute(batches) if compute else batches:
             path = str(folder / f"{uuid.uuid4()}.arrow")
             with pa.ipc.new_file(path, schema) as file:
-                file.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+                file.write_batch(_as(schema, batch))
             yield pa.RecordBatch.from_pydict({"path": [path]})
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -185,6 +201,10 @@ def _spooled(
         yield pa.RecordBatchReader.from_batches(schema, batches) if paths else None
     finally:
         shutil.rmtree(folder)
+
+
+def _as(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:

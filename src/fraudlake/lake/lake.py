@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 
 
+Query = tuple[tables.Table, str, str, int | None]
+"""The arguments of :meth:`Lake.query`."""
+
+
 class Lake(ABC):
     """A lake that is open: :func:`open_lake` gives one."""
 
@@ -50,6 +54,9 @@ class Lake(ABC):
     """Path of Spark's log."""
     replays: Path
     """Folder of the records of ``quarantine --replay``."""
+    steps: tuple[str, ...] = ()
+    """The streams that this process runs, if it does nothing but that: a local Spark is started for what they have to
+    read."""
     folder: Path | None = None
     """Folder of the whole lake; None in a workspace."""
     models: Path | None = None
@@ -201,13 +208,27 @@ class Lake(ABC):
         The SQL is what Spark and DataFusion have in common; :func:`literal` writes texts. DataFusion takes a name
         without quotes for one in small letters, so ``accountId`` cannot be named.
         """
-        name = self.name_of(table) if version is None else f"{self.name_of(table)} VERSION AS OF {version}"
-        return self.session.sql(select(columns, name, clauses)).toArrow()
+        return self.union((table, columns, clauses, version))
+
+    def union(self, *queries: Query) -> pa.Table:
+        """Return the rows of several queries, each with the arguments of :meth:`query`, by one query of Spark."""
+        selects = [
+            select(columns, self._in_version(table, version), clauses) for table, columns, clauses, version in queries
+        ]
+        return self.session.sql(" UNION ALL ".join(selects)).toArrow()
+
+    def _in_version(self, table: tables.Table, version: int | None) -> str:
+        return self.name_of(table) if version is None else f"{self.name_of(table)} VERSION AS OF {version}"
 
     def count(self, table: tables.Table, condition: str = "", version: int | None = None) -> int:
         """Count the rows of a table that fulfil a condition in SQL, or all; now or in a version of the table."""
         clauses = f"WHERE {condition}" if condition else ""
         return int(self.query(table, "count(*) AS total", clauses, version)["total"][0].as_py())
+
+    def has_rows(self, table: tables.Table, condition: str = "") -> bool:
+        """Return whether a table has rows, or rows that fulfil a condition in SQL."""
+        where = f"WHERE {condition} " if condition else ""
+        return len(self.query(table, "true AS is_present", f"{where}LIMIT 1")) > 0
 
     def read_version(self, table: tables.Table, version: int) -> DataFrame:
         """Return a table as it was in a version."""
@@ -343,6 +364,10 @@ class Lake(ABC):
             shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # another process has one, too
                 folder.parent.rmdir()
+
+    def planning_for(self, rows: float) -> AbstractContextManager[None]:
+        """Plan the queries and streams that start in the block for so many rows, if the place can."""
+        return nullcontext()
 
     @abstractmethod
     def exclusive(self, step: str) -> AbstractContextManager[None]:

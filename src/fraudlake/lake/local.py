@@ -24,11 +24,11 @@ from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import contents, data_file, json_file, lock, nearest_lake, session
+from fraudlake.lake import contents, data_file, json_file, lock, nearest_lake, session, workload
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
-from fraudlake.lake.lake import Lake, layout, select, spark_literal
+from fraudlake.lake.lake import Lake, Query, layout, select, spark_literal
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 
@@ -46,6 +46,11 @@ _UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f\ud800-\udfff]")
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _COMPACTED = 16 << 20
 """Size of a compacted file, if the table is not clustered."""
+_FEW = 20_000
+"""Rows for which no code is compiled: to compile it takes longer than to interpret plans for them."""
+_BRIEF = 1_000_000
+"""Rows up to which Java's second compiler does not pay off: `refine` read as many in 35 s of processor time without it,
+and in 43 s with it."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -83,8 +88,10 @@ class LocalLake(Lake):
             self._make_tables(change)
 
     def _start(self) -> SparkSession:
+        # A continuous stream lives long, however little it begins with.
+        is_brief = self.settings.trigger != "continuous" and workload.unread_rows(self, self.steps) <= _BRIEF
         # Lakes of one process share neither the current database nor SQL settings.
-        return session.start(self.settings, Path(self.log)).newSession()
+        return session.start(self.settings, Path(self.log), is_brief).newSession()
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -213,11 +220,12 @@ class LocalLake(Lake):
 
     def _name(self, table: tables.Table, how: str) -> None:
         """Name a table in Spark's catalog, which all sessions of the process share."""
-        if not self._named:
-            location = spark_literal(str(self.root / "tables"))
-            self.session.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {location}")
-        location = spark_literal(str(self._folder(table)))
-        self.session.sql(f"CREATE TABLE IF NOT EXISTS {self._full_name(table)} {how} LOCATION {location}")
+        with self.planning_for(0):
+            if not self._named:
+                location = spark_literal(str(self.root / "tables"))
+                self.session.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {location}")
+            location = spark_literal(str(self._folder(table)))
+            self.session.sql(f"CREATE TABLE IF NOT EXISTS {self._full_name(table)} {how} LOCATION {location}")
         self._named.add(table.name)
 
     def _full_name(self, table: tables.Table) -> str:
@@ -237,11 +245,15 @@ class LocalLake(Lake):
         """
         delta = self._open(table, version)
         if not _is_readable(delta):
-            return super().query(table, columns, clauses, version)
+            return super().union((table, columns, clauses, version))
         engine = QueryBuilder().register(table.name, delta)
         rows = pa.table(engine.execute(select(columns, table.name, clauses)))
         # Arrow cannot sort or filter views.
         return rows.cast(pa.schema([field.with_type(_NOT_VIEWS.get(field.type, field.type)) for field in rows.schema]))
+
+    def union(self, *queries: Query) -> pa.Table:
+        """Return the rows of several queries, one after the other: see :meth:`query`."""
+        return pa.concat_tables((self.query(*one) for one in queries), promote_options="default")
 
     def writer(self, table: tables.Table) -> Writer:
         """Return what writes a table: delta-rs if it does all that the table asks of its writers, otherwise Spark."""
@@ -333,6 +345,26 @@ class LocalLake(Lake):
         separate = self.session.newSession()
         separate.conf.set("spark.databricks.delta.optimize.maxFileSize", size)
         return separate
+
+    @contextmanager
+    def planning_for(self, rows: float) -> Iterator[None]:
+        """Have Spark interpret the plans of queries and streams that start in the block, if they read few rows.
+
+        To generate and compile code for a plan, and to plan it again after each of its stages, takes seconds.
+        """
+        conf, given = self.session.conf, self.settings.spark_options
+        plain = {name: value for name, value in session.FEW_ROWS.items() if rows <= _FEW and name not in given}
+        before = {name: conf.get(name, None) for name in plain}
+        for name, value in plain.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, earlier in before.items():
+                if earlier is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, earlier)
 
     @contextmanager
     def exclusive(self, step: str) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,21 @@ JAVA_OPTIONS = (
 )
 """Java's options."""
 
+_FEW = "spark.fraudlake.fewRows"
+FEW_ROWS = {
+    _FEW: "true",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""The configuration of a session whose queries have few rows: a mark, and neither generated code nor adaptive plans."""
+
+BRIEF_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""Java's options for a process of a few queries of few rows: the second compiler takes 40 % of its processor time.
+
+Without it Java reserves 48 MB for compiled code, which Spark fills in two minutes (seen in Java 17).
+"""
+
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
@@ -45,8 +60,13 @@ CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileMan
 """Spark's class that writes and renames the files of checkpoints."""
 
 
-def start(settings: Settings, log: Path) -> SparkSession:
+def start(settings: Settings, log: Path, is_brief: bool = False) -> SparkSession:
     """Return this process's Spark session, starting Spark on first use; the JVM's output goes to ``log``.
+
+    Args:
+        settings: the settings.
+        log: the file for what the JVM prints.
+        is_brief: whether the process ends after a few queries of few rows.
 
     Raises:
         UsageError: pyspark is not installed.
@@ -57,7 +77,12 @@ def start(settings: Settings, log: Path) -> SparkSession:
         import pyspark  # noqa: F401
     except ImportError:
         raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
-    return launch("local[*]", configuration(settings), log, environment())
+    return launch("local[*]", configuration(settings, BRIEF_JAVA_OPTIONS if is_brief else ()), log, environment())
+
+
+def reads_few_rows(spark: SparkSession) -> bool:
+    """Return whether the queries of a session have few rows to read: whether it has :data:`FEW_ROWS`."""
+    return spark.conf.get(_FEW, None) == "true"
 
 
 def launch(
@@ -155,9 +180,10 @@ def _ignore(*_: object) -> None:
     pass
 
 
-def configuration(settings: Settings) -> dict[str, str]:
+def configuration(settings: Settings, further_java_options: Sequence[str] = ()) -> dict[str, str]:
     """Return the Spark configuration of a local session."""
     partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
+    java = (*JAVA_OPTIONS, *further_java_options)
     own = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -198,7 +224,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
-        "spark.driver.extraJavaOptions": java_options(settings, *JAVA_OPTIONS, *spark_home.java_options()),
+        "spark.driver.extraJavaOptions": java_options(settings, *java, *spark_home.java_options()),
     }
     return with_options(own, settings)
 

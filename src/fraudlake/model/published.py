@@ -13,17 +13,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake.lake import literal
 from fraudlake.model.classifier import Classifier
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from fraudlake.lake import Lake
     from fraudlake.model.drift import Profile
+
+_LAST = "ORDER BY published_at DESC LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,24 @@ def is_champion(published: pa.Table, model: Model) -> bool:
     return bool(latest.drop_columns("published_at").to_pylist() == expected.drop_columns("published_at").to_pylist())
 
 
-def champion_number(published: DataFrame) -> str | None:
+def champion_number(lake: Lake) -> str | None:
     """Return the version that was published last; None: nothing was published yet."""
-    (number,) = published.select(F.max_by("model_version", "published_at")).collect()[0]
-    return None if number is None else str(number)
+    last = lake.query(tables.GOLD_MODELS, "model_version", _LAST)["model_version"].to_pylist()
+    return str(last[0]) if last else None
 
 
-def load(published: DataFrame, number: str) -> Model:
+def load(lake: Lake, number: str) -> Model:
     """Return a version in the form in which it was last published.
 
     Raises:
         FraudlakeError: the row is missing or cannot be read.
     """
-    rows = published.where(F.col("model_version") == number).orderBy(F.desc("published_at")).take(1)
+    of_version = f"WHERE model_version = {literal(number)} {_LAST}"
+    rows = lake.query(tables.GOLD_MODELS, "model, profile", of_version).to_pylist()
     try:
         model = Model(number, bytes(rows[0]["model"]), json.loads(rows[0]["profile"]))
         _ = model.classifier
-    except (TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError) as error:
         raise FraudlakeError(
             f"version {number} in gold_models cannot be read ({error}): "
             "start 'fraudlake score' again, which publishes it"
@@ -86,10 +87,10 @@ def load(published: DataFrame, number: str) -> Model:
     return model
 
 
-def profiles(published: DataFrame, numbers: list[str]) -> dict[str, Profile]:
+def profiles(lake: Lake, numbers: list[str]) -> dict[str, Profile]:
     """Return the profiles of those versions that were published."""
-    rows = published.where(F.col("model_version").isin(numbers)).select("model_version", "profile").distinct().collect()
-    return {row["model_version"]: json.loads(row["profile"]) for row in rows}
+    rows = lake.query(tables.GOLD_MODELS, "DISTINCT model_version, profile").to_pylist()
+    return {row["model_version"]: json.loads(row["profile"]) for row in rows if row["model_version"] in numbers}
 
 
 class Champion:
@@ -109,10 +110,9 @@ class Champion:
         Raises:
             FraudlakeError: nothing was published, or the champion cannot be read.
         """
-        published = lake.read(tables.GOLD_MODELS)
-        number = champion_number(published)
+        number = champion_number(lake)
         if number is None:
             raise FraudlakeError("gold_models holds no model: start 'fraudlake score' again, which publishes it")
         if self._model is None or self._model.number != number:
-            self._model = load(published, number)
+            self._model = load(lake, number)
         return self._model

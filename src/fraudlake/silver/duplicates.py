@@ -9,6 +9,7 @@ are compared row by row only if their range overlaps the stored range.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -19,11 +20,12 @@ from fraudlake.silver import quality_rules
 from fraudlake.silver.transactions import own_id, position, source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import date
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
+Dates = tuple[date, date] | None
+"""The first and the last date of some rows; None: no row has a time, and so none is in silver."""
 REPLAYABLE = f"NOT arrays_overlap(reasons, array{(quality_rules.LATE, *quality_rules.REPEATED_POSITION)})"
 """A condition on ``silver_quarantine``: the row is stored nowhere else.
 
@@ -46,8 +48,7 @@ class BatchSummary:
     """Content of a micro-batch, as far as duplicates depend on it."""
 
     ranges: tuple[SourceRange, ...]
-    first_date: date | None
-    last_date: date | None
+    dates: Dates
     has_ids: bool
     """Whether any row has a producer's own id."""
     valid: int
@@ -111,12 +112,16 @@ def batch_summary(checked: DataFrame) -> BatchSummary:
             for row in rows
             if row["source"] is not None and row["low"] is not None
         ),
-        min((row["first_date"] for row in rows if row["first_date"]), default=None),
-        max((row["last_date"] for row in rows if row["last_date"]), default=None),
+        _dates(rows),
         any(row["ids"] for row in rows),
         sum(row["valid"] for row in rows),
         sum(row["rejected"] for row in rows),
     )
+
+
+def _dates(rows: list[Row]) -> Dates:
+    dated = [(row["first_date"], row["last_date"]) for row in rows if row["first_date"]]
+    return (min(first for first, _ in dated), max(last for _, last in dated)) if dated else None
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,17 @@ class StoredTables:
 
     silver: Callable[[], DataFrame]
     quarantine: Callable[[], DataFrame]
+
+    def ranges(self, dates: Dates, near: Sequence[SourceRange] = ()) -> Iterable[tuple[str, int, int]]:
+        """Return the lowest and the highest stored position by source.
+
+        Args:
+            dates: the first and last date of the rows of silver to read; of quarantine, all rows count.
+            near: the sources to read, from their lowest position to their highest; by default all.
+        """
+        ranges = _positions(self, dates, near).groupBy("source")
+        rows = ranges.agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
+        return [(row["source"], row["low"], row["high"]) for row in rows if row["source"] is not None]
 
 
 class PositionIndex:
@@ -145,7 +161,7 @@ class PositionIndex:
             return set()
         if not self._ranges:
             # A process may take only one micro-batch: for that, reading its own sources alone is cheaper.
-            ranges = _ranges(_positions_near(summary, stored))
+            ranges = _widened({}, stored.ranges(summary.dates, summary.ranges))
         else:
             if not self._covers(summary):
                 self._load(summary, stored)
@@ -156,25 +172,23 @@ class PositionIndex:
         """Add the positions of a micro-batch that has been committed."""
         if len(self._ranges) > _MOST_SOURCES:
             self._ranges, self._dates = {}, None
-        self._widen((span.source, span.low, span.high) for span in summary.ranges)
+        self._ranges = _widened(self._ranges, ((span.source, span.low, span.high) for span in summary.ranges))
 
     def _covers(self, summary: BatchSummary) -> bool:
-        if self._dates is None or summary.first_date is None or summary.last_date is None:
+        if self._dates is None or summary.dates is None:
             return False
-        return self._dates[0] <= summary.first_date and summary.last_date <= self._dates[1]
+        return self._dates[0] <= summary.dates[0] and summary.dates[1] <= self._dates[1]
 
     def _load(self, summary: BatchSummary, stored: StoredTables) -> None:
-        dates = [day for day in (summary.first_date, summary.last_date, *(self._dates or ())) if day is not None]
-        is_new = _on_dates(min(dates, default=None), max(dates, default=None))
+        parts = [summary.dates]
         if self._dates is not None:
-            is_new &= ~_on_dates(*self._dates)
-        self._widen((name, low, high) for name, (low, high) in _ranges(_positions(stored, is_new)).items())
-        self._dates = (min(dates), max(dates)) if dates else None
-
-    def _widen(self, ranges: Iterable[tuple[str, int, int]]) -> None:
-        for name, low, high in ranges:
-            known = self._ranges.get(name, (low, high))
-            self._ranges[name] = min(low, known[0]), max(high, known[1])
+            (first, last), (low, high) = summary.dates or self._dates, self._dates
+            day = timedelta(days=1)
+            parts = [*([(first, low - day)] if first < low else []), *([(high + day, last)] if last > high else [])]
+        for dates in parts:
+            self._ranges = _widened(self._ranges, stored.ranges(dates))
+        known = [dates for dates in (summary.dates, self._dates) if dates is not None]
+        self._dates = (min(first for first, _ in known), max(last for _, last in known)) if known else None
 
 
 _MOST_SOURCES = 500_000
@@ -203,35 +217,35 @@ def with_duplicate_reasons(
     """
     suspects = summary.suspects(overlapping_sources)
     if suspects:
-        known = _positions_near(summary, stored).where(F.col("source").isin(sorted(overlapping_sources)))
+        known = _positions(stored, summary.dates, summary.ranges)
+        known = known.where(F.col("source").isin(sorted(overlapping_sources)))
         checked = _with_repeated_positions(checked, known, suspects)
     return _with_repeated_ids(checked, stored.silver(), came_first) if summary.has_ids else checked
 
 
-def _positions_near(summary: BatchSummary, stored: StoredTables) -> DataFrame:
-    """Return the stored positions that may repeat. Comparing with literals lets Delta skip files."""
-    names = [span.source for span in summary.ranges]
-    near = F.col("source").isin(names) & F.col("position").between(
-        min(span.low for span in summary.ranges), max(span.high for span in summary.ranges)
-    )
-    return _positions(stored, _on_dates(summary.first_date, summary.last_date)).where(near)
+def _positions(stored: StoredTables, dates: Dates, near: Sequence[SourceRange] = ()) -> DataFrame:
+    """Return ``source, position`` of the rows that silver holds on some dates, and of all that quarantine holds.
 
-
-def _on_dates(first: date | None, last: date | None) -> Column:
-    # A row without a time has no date, and is not in silver.
-    return F.col("date").between(literals.day(first), literals.day(last))
-
-
-def _positions(stored: StoredTables, on_dates: Column) -> DataFrame:
-    """Return ``source, position`` of the rows that silver holds on some dates, and of all that quarantine holds."""
+    With ``near``, rows of other sources and positions are left out. Comparing with literals lets Delta skip files.
+    """
+    first, last = dates or (None, None)
+    on_dates = F.col("date").between(literals.day(first), literals.day(last))
     quarantined = stored.quarantine().where(REPLAYABLE)
     quarantined = quarantined.select(source().alias("source"), position().alias("position"))
-    return stored.silver().where(on_dates).select("source", "position").unionAll(quarantined)
+    positions = stored.silver().where(on_dates).select("source", "position").unionAll(quarantined)
+    if near:
+        low, high = min(span.low for span in near), max(span.high for span in near)
+        is_near = F.col("source").isin([span.source for span in near]) & F.col("position").between(low, high)
+        positions = positions.where(is_near)
+    return positions
 
 
-def _ranges(positions: DataFrame) -> dict[str, tuple[int, int]]:
-    rows = positions.groupBy("source").agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
-    return {row["source"]: (row["low"], row["high"]) for row in rows if row["source"] is not None}
+def _widened(ranges: dict[str, tuple[int, int]], others: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
+    """Return ranges that have the other ones, too."""
+    for name, low, high in others:
+        known = ranges.get(name, (low, high))
+        ranges[name] = min(low, known[0]), max(high, known[1])
+    return ranges
 
 
 def _overlaps(span: SourceRange, ranges: dict[str, tuple[int, int]]) -> bool:

@@ -12,10 +12,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.lake.lake import literal
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake.silver import duplicates
+from fraudlake.silver.transactions import POSITION, SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from fraudlake.lake import Lake
+    from fraudlake.lake.lake import Query
     from fraudlake.settings import Settings
 
 
@@ -49,6 +55,15 @@ class BatchInputs:
                 return cls(settings, record["silver_version"], record["quarantine_version"])
         return None
 
+    def stored(self, lake: Lake) -> duplicates.StoredTables:
+        """Return both tables in their versions before the micro-batch."""
+        return _StoredVersions(
+            lambda: lake.read_version(tables.SILVER_TRANSACTIONS, self.silver_version),
+            lambda: lake.read_version(tables.SILVER_QUARANTINE, self.quarantine_version),
+            lake,
+            self,
+        )
+
     def as_record(self) -> dict[str, Any]:
         """Return the record of the first commit next to its micro-batch."""
         return {
@@ -59,3 +74,33 @@ class BatchInputs:
             "silver_version": self.silver_version,
             "quarantine_version": self.quarantine_version,
         }
+
+
+@dataclass(frozen=True)
+class _StoredVersions(duplicates.StoredTables):
+    lake: Lake
+    inputs: BatchInputs
+
+    def ranges(
+        self, dates: duplicates.Dates, near: Sequence[duplicates.SourceRange] = ()
+    ) -> Iterable[tuple[str, int, int]]:
+        """Ask for the ranges by one query, which a laptop answers without Spark.
+
+        Of quarantine every row counts, also one that is stored elsewhere: its position is known there, too.
+        """
+
+        def of(table: tables.Table, source: str, position: str, version: int, condition: str) -> Query:
+            conditions = [condition]
+            if near:
+                names = ", ".join(literal(span.source) for span in near)
+                low, high = min(span.low for span in near), max(span.high for span in near)
+                conditions.append(f"{source} IN ({names}) AND {position} BETWEEN {low} AND {high}")
+            columns = f"{source} AS source, min({position}) AS low, max({position}) AS high"
+            return table, columns, f"WHERE {' AND '.join(conditions)} GROUP BY {source}", version
+
+        on_dates = "false" if dates is None else f"date BETWEEN DATE '{dates[0]}' AND DATE '{dates[1]}'"
+        found = self.lake.union(
+            of(tables.SILVER_TRANSACTIONS, "source", "position", self.inputs.silver_version, on_dates),
+            of(tables.SILVER_QUARANTINE, SOURCE, POSITION, self.inputs.quarantine_version, f"{SOURCE} IS NOT NULL"),
+        )
+        return zip(*(found[name].to_pylist() for name in ("source", "low", "high")), strict=True)

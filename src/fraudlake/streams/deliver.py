@@ -89,7 +89,7 @@ def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
             rows,
             write,
             reads=(tables.SILVER_ALERTS,),
-            writes={tables.SILVER_DELIVERIES.name: delivered},
+            writes={tables.SILVER_DELIVERIES: f"destination = '{to}'"},
             persist=False,
             taken=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
         )

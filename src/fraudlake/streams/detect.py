@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -20,7 +19,7 @@ from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import is_missing
-from fraudlake.lake.rows import has_rows, persisted_batch
+from fraudlake.lake.rows import persisted_batch
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
 from fraudlake.streams.stream import OutdatedError, Stream
@@ -52,7 +51,8 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
     rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
-    added = rules.added_since(_noted(lake, checkpoint, first - 1)) if first else ()
+    has_changed = first > 0 and _change_noted(checkpoint, first - 1) != rules.change
+    added = rules.added_since(_noted(lake, checkpoint, first - 1)) if has_changed else ()
     in_event_time = lake.settings.ordering == "event_time"
     has_shadow = any(version.is_shadow for version in rules.evaluated)
 
@@ -61,7 +61,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
         if pending is None:
             _note(lake, checkpoint, first, rules.change)
         is_late = f"array_contains(reasons, '{quality_rules.LATE}')"
-        if checkpoint.is_new and has_rows(lake.read(tables.SILVER_QUARANTINE).where(is_late)):
+        if checkpoint.is_new and lake.has_rows(tables.SILVER_QUARANTINE, is_late):
             name = lake.name_of(tables.SILVER_QUARANTINE)
             conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
 
@@ -101,9 +101,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
             rows,
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
-            writes={
-                table.name: partial(lake.read, table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-            },
+            writes=dict.fromkeys((tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS), ""),
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,
@@ -140,8 +138,13 @@ def _newest(lake: Lake, version: int) -> int | None:
 
 
 def _noted(lake: Lake, checkpoint: Checkpoint, batch: int) -> RuleSet:
-    """Return the rules that a micro-batch was noted to evaluate; before there were notes, they were the first ones."""
-    return rule_table.read(lake, checkpoint.rules_of(batch) or 1)
+    """Return the rules that a micro-batch was noted to evaluate."""
+    return rule_table.read(lake, _change_noted(checkpoint, batch))
+
+
+def _change_noted(checkpoint: Checkpoint, batch: int) -> int:
+    """Return the change after which a micro-batch was noted to evaluate; before there were notes, it was the first."""
+    return checkpoint.rules_of(batch) or 1
 
 
 def _change(

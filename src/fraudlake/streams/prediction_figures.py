@@ -47,7 +47,7 @@ def stream(lake: Lake) -> Stream:
             groups |= {(row["date"], row["model_version"]) for row in scored.to_pylist()}
         if groups:
             versions = sorted({version for _, version in groups})
-            measure(lake, groups, published.profiles(lake.read(tables.GOLD_MODELS), versions))
+            measure(lake, groups, published.profiles(lake, versions))
 
     return Stream(
         "prediction_quality",

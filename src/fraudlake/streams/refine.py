@@ -45,10 +45,7 @@ def streams(lake: Lake) -> list[Stream]:
         with persisted_batch(checked) as require_again:
             summary = duplicates.batch_summary(checked)
             require_again(summary.rows)
-            stored = duplicates.StoredTables(
-                lambda: lake.read_version(tables.SILVER_TRANSACTIONS, inputs.silver_version),
-                lambda: lake.read_version(tables.SILVER_QUARANTINE, inputs.quarantine_version),
-            )
+            stored = inputs.stored(lake)
             overlapping_sources = position_index.overlapping_sources(summary, stored)
             may_hold_duplicates = summary.may_hold_duplicates(overlapping_sources)
             rows = duplicates.with_duplicate_reasons(checked, summary, overlapping_sources, stored)
@@ -71,7 +68,7 @@ def streams(lake: Lake) -> list[Stream]:
             partial(lake.read_stream, tables.BRONZE_TRANSACTIONS),
             write,
             reads=(tables.BRONZE_TRANSACTIONS,),
-            writes={tables.SILVER_TRANSACTIONS.name: partial(lake.read, tables.SILVER_TRANSACTIONS)},
+            writes={tables.SILVER_TRANSACTIONS: ""},
             persist=False,
             before=recover,
         )

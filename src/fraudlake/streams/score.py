@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
     from fraudlake.model.published import Model
-    from fraudlake.streams.stream import Rows
 
 FROM_KAFKA = "score_kafka"
 
@@ -72,7 +71,7 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
         lambda: features.of_stream(lake.read_stream(tables.SILVER_TRANSACTIONS), lake.settings, forget),
         write,
         reads=(tables.SILVER_TRANSACTIONS,),
-        writes=_written(lake, "silver"),
+        writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'"},
         fixed=_fixed(lake),
         persist=False,
     )
@@ -100,18 +99,11 @@ def _from_kafka(lake: Lake) -> Stream:
         FROM_KAFKA,
         lambda: features.of_stream(transactions, settings),
         write,
-        writes=_written(lake, "kafka"),
+        writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'kafka'"},
         fixed=_fixed(lake),
         explain=topic.explain,
         taken=lambda first: appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
     )
-
-
-def _written(lake: Lake, scored_from: str) -> dict[str, Rows]:
-    def written() -> DataFrame:
-        return lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(F.col("scored_from") == scored_from)
-
-    return {tables.GOLD_FRAUD_PREDICTIONS.name: written}
 
 
 def _fixed(lake: Lake) -> dict[str, object]:

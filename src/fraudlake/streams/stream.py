@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from fraudlake import stop
 from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.lake import Lake
 from fraudlake.lake.commit import new_rows
-from fraudlake.lake.rows import has_rows, persisted_batch
+from fraudlake.lake.rows import persisted_batch
 from fraudlake.streams.row_count import RowCount
 from fraudlake.tables import Table
 
@@ -44,8 +45,9 @@ class Stream:
     write: Write
     reads: tuple[Table, ...] = ()
     """Tables that the stream reads; it refuses to continue if one was replaced by another table of the same name."""
-    writes: Mapping[str, Rows] = field(default_factory=dict)
-    """Rows that only this stream can have written, by table; if there are any, a new checkpoint is refused."""
+    writes: Mapping[Table, str] = field(default_factory=dict)
+    """Rows that only this stream can have written: conditions in SQL by table, empty for all of its rows. If there are
+    any, a new checkpoint is refused."""
     fixed: Mapping[str, object] = field(default_factory=dict)
     """Settings that the state depends on; they cannot change once the stream has begun."""
     persist: bool = True
@@ -80,7 +82,7 @@ def independent(streams: Iterable[Stream]) -> list[list[Stream]]:
     groups: list[list[Stream]] = []
     for stream in streams:
         read = {table.name for table in stream.reads}
-        if groups and not any(read & set(other.writes) for other in groups[-1]):
+        if groups and not any(read & {table.name for table in other.writes} for other in groups[-1]):
             groups[-1].append(stream)
         else:
             groups.append([stream])
@@ -105,7 +107,9 @@ def run(
         for stream in streams:
             _require_checkpoint(lake, stream)
             stream.before()
-        working = [stream for stream in streams if trigger == "continuous" or _has_work(lake, stream)]
+        is_endless = trigger == "continuous"
+        unread = {stream.step: math.inf if is_endless else _unread_rows(lake, stream) for stream in streams}
+        working = [stream for stream in streams if stream.waits or unread[stream.step]]
         counts = {stream.step: RowCount(lake, stream) for stream in streams}
         queries: dict[str, StreamingQuery] = {}
 
@@ -117,14 +121,16 @@ def run(
         with stop.deferred(), stop.failing():
             try:
                 for stream in working:
-                    queries[stream.step] = _start(lake, stream, trigger)
+                    with lake.planning_for(unread[stream.step]):
+                        queries[stream.step] = _start(lake, stream, trigger)
                 while not stop.is_requested():
                     time.sleep(_LOOK_SECONDS)
                     count()
                     ended = {step: query.exception() for step, query in queries.items() if not query.isActive}
                     for stream in streams:
                         if stream.renewed and _is_outdated(ended.get(stream.step)):
-                            queries[stream.step] = _start(lake, stream.renewed(), trigger)
+                            with lake.planning_for(unread[stream.step]):
+                                queries[stream.step] = _start(lake, stream.renewed(), trigger)
                             del ended[stream.step]
                     if len(ended) == len(queries) or any(ended.values()):
                         break
@@ -170,24 +176,28 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     checkpoint = lake.checkpoint(stream.step)
     if stream.fixed:
         lake.record_definition()
-    has_output = {name: checkpoint.is_new and has_rows(rows()) for name, rows in stream.writes.items()}
+    has_output = {
+        table.name: checkpoint.is_new and lake.has_rows(table, condition) for table, condition in stream.writes.items()
+    }
     checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()
     checkpoint.settle()
 
 
-def _has_work(lake: Lake, stream: Stream) -> bool:
-    """Return whether a stream of tables may have rows to read: to start a query for none takes seconds."""
+def _unread_rows(lake: Lake, stream: Stream) -> float:
+    """Return how many rows a stream has to read, infinite if unknown; to start a query for none takes seconds."""
     checkpoint = lake.checkpoint(stream.step)
-    if stream.waits or not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
-        return True
+    if not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
+        return math.inf
     ids, unread = checkpoint.reads, checkpoint.unread_versions()
+    rows: float = 0
     for table in stream.reads:
         version, history = unread.get(ids[table.name]), lake.history(table)
         # The log may be cleaned up beyond what the stream has read.
-        if version is None or version < min(commit.version for commit in history) or new_rows(history, version):
-            return True
-    return False
+        if version is None or version < min(commit.version for commit in history):
+            return math.inf
+        rows += sum(commit.rows or math.inf for commit in new_rows(history, version))
+    return rows
 
 
 def _start(lake: Lake, stream: Stream, trigger: str) -> StreamingQuery:

@@ -6,8 +6,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from fraudlake import tables
 from fraudlake.bronze import contract, fast_alerts, messages
 from fraudlake.lake.appender import Appender
@@ -56,7 +54,7 @@ def _of_topic(
         step,
         lambda: topic_rows,
         write,
-        writes={table.name: lambda: lake.read(table).where(F.col("_topic").isNotNull())},
+        writes={table: "_topic IS NOT NULL"},
         persist=skips,
         taken=lambda first: appender.rows_since(lake, table, first),
         explain=topic.explain,

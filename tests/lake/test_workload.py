@@ -1,0 +1,94 @@
+"""What a local Spark is started for: the rows that are new to the streams of a command."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake import tables
+from fraudlake.lake import open_lake, session, workload
+from fraudlake.lake.local import LocalLake
+from fraudlake.settings import Settings
+
+pytestmark = pytest.mark.slow
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> LocalLake:
+    lake = open_lake(Settings(lake=tmp_path / "lake"))
+    assert isinstance(lake, LocalLake)
+    return lake
+
+
+def add_to_bronze(lake: LocalLake, rows: int) -> None:
+    schema = tables.BRONZE_TRANSACTIONS.schema
+    table = pa.Table.from_pylist([dict.fromkeys(schema.names)] * rows, schema)
+    lake.writer(tables.BRONZE_TRANSACTIONS).write(table, "append")
+
+
+def read_until(lake: LocalLake, step: str, at: datetime) -> None:
+    """Leave the files of a stream whose only micro-batch began at a time."""
+    for name in ("offsets", "commits"):
+        file = lake.checkpoint(step).folder / name / "0"
+        file.parent.mkdir(parents=True)
+        file.write_text("v1\n" + json.dumps({"batchTimestampMs": at.timestamp() * 1000}))
+
+
+def test_a_stream_has_to_read_what_came_after_its_latest_micro_batch_began(opened: LocalLake) -> None:
+    now = datetime.now(UTC)
+    add_to_bronze(opened, 7)
+    read_until(opened, "refine", now - HOUR)
+    read_until(opened, "detect", now + HOUR)
+    assert workload.unread_rows(opened, ["refine"]) == 7
+    assert workload.unread_rows(opened, ["detect"]) == 0
+    assert workload.unread_rows(opened, ["refine", "detect"]) == 7
+    assert workload.unread_rows(opened, ["score"]) == 7  # it has not begun
+    assert workload.unread_rows(opened, []) == math.inf
+
+
+def test_ingest_has_to_read_files_that_came_after_its_latest_micro_batch_began(opened: LocalLake) -> None:
+    file = Path(opened.settings.landing_path) / "2026-03-07--00" / "part-0"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(20_000_000))
+    assert workload.unread_rows(opened, ["ingest"]) > 900_000
+    read_until(opened, "ingest", datetime.now(UTC) + HOUR)
+    assert workload.unread_rows(opened, ["ingest"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "values", "is_brief"),
+    [
+        (("refine",), {}, True),
+        ((), {}, False),
+        (("refine",), {"trigger": "continuous"}, False),
+        (("ingest",), {"source": "kafka", "bootstrap_servers": "localhost:1"}, False),
+    ],
+)
+def test_only_a_command_with_few_rows_to_read_starts_a_brief_spark(
+    opened: LocalLake, monkeypatch: pytest.MonkeyPatch, steps: tuple[str, ...], values: dict[str, Any], is_brief: bool
+) -> None:
+    started = []
+
+    def start(settings: Settings, log: Path, is_brief: bool) -> Any:
+        started.append(is_brief)
+        raise OSError("enough")
+
+    monkeypatch.setattr(session, "start", start)
+    opened.settings = opened.settings.model_copy(update=values)
+    opened.steps = steps
+    with pytest.raises(OSError, match="enough"):
+        _ = opened.session
+    assert started == [is_brief]
+
+
+def test_java_options_of_the_user_come_after_those_of_a_brief_spark(tmp_path: Path) -> None:
+    settings = Settings(lake=tmp_path, java_options="-XX:TieredStopAtLevel=4")
+    options = session.configuration(settings, session.BRIEF_JAVA_OPTIONS)["spark.driver.extraJavaOptions"]
+    assert options.index("TieredStopAtLevel=1") < options.index("TieredStopAtLevel=4")

@@ -1,0 +1,47 @@
+"""How many queries a small micro-batch costs: a query takes some tenths of a second, however few rows it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from fraudlake import simulator
+from fraudlake.lake import Lake
+from fraudlake.lake.local import LocalLake
+from fraudlake.streams import detect, ingest, refine, stream
+from tests.queries import counted
+
+pytestmark = pytest.mark.stream
+
+MOST = {
+    "laptop": {"ingest": 2, "refine": 9, "detect": 7},
+    "workspace": {"ingest": 32, "refine": 33, "detect": 26},
+}
+"""The queries of a micro-batch with all that its stream asks before and after it, Delta's own among them."""
+SQL = ("query", "union", "writer", "history", "detail", "identity")
+"""What a workspace answers by Spark, and a laptop without it."""
+
+
+@pytest.mark.parametrize("place", ["laptop", pytest.param("workspace", marks=pytest.mark.long)])
+def test_a_small_micro_batch_takes_no_more_queries_than_it_did(
+    lake: Callable[..., Lake], landing: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    if place == "workspace":
+        for name in SQL:
+            monkeypatch.setattr(LocalLake, name, getattr(Lake, name))
+    batches = simulator._tables(simulator.Traffic(accounts=50, bad=0.01), 1_000)
+    for number in range(3):  # the second is still read from the snapshot with which the stream began
+        pq.write_table(next(batches).drop_columns(["kind"]), landing / f"part-{number}.parquet")
+        taken = {step.__name__.rpartition(".")[2]: _queries(lake(), step, spark) for step in (ingest, refine, detect)}
+    assert {step: taken[step] for step in taken if taken[step] > MOST[place][step]} == {}
+
+
+def _queries(lake: Lake, step: ModuleType, spark: Any) -> int:
+    with counted(spark) as queries:
+        stream.run(lake, step.streams(lake), "available-now")
+    return queries.number
