@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
 
 from fraudlake import tables
 from fraudlake.lake import conflict, rewriting
@@ -56,6 +59,26 @@ def test_chosen_files_are_compacted_and_the_others_stay(table: Path, tmp_path: P
     assert others < {file.path for file in files(table)}
     assert len(files(table)) == 3
     assert not (tmp_path / "scratch").exists()
+
+
+def test_times_that_spark_wrote_stay_however_far_ahead_they_are(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    times = pa.schema([("time", pa.timestamp("us", "UTC")), ("date", pa.string())])
+    delta = DeltaTable.create(table, times, partition_by=["date"])
+    written = [datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC), None, datetime(1, 1, 1, tzinfo=UTC)]
+    added: list[Any] = []
+    (table / "date=2026-03-07").mkdir()
+    for number, time in enumerate(written):
+        file = table / "date=2026-03-07" / f"{number}.parquet"
+        rows = pa.table({"time": pa.array([time], times.field("time").type)})
+        pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
+        added.append(
+            AddAction(f"date=2026-03-07/{file.name}", file.stat().st_size, {"date": "2026-03-07"}, 0, True, "{}")
+        )
+    delta.create_write_transaction(added, "append", times, ["date"])
+    rewriting.rewrite(table, files(table), (), 1 << 20, tmp_path / "scratch")
+    (file,) = files(table)
+    assert {*pq.read_table(table / file.path, partitioning=None)["time"].to_pylist()} == {*written}
 
 
 def test_clustering_sorts_a_day_into_files_that_queries_can_skip_and_is_known_as_such(

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
@@ -58,15 +60,30 @@ def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path)
     copy = DeltaTable.create(
         scratch, delta.schema(), partition_by=columns, configuration=properties, raise_if_key_not_exists=False
     )
+    added: list[AddAction | RemoveAction] = []
     for file in files:
-        (scratch / file.path).parent.mkdir(parents=True, exist_ok=True)
-        os.link(folder / file.path, scratch / file.path)
-    added: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.size, {**file.partition}, file.millis, True, "{}") for file in files
-    ]
+        _link(folder / file.path, scratch / file.path)
+        size = (scratch / file.path).stat().st_size
+        added.append(AddAction(file.path, size, {**file.partition}, file.millis, True, "{}"))
     copy.create_write_transaction(added, "append", delta.schema(), columns)
     copy.update_incremental()
     return copy
+
+
+def _link(file: Path, link: Path) -> None:
+    """Link to a file, or copy it with other times: delta-rs reads INT96 after 2262 as another time (seen in 1.6).
+
+    Spark writes INT96 by default.
+    """
+    link.parent.mkdir(parents=True, exist_ok=True)
+    schema = pq.read_schema(file)
+    times = [field for field in schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"]
+    if not times:
+        os.link(file, link)
+        return
+    for field in times:
+        schema = schema.set(schema.names.index(field.name), field.with_type(pa.timestamp("us", "UTC")))
+    pq.write_table(pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read().cast(schema), link)
 
 
 def _log_file(folder: Path, version: int) -> Path:

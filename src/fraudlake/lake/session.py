@@ -205,6 +205,8 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         **COMMON_CONFIGURATION,
         "spark.sql.shuffle.partitions": partitions,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # delta-rs reads the default, INT96, in nanoseconds: a time after 2262 becomes another one.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # A micro-batch needs some dozen classes of generated code. With the default of 100 the streams of a process
         # evict each other's classes, and every micro-batch compiles its own again.
         "spark.sql.codegen.cache.maxEntries": "1000",
