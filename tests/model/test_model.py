@@ -167,7 +167,7 @@ def test_training_computes_the_features_that_spark_computes(life: dict[str, Any]
 def test_figures_of_few_predictions_are_those_of_many(life: dict[str, Any]) -> None:
     lake = life["lake"]
     dates = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "DISTINCT date")["date"].to_pylist()
-    profiles = published.profiles(lake.read(tables.GOLD_MODELS), ["1", "2"])
+    profiles = published.profiles(lake, ["1", "2"])
     few, many = (
         compute(lake, dates, profiles) for compute in (prediction_figures._of_few, prediction_figures._of_many)
     )

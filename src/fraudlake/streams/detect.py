@@ -47,12 +47,17 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
 
     Returns:
         The stream as its next micro-batch needs it.
+
+    Raises:
+        UsageError: a rule does not suit the columns, or its rows are not divided by account.
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
     rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
     has_changed = first > 0 and _change_noted(checkpoint, first - 1) != rules.change
     added = rules.added_since(_noted(lake, checkpoint, first - 1)) if has_changed else ()
+    # Before the rules of the settings are written to their table.
+    alerts.Evaluator.of(lake.settings, rules.evaluated)
     in_event_time = lake.settings.ordering == "event_time"
     has_shadow = any(version.is_shadow for version in rules.evaluated)
 
