@@ -103,6 +103,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """What reads the tables: delta-rs, or Spark as in a workspace."""
     if request.param == "spark":
         monkeypatch.setattr(LocalLake, "query", Lake.query)
+        monkeypatch.setattr(LocalLake, "union", Lake.union)
     return str(request.param)
 
 
