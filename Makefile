@@ -66,7 +66,7 @@ demo: $(READY) ## run the main job on transactions that a real Flink wrote, into
 quick: $(TESTS_READY) ## run the tests without a Spark session that take less than a second each
 	@$(BIN)/python -m pytest -m "not stream and not slow"
 
-test: $(TESTS_READY) ## run the tests of every guarantee: under ten minutes on two cores
+test: $(TESTS_READY) ## run the tests of every guarantee: about ten minutes on two cores
 	@$(BIN)/python -m pytest -m "not long"
 
 test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices
