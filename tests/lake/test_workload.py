@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake import tables
+from fraudlake import gold, tables
 from fraudlake.lake import open_lake, session, workload
 from fraudlake.lake.local import LocalLake
 from fraudlake.settings import Settings
@@ -51,6 +51,26 @@ def test_a_stream_has_to_read_what_came_after_its_latest_micro_batch_began(opene
     assert workload.unread_rows(opened, ["refine", "detect"]) == 7
     assert workload.unread_rows(opened, ["score"]) == 7  # it has not begun
     assert workload.unread_rows(opened, []) == math.inf
+
+
+def test_a_step_has_to_read_what_any_of_its_streams_has(opened: LocalLake) -> None:
+    add_to_bronze(opened, 7)
+    first, *others = (aggregate.step for aggregate in gold.GROUPED)
+    read_until(opened, first, datetime.now(UTC) + HOUR)
+    assert workload.unread_rows(opened, ["aggregate"]) == 7  # as after an upgrade that brings an aggregate
+    for step in others:
+        read_until(opened, step, datetime.now(UTC) + HOUR)
+    assert workload.unread_rows(opened, ["aggregate"]) == 0
+
+
+def test_a_landed_file_that_is_renamed_meanwhile_is_not_counted(
+    opened: LocalLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(opened.settings.landing_path)
+    folder.mkdir(parents=True)
+    (folder / "part-0").write_bytes(bytes(200))
+    monkeypatch.setattr(workload.os, "walk", lambda _: iter([(str(folder), [], [".part-0.inprogress", "part-0"])]))
+    assert workload.unread_rows(opened, ["ingest"]) == 10
 
 
 def test_ingest_has_to_read_files_that_came_after_its_latest_micro_batch_began(opened: LocalLake) -> None:

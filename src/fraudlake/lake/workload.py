@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import tables
+from fraudlake import gold, tables
 
 if TYPE_CHECKING:
     from fraudlake.lake.local import LocalLake
 
-_STREAMS = {"aggregate": "account_daily"}
-"""A stream of a step that is not named after it."""
+_STREAMS = {"aggregate": [aggregate.step for aggregate in gold.GROUPED]}
+"""The streams of a step that are not named after it."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ROW_BYTES = 20
 """A row of Flink's four fields in a parquet file, about."""
@@ -27,7 +29,8 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
     """
     if not steps or ("ingest" in steps and lake.settings.source != "files"):
         return math.inf
-    begun = {step: lake.checkpoint(_STREAMS.get(step, step)).last_batch_at() or _NEVER for step in steps}
+    streams = [stream for step in steps for stream in _STREAMS.get(step, [step])]
+    begun = {stream: lake.checkpoint(stream).last_batch_at() or _NEVER for stream in streams}
     since = begun.pop("ingest", None)
     landed = 0 if since is None else _bytes_since(Path(lake.settings.landing_path), since) / _ROW_BYTES
     commits = lake.history(tables.BRONZE_TRANSACTIONS) if lake.has(tables.BRONZE_TRANSACTIONS) else []
@@ -36,5 +39,10 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
 
 
 def _bytes_since(folder: Path, since: datetime) -> int:
-    statuses = (file.lstat() for file in folder.rglob("*"))
-    return sum(status.st_size for status in statuses if status.st_mtime >= since.timestamp())
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # its writer has renamed it
+                status = Path(parent, name).lstat()
+                size += status.st_size if status.st_mtime >= since.timestamp() else 0
+    return size
