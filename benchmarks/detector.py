@@ -95,7 +95,8 @@ def measure(lake: Lake, rules: Sequence[Rule], files_per_batch: int, warm_up: in
     batches: list[tuple[int, float]] = []
     seen: set[int] = set()
 
-    output = silver_alerts.detector_output(source, lake.settings, RuleSet.of(rules).versions)
+    evaluator = silver_alerts.Evaluator.of(lake.settings, RuleSet.of(rules).versions)
+    output = silver_alerts.detector_output(source, lake.settings, evaluator)
     detecting = stream.Stream("detect", lambda: output, write)
     query = (
         output.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))

@@ -131,7 +131,7 @@ class Evaluator:
 def detector_output(
     silver: DataFrame,
     settings: Settings,
-    versions: Sequence[RuleVersion] | None = None,
+    evaluator: Evaluator | None = None,
     change: buckets.Change | None = None,
 ) -> DataFrame:
     """Run the detector over a stream, in the order that ``settings.ordering`` names.
@@ -139,14 +139,14 @@ def detector_output(
     Args:
         silver: a stream of ``silver_transactions``.
         settings: the declared columns, the order, how late a row may be, and the number of buckets.
-        versions: the rules; by default those of the settings.
+        evaluator: of the rules; by default those of the settings.
         change: applied to the state of every bucket in each micro-batch; usually none.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
     """
-    versions = RuleSet.of(settings.known_rules).versions if versions is None else versions
-    evaluator, in_event_time = Evaluator.of(settings, versions), settings.ordering == "event_time"
+    evaluator = evaluator or Evaluator.of(settings, RuleSet.of(settings.known_rules).versions)
+    in_event_time = settings.ordering == "event_time"
     if in_event_time:
         bound = bound_milliseconds(settings)
         silver = silver.withWatermark("timestamp", f"{bound} milliseconds")

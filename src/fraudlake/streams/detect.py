@@ -56,8 +56,8 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
     has_changed = first > 0 and _change_noted(checkpoint, first - 1) != rules.change
     added = rules.added_since(_noted(lake, checkpoint, first - 1)) if has_changed else ()
-    # Before the rules of the settings are written to their table.
-    alerts.Evaluator.of(lake.settings, rules.evaluated)
+    # Before the rules of the settings are written to their table: one may be impossible.
+    evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
     in_event_time = lake.settings.ordering == "event_time"
     has_shadow = any(version.is_shadow for version in rules.evaluated)
 
@@ -98,7 +98,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     def rows() -> DataFrame:
         transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
         change = _change(lake, checkpoint, rules, added, forget)
-        return alerts.detector_output(transactions, lake.settings, rules.evaluated, change)
+        return alerts.detector_output(transactions, lake.settings, evaluator, change)
 
     return [
         Stream(
