@@ -47,7 +47,7 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
     begun = time.monotonic()
     with planned("ingest", "refine", "detect", "aggregate", "train", "score", "optimize") as is_done:
         lake = app.open_for_ingest(**flags)
-        lake.steps = ("ingest", "refine", "detect", "aggregate", "score")
+        lake.steps = steps.streaming(steps.COMMANDS)
         for step in (ingest, refine, detect, aggregate):
             run_streams(lake, step.streams(lake), "available-now")
             is_done()

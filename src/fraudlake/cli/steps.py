@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,6 +61,11 @@ def names(text: str) -> list[str]:
     return chosen
 
 
+def streaming(steps: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some steps that run streams."""
+    return tuple(step for step in steps if step not in _WITHOUT_STREAMS)
+
+
 def flags() -> list[click.Parameter]:
     """Return the flags of all steps, each once."""
     return [*{option.name: option for name in COMMANDS for option in _flags_of(name)}.values()]
@@ -93,10 +98,9 @@ def run(context: click.Context, steps: list[str], given: Mapping[str, Any]) -> N
         steps: their names.
         given: values of :func:`flags`.
     """
-    streaming = tuple(step for step in steps if step not in _WITHOUT_STREAMS)
     app = _Steps(
         **vars(context.obj),
-        streaming=streaming,
+        streaming=streaming(steps),
         given={name: given[name] for name in given if name in Settings.model_fields},
     )
     context.obj = app
@@ -107,9 +111,8 @@ def run(context: click.Context, steps: list[str], given: Mapping[str, Any]) -> N
                 is_done()
         if app.settings().trigger == "continuous":
             app.together = []
-            for step in steps:
-                if step not in _WITHOUT_STREAMS:
-                    _call(context, step, given)
+            for step in app.streaming:
+                _call(context, step, given)
             app.run_together()
 
 

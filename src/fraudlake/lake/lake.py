@@ -251,8 +251,8 @@ class Lake(ABC):
 
     def upsert_rows(self, rows: pa.Table, table: tables.Table, keys: tuple[str, ...]) -> None:
         """Replace the rows of a table with the same keys by Arrow rows, and insert the others."""
-        kept = pa.nulls(len(rows), pa.bool_()).fill_null(False)
-        self.writer(table).merge_rows(rows.append_column("gone", kept), keys)
+        gone = pa.nulls(len(rows), pa.bool_()).fill_null(False)
+        self.writer(table).merge_rows(rows.append_column("gone", gone), keys)
 
     def apply_changes(self, changes: DataFrame, table: tables.Table, keys: tuple[str, ...]) -> None:
         """Upsert changes, and delete rows.
