@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fraudlake import settings
 from fraudlake.errors import UsageError
+from fraudlake.settings import entities
 
 
 def test_flags_come_before_the_environment_before_the_file_before_the_defaults(
@@ -163,6 +164,38 @@ def test_columns_are_declared_by_their_type_or_with_field_and_nullability(
 def test_a_wrong_column_is_one_line_with_its_name(columns: str, message: str) -> None:
     with pytest.raises(UsageError, match="--columns") as refused:
         settings.load(columns=columns)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_entities_are_declared_by_a_column_or_several(tmp_path: Path) -> None:
+    file = tmp_path / "fraudlake.toml"
+    file.write_text('[entities]\nterminal = "terminal_id"\naccount_at_shop = ["account_id", "merchant_id"]\n')
+    given = settings.load(file)
+    assert given.entities == {"terminal": ("terminal_id",), "account_at_shop": ("account_id", "merchant_id")}
+    assert (given.entity_columns("terminal"), given.entity_columns("account")) == (("terminal_id",), ("account_id",))
+    # The numbers are in checkpoints: they never change.
+    assert [entities.number(name) for name in ("account", "terminal", "device")] == [0, 3458, 2451]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("{", "--entities = '{': must be JSON"),
+        ("[1]", 'must be a table of entities, such as terminal = "terminal_id"'),
+        ('{"Shop": "merchant_id"}', "'Shop' must be of lower-case letters, digits and underscores, and begin with a"),
+        ('{"account": "card"}', "'account' is always there: leave it out"),
+        ('{"shop": 3}', "'shop' must be a column, or a list of columns"),
+        ('{"shop": []}', "'shop' must be a column, or a list of columns"),
+        ('{"shop": ["a", "a"]}', "'shop' names a column twice"),
+        ('{"payer": "account_id"}', "'payer' has the same key as 'account': use that one"),
+        ('{"x": ["a", "b"], "y": ["b", "a"]}', "'y' has the same key as 'x': use that one"),
+        ('{"e92": "a", "e118": "b"}', "'e118' and 'e92' have the same checksum: rename one"),
+    ],
+)
+def test_a_wrong_entity_is_one_line_with_its_name(given: str, message: str) -> None:
+    with pytest.raises(UsageError, match="--entities") as refused:
+        settings.load(entities=given)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -21,9 +21,17 @@ COLUMNS = {
     "kind": {"from": "kind", "type": "string", "nullable": True},
     "merchant_id": {"from": "merchantId", "type": "string", "nullable": False},
 }
-MADE = {"columns": json.dumps(COLUMNS), "ordering": "event_time", "max_out_of_orderness": "5 s", "buckets": "8"}
+ENTITIES = {"card_type": ["kind"]}
+MADE = {
+    "columns": json.dumps(COLUMNS),
+    "entities": '{"card_type": "kind"}',
+    "ordering": "event_time",
+    "max_out_of_orderness": "5 s",
+    "buckets": "8",
+}
 RECORDED = {
     "columns": COLUMNS,
+    "entities": ENTITIES,
     "ordering": "event_time",
     "max_out_of_orderness": "5 s",
     "buckets": 8,
@@ -69,6 +77,7 @@ def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Pat
     assert [row[:3] for row in recorded(tmp_path / "lake")][2:] == [
         (2, "ordering", "event_time"),
         (3, "buckets", 16),
+        (3, "entities", {}),
         (3, "max_out_of_orderness", "10 s"),
     ]
     # A command that was open meanwhile would begin a state in another order.
@@ -106,6 +115,10 @@ def test_of_two_processes_that_define_a_lake_at_once_the_first_one_counts(
         (
             {"columns": json.dumps({**COLUMNS, "merchant_id": {"type": "string", "from": "merchantId"}})},
             "(merchant_id is string from 'merchantId' instead of string from 'merchantId', never null)",
+        ),
+        (
+            {"entities": '{"shop": ["merchant_id"], "card_type": ["account_id", "kind"]}'},
+            "--entities contradicts LAKE in entities (shop is new; card_type is account_id + kind instead of kind):",
         ),
         ({"ordering": "arrival"}, "--ordering contradicts LAKE in ordering (arrival instead of event_time): leave"),
         (
@@ -161,7 +174,7 @@ def test_the_command_shows_a_change_and_makes_it(
     reason = ("--author", "ann", "--reason", "later files")
     done = json.loads(fraudlake_here("--lake", str(root), "--json", "define", *wanted, *reason, "--yes").stdout)
     assert done["definition"] == {**RECORDED, "max_out_of_orderness": "60 s", "buckets": 4}
-    assert recorded(root)[5:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
+    assert recorded(root)[6:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
     assert open_lake(settings.load(lake=root)).settings.buckets == 4
     # What it shows is a settings file.
     Path("fraudlake.toml").write_text(fraudlake_here("--lake", str(root), "define").stdout.partition("\n\n")[0])
@@ -193,6 +206,23 @@ def test_a_change_that_tables_cannot_follow_is_refused(root: Path, fraudlake_her
         fraudlake_here("--lake", str(root), "restore", "silver_definition", "--version", "0").stderr
     )
     assert files(root) == before
+
+
+def test_entities_come_and_go_but_keep_their_keys(root: Path, fraudlake_here: FraudlakeHere) -> None:
+    define = ("--lake", str(root), "define", "--yes", "--entities")
+    refused = fraudlake_here(*define, '{"card_type": "merchant_id"}')
+    assert refused.returncode == 2
+    assert f"card_type is keyed by kind in {root}, which states of streams depend on: declare" in refused.stderr
+    unknown = fraudlake_here(*define, '{"terminal": "terminal_id"}')
+    assert unknown.returncode == 2
+    assert "entities: terminal is keyed by terminal_id, which is no column of" in unknown.stderr
+    assert len(recorded(root)) == len(RECORDED)
+    made = fraudlake_here(*define, '{"shop": "merchant_id", "own_shop": ["account_id", "merchant_id"]}')
+    assert "entities: without card_type; shop is new; own_shop is new" in made.stdout
+    assert '[entities]\nshop = ["merchant_id"]\nown_shop = ["account_id", "merchant_id"]\n' in made.stdout
+    # A column stays while an entity is keyed by it.
+    refused = fraudlake_here("--lake", str(root), "define", "--columns", '{"kind": "string"}', "--yes")
+    assert "entities: shop is keyed by merchant_id, which is no column of" in refused.stderr
 
 
 def test_a_column_that_a_rule_reads_is_not_given_up(root: Path, fraudlake_here: FraudlakeHere) -> None:
@@ -289,5 +319,5 @@ def test_a_lake_of_before_gives_columns_up_by_a_declared_change(root: Path) -> N
 
 
 def test_a_setting_of_a_later_version_is_passed_over() -> None:
-    rows = [{"change": 1, "setting": "entities", "value": "[]"}, {"change": 2, "setting": "buckets", "value": "4"}]
+    rows = [{"change": 1, "setting": "cases", "value": "[]"}, {"change": 2, "setting": "buckets", "value": "4"}]
     assert definition.Recorded.of(rows) == definition.Recorded({"buckets": 4}, 2)

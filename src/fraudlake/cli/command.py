@@ -24,6 +24,7 @@ _VALUES = {
     "kafka_secret": "SCOPE/KEY",
     "delivery_secret": "SCOPE/KEY",
     "columns": "JSON",
+    "entities": "JSON",
     "row_retention": "JSON",
     "timestamp_floor": "DATE",
     "max_bytes_per_trigger": "SIZE",

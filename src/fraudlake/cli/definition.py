@@ -22,7 +22,7 @@ from fraudlake.settings import DEFINITION, Settings
 def define(app: App, /, yes: bool, author: str | None, reason: str | None, **flags: str | None) -> None:
     """Show the lake's definition as lines for fraudlake.toml, or change it to the given flags and settings.
 
-    A lake records its columns, ordering, buckets and clustering, and every other command takes them from there.
+    A lake records its columns, entities, ordering, buckets and clustering; every other command takes them from there.
     --columns lists all columns: a column that is left out stays in the tables, but gets no new values. Buckets and
     ordering can change until the first 'detect', clustering never. With --yes no step may run.
     """
@@ -57,10 +57,16 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
 
 def _toml(definition: dict[str, Any]) -> str:
     """Return a definition as lines of a settings file."""
-    columns = definition["columns"]
-    lines = [f"{name} = {json_text.dumps(value)}" for name, value in definition.items() if name != "columns"]
-    lines += ["[columns]"] if columns else []
-    for name, column in columns.items():
-        parts = ", ".join(f"{part} = {json_text.dumps(value)}" for part, value in column.items())
-        lines.append(f"{name} = {{ {parts} }}")
+    tables = {name: value for name, value in definition.items() if isinstance(value, dict)}
+    lines = [f"{name} = {json_text.dumps(value)}" for name, value in definition.items() if name not in tables]
+    for table, entries in tables.items():
+        lines += [f"[{table}]"] if entries else []
+        lines += [f"{name} = {_toml_value(entry)}" for name, entry in entries.items()]
     return "\n".join(lines)
+
+
+def _toml_value(entry: object) -> str:
+    if not isinstance(entry, dict):
+        return json_text.dumps(entry)
+    parts = ", ".join(f"{part} = {json_text.dumps(value)}" for part, value in entry.items())
+    return f"{{ {parts} }}"

@@ -9,7 +9,7 @@ say. A command may leave these settings out. One that gives others is refused, u
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -89,6 +89,7 @@ def settle(
             _require_changeable(lake, name, known[name])
         known |= {name: getattr(settings, name) for name in different}
     settled = settings.defined(known)
+    _require_declared(settled, lake)
     if "columns" in missing or "columns" in different:
         for table in filter(lake.has, _DECLARING):
             tables.require_types(tables.with_declared(table, settled.columns), lake.column_types(table))
@@ -191,6 +192,18 @@ def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
     return {name: DeclaredColumn(**column) for name, column in last.items()}
 
 
+def _require_declared(settings: Settings, lake: Lake) -> None:
+    """Refuse an entity that is keyed by a column that the lake does not have."""
+    known = ("account_id", *settings.columns)
+    for name, columns in settings.entities.items():
+        for column in columns:
+            if column not in known:
+                raise UsageError(
+                    f"entities: {name} is keyed by {column}, which is no column of {lake.name}; declared are "
+                    f"{', '.join(known)}: declare it in [columns], or leave {name} out"
+                )
+
+
 def _require_changeable(lake: Lake, name: str, known: Any) -> None:
     """Refuse a change that neither tables nor state can follow."""
     value = getattr(lake.settings, name)
@@ -198,6 +211,12 @@ def _require_changeable(lake: Lake, name: str, known: Any) -> None:
         raise UsageError(
             f"clustering: the tables of {lake.name} were made with {known}, and keep it: create another lake"
         )
+    for entity in known if name == "entities" else ():
+        if value.get(entity, known[entity]) != known[entity]:
+            raise UsageError(
+                f"entities: {entity} is keyed by {', '.join(known[entity])} in {lake.name}, which states of streams "
+                "depend on: declare the new key under another name"
+            )
     for folder in sorted(lake.checkpoints.glob("*")):
         fixed = lake.checkpoint(folder.name).fixed
         lake.checkpoint(folder.name).require_fixed({name: value} if name in fixed else {})
@@ -212,15 +231,22 @@ def _contradiction(lake: Lake, name: str, known: Any) -> str:
 
 
 def _difference(name: str, before: Any, after: Any) -> str:
+    if name == "entities":
+        return _difference_of(before, after, " + ".join)
     if name != "columns":
         old, new = (json.loads(DEFINITION_TYPES[name].dump_json(value)) for value in (before, after))
         return f"{new} instead of {old}"
-    parts = [f"without {column}" for column in before if column not in after]
-    parts += [f"{column} is new" for column in after if column not in before]
+    return _difference_of(before, after, _words)
+
+
+def _difference_of(before: Mapping[str, Any], after: Mapping[str, Any], words: Callable[[Any], str]) -> str:
+    """Describe the differences between two sets of declarations by name."""
+    parts = [f"without {name}" for name in before if name not in after]
+    parts += [f"{name} is new" for name in after if name not in before]
     parts += [
-        f"{column} is {_words(after[column])} instead of {_words(before[column])}"
-        for column in before
-        if column in after and before[column] != after[column]
+        f"{name} is {words(after[name])} instead of {words(before[name])}"
+        for name in before
+        if name in after and before[name] != after[name]
     ]
     return "; ".join(parts)
 
