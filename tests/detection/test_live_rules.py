@@ -160,6 +160,7 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     assert found == {(1, 10), (1, 11), (1, 12), (1, 13), (2, 21), (2, 22), (2, 23)} | {(2, 55 + i) for i in range(4)}
 
 
+@pytest.mark.long
 def test_a_rule_may_name_a_declared_column(lake: Any) -> None:
     terminals = {**BUSY, "column": "terminal", "aggregate": "distinct", "above": 1, "name": "terminals"}
     opened = lake(rules=[terminals], columns={"terminal": "string"})

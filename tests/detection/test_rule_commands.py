@@ -133,6 +133,7 @@ def test_a_mistake_is_a_line(lake: Any, fraudlake_here: FraudlakeHere, arguments
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"fraudlake: {line}")
 
 
+@pytest.mark.long
 def test_settings_that_a_lake_does_not_follow_are_named(
     lake: Any, fraudlake_here: FraudlakeHere, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def topic_lake(lake: Any, broker: Broker) -> Callable[..., Any]:
     return open_
 
 
+@pytest.mark.long
 def test_each_message_reaches_bronze_once_and_the_counts_add_up(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("once", partitions=3)
     produce(broker, "once", range(100))

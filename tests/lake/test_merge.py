@@ -67,7 +67,7 @@ def take(lake: Any, tiles: list[Tile]) -> None:
     lake.apply_changes(changes(lake, tiles), TABLE, account_tiles.KEYS)
 
 
-@pytest.mark.parametrize("clustering", ["zorder", "liquid"])
+@pytest.mark.parametrize("clustering", ["zorder", pytest.param("liquid", marks=pytest.mark.long)])
 def test_rows_are_changed_removed_and_added_by_their_keys(lake: Any, clustering: str) -> None:
     opened = lake(clustering=clustering)
     take(opened, BEFORE)

@@ -23,6 +23,7 @@ def test_its_jars_outlive_the_environment_that_they_came_with() -> None:
     assert not any(path.is_symlink() for path in spark_home.folder().glob("jars/*.jar"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_first_java_writes_an_archive_of_classes_from_which_the_next_one_takes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

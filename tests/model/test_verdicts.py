@@ -13,7 +13,7 @@ from fraudlake.detection import rule_table
 from fraudlake.rules.kinds import RULE
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detected
+from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(
     lake: Any, tmp_path: Path, fraudlake_here: FraudlakeHere, text: str, line: str
 ) -> None:
     opened = lake()
-    detected(opened, [Row("1", MARCH_7, 20.0)])
+    land(opened, [Row("1", MARCH_7, 20.0)])
     file = tmp_path / "decided.csv"
     file.write_text(text)
     done = fraudlake_here("--lake", str(opened.root), "verdicts", str(file))

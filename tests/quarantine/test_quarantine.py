@@ -82,6 +82,7 @@ def run(lake: Lake, *arguments: str) -> None:
     cli.main(["--lake", str(lake.root), "--json", *arguments], standalone_mode=False)
 
 
+@pytest.mark.long
 def test_a_time_in_seconds_is_taken_once_it_is_mended(lake: Callable[..., Lake]) -> None:
     opened = lake()
     assert opened.folder is not None
@@ -141,6 +142,7 @@ def test_status_adds_up_with_late_rows_and_says_why_rows_are_kept(broken: Lake) 
     assert set(counts.last_batches) == {"refine"}
 
 
+@pytest.mark.long
 def test_a_rule_that_is_mended_lets_rows_back_in_once(lake: Callable[..., Lake], broken: Lake) -> None:
     mended = lake(warn=("amount_is_positive",))
     first = replay.replay(mended, None, {})
