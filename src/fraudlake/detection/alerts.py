@@ -151,7 +151,8 @@ def detector_output(
         bound = bound_milliseconds(settings)
         silver = silver.withWatermark("timestamp", f"{bound} milliseconds")
     rows = evaluator.rows
-    packed = buckets.pack(silver.select(*evaluator.columns(in_event_time)), rows, settings.buckets, every=bool(change))
+    every = (0,) if change else ()
+    packed = buckets.pack(silver.select(*evaluator.columns(in_event_time)), rows, settings.buckets, every)
     by_bucket, change = packed.groupBy("bucket"), change or buckets.unchanged
     schema = from_arrow_schema(_OUTPUT)
     if in_event_time:
@@ -296,7 +297,7 @@ def late(detector_output: DataFrame) -> DataFrame:
 
 
 def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
-    def step(state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
+    def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         alerts, state = evaluator.evaluate(state, rows, ordering.clock(rows) - GRACE)
         return alerts, state
 
@@ -306,7 +307,7 @@ def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
 def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.TimedStep:
     bound = bound_milliseconds * 1000
 
-    def step(state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pa.Table, buckets.State]:
+    def step(bucket: int, state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pa.Table, buckets.State]:
         split = detector.split_by_watermark(state[buckets.WAITING], rows, watermark, bound)
         alerts, state = evaluator.evaluate(state, split.ready, split.ready_before)
         output = pa.concat_tables([alerts, _late_rows(split.late)])

@@ -2,67 +2,117 @@
 
 PySpark hands a stateful processor each row as a Python tuple (seen in 4.2). A slice is one binary value instead: it
 passes the exchange as such, and the processor opens it as arrays.
+
+Other entities have buckets, too: the numbers of the buckets of entity 1 follow those of the account, which is entity 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import functools
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 PACKED = "bucket INT, payload BINARY"
 
 
-def pack(rows: DataFrame, schema: pa.Schema, buckets: int, every: bool = False) -> DataFrame:
-    """Pack rows by bucket.
+class Key(NamedTuple):
+    """What rows are packed by: the number of an entity, and the column with the 64-bit hash of its key."""
+
+    entity: int
+    column: str
+
+
+ACCOUNT = Key(0, "account")
+
+
+def key_hash(columns: Sequence[str]) -> Column:
+    """Return the hash of a key of some columns; null if one of them is null: such a row has no key."""
+    return F.when(functools.reduce(operator.and_, map(F.isnotnull, columns)), F.xxhash64(*columns))
+
+
+def entity_of(bucket: int, buckets: int) -> int:
+    """Return the number of the entity that a bucket is of; ``buckets`` is the number of buckets of each."""
+    return bucket // buckets
+
+
+def pack(
+    rows: DataFrame, schema: pa.Schema, buckets: int, every: Collection[int] = (), keys: Sequence[Key] = (ACCOUNT,)
+) -> DataFrame:
+    """Pack rows by bucket, once for each entity.
 
     Args:
-        rows: the columns of ``schema``. One is ``account``, a 64-bit hash; its remainder by ``buckets`` is the bucket.
-        schema: the Arrow schema of the packed rows, which :func:`unpack` returns.
-        buckets: the number of buckets.
-        every: give each bucket a payload without rows first, so that all of them are processed.
+        rows: the columns of ``schema``, of which one is ``account``, and those of ``keys``.
+        schema: the Arrow schema of the packed rows, which :func:`unpack` returns. ``account`` is the hash of the key:
+            its remainder by ``buckets`` is the bucket within those of the entity.
+        buckets: the number of buckets of an entity.
+        every: the entities each of whose buckets gets a payload without rows first, so that all are processed.
+        keys: what the rows are packed by. A row whose hash is null is left out for that entity.
 
     Returns:
         ``bucket, payload``: from each Arrow batch of the input, one row for each bucket that has rows in it.
     """
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            # 16 bits hold every bucket number, and numpy sorts 16-bit integers by radix.
-            bucket = (batch.column("account").to_numpy().view(np.uint64) % np.uint64(buckets)).astype(np.uint16)
-            order = np.argsort(bucket, kind="stable")
-            start = np.flatnonzero(np.diff(bucket[order], prepend=-1))
-            columns = [
-                column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
-                for field, column in zip(schema, batch.columns, strict=True)
-            ]
-            ordered = pa.RecordBatch.from_arrays(columns, schema=schema).take(pa.array(order))
-            payloads = [
-                to_bytes(ordered.slice(begin, end - begin))
-                for begin, end in zip(start, np.append(start[1:], len(order)), strict=True)
-            ]
-            present = pa.array(bucket[order[start]], pa.int32())
-            yield pa.RecordBatch.from_arrays([present, pa.array(payloads)], ["bucket", "payload"])
+        yield from (packed_batch(batch, schema, buckets, keys) for batch in batches if batch.num_rows)
 
     def with_every(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         nothing = to_bytes(schema.empty_table())
-        numbers = pa.array(range(buckets), pa.int32())
-        yield pa.RecordBatch.from_arrays([numbers, pa.array([nothing] * buckets)], ["bucket", "payload"])
+        yield _packed([(entity * buckets + bucket, nothing) for entity in every for bucket in range(buckets)])
         yield from batches
 
-    packed = rows.select(*schema.names).mapInArrow(split, PACKED)
+    hashes = [key.column for key in keys if key.column not in schema.names]
+    packed = rows.select(*schema.names, *hashes).mapInArrow(split, PACKED)
     # A micro-batch that only moves the watermark has no partition, so no task: the exchange makes one.
     return packed.repartition(1).mapInArrow(with_every, PACKED) if every else packed
+
+
+def packed_batch(batch: pa.RecordBatch, schema: pa.Schema, buckets: int, keys: Sequence[Key]) -> pa.RecordBatch:
+    """Pack an Arrow batch as :func:`pack` says: it has the columns of ``schema`` first."""
+    columns = [
+        column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
+        for field, column in zip(schema, batch.columns, strict=False)
+    ]
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return _packed(
+        [
+            (key.entity * buckets + bucket, to_bytes(part))
+            for key in keys
+            for bucket, part in _by_bucket(rows, batch.column(key.column), buckets)
+        ]
+    )
+
+
+def _by_bucket(rows: pa.RecordBatch, hashes: pa.Array, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each bucket that has any; their ``account`` is the hash."""
+    if hashes.null_count:
+        has_key = hashes.is_valid()
+        rows, hashes = rows.filter(has_key), hashes.filter(has_key)
+    if not len(hashes):
+        return
+    rows = rows.set_column(rows.schema.get_field_index("account"), rows.schema.field("account"), hashes)
+    # 16 bits hold every bucket number, and numpy sorts 16-bit integers by radix.
+    bucket = (hashes.to_numpy().view(np.uint64) % np.uint64(buckets)).astype(np.uint16)
+    order = np.argsort(bucket, kind="stable")
+    start = np.flatnonzero(np.diff(bucket[order], prepend=-1))
+    ordered = rows.take(pa.array(order))
+    for begin, end in zip(start.tolist(), np.append(start[1:], len(order)).tolist(), strict=True):
+        yield int(bucket[order[begin]]), ordered.slice(begin, end - begin)
+
+
+def _packed(slices: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    numbers, payloads = pa.array([number for number, _ in slices], pa.int32()), [payload for _, payload in slices]
+    return pa.RecordBatch.from_arrays([numbers, pa.array(payloads, pa.binary())], ["bucket", "payload"])
 
 
 def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:
@@ -144,8 +194,8 @@ def without_accounts(hashes: Collection[int], table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(pc.is_in(table["account"], pa.array(list(hashes), pa.int64()))))
 
 
-Step = Callable[[State, pa.Table], tuple[pa.Table, State]]
-"""Takes a bucket's state and its new rows; returns the output and the new state."""
+Step = Callable[[int, State, pa.Table], tuple[pa.Table, State]]
+"""Takes a bucket's number, its state and its new rows; returns the output and the new state."""
 
 
 class BucketProcessor(StatefulProcessor):
@@ -164,16 +214,16 @@ class BucketProcessor(StatefulProcessor):
         state, new = self._change(key[0], self._state.read()), _unpack_frames(rows, self._schemas[1])
         output = None
         if len(new):
-            output, state = self._step(state, new)
+            output, state = self._step(key[0], state, new)
         self._state.write(state)
         if output is not None and len(output):
             yield _frame(output)
 
 
 WAITING = "waiting"
-TimedStep = Callable[[State, pa.Table, int], tuple[pa.Table, State]]
-"""Takes a bucket's state, with its waiting rows, its new rows and the watermark in microseconds; returns the output and
-the new state, with the rows that still wait."""
+TimedStep = Callable[[int, State, pa.Table, int], tuple[pa.Table, State]]
+"""Takes a bucket's number, its state, with its waiting rows, its new rows and the watermark in microseconds; returns
+the output and the new state, with the rows that still wait."""
 
 
 class TimedBucketProcessor(StatefulProcessor):
@@ -204,7 +254,7 @@ class TimedBucketProcessor(StatefulProcessor):
 
     def _process(self, bucket: int, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
         watermark = timers.getCurrentWatermarkInMs() * 1000
-        output, state = self._step(self._change(bucket, self._state.read()), rows, watermark)
+        output, state = self._step(bucket, self._change(bucket, self._state.read()), rows, watermark)
         self._state.write(state)
         waiting = state[WAITING]
         for expiry in list(self._handle.listTimers()):

@@ -265,7 +265,7 @@ def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = (
     accounts whose hashes (``xxhash64``) are in ``forget``.
     """
 
-    def step(state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
+    def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         computed, memory = compute(state[STATE], rows)
         return _payloads(computed), {STATE: memory}
 
@@ -273,7 +273,7 @@ def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = (
         return {name: buckets.without_accounts(forget, table) for name, table in state.items()} if forget else state
 
     processor = buckets.BucketProcessor({STATE: MEMORY}, _ROWS, step, change)
-    packed = _packed(silver, settings, _ROWS, every=bool(forget)).groupBy("bucket")
+    packed = _packed(silver, settings, _ROWS, every=(0,) if forget else ()).groupBy("bucket")
     return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
 
 
@@ -299,7 +299,7 @@ def _payloads(computed: pa.Table) -> pa.Table:
     return pa.table({"payload": pa.array(payloads, pa.binary())})
 
 
-def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema, every: bool = False) -> DataFrame:
+def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema, every: Collection[int] = ()) -> DataFrame:
     """Pack transactions by bucket; ``schema`` names columns of ``silver``, and ``account`` and ``time``."""
     computed = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
     return buckets.pack(silver.withColumns(computed), schema, settings.buckets, every)
