@@ -79,6 +79,16 @@ def test_the_share_is_that_of_the_rows_that_were_learned(made: Any) -> None:
     assert training.unless_changed(made(retrain_share=0)) is None
 
 
+def test_a_later_setting_is_recorded_if_it_is_not_its_default(made: Any) -> None:
+    delayed = {"label_delay": "604800 s", "train_from": "2026-03-01"}
+    known = replace(TRAINED, trained_on=TRAINED.trained_on | delayed)
+    values = {"retrain_share": 0.2, "train_from": "2026-03-01"}
+    assert training.unless_changed(made([known], label_delay="7 days", **values)) is not None
+    assert training.unless_changed(made([known], label_delay="6 days", **values)) is None
+    assert training.unless_changed(made([known], retrain_share=0.2)) is None
+    assert training.unless_changed(made(label_delay="7 days", retrain_share=0.2)) is None
+
+
 def test_few_new_verdicts_leave_the_champion_and_many_do_not(made: Any) -> None:
     lake = made(retrain_share=0.2)
     lake.commits[tables.SILVER_VERDICTS.name] = [commit(1, "MERGE", 10), commit(0, "MERGE", 90)]

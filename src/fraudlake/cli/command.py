@@ -27,6 +27,7 @@ _VALUES = {
     "entities": "JSON",
     "row_retention": "JSON",
     "timestamp_floor": "DATE",
+    "train_from": "DATE",
     "max_bytes_per_trigger": "SIZE",
     "target_file_size": "SIZE",
     "warn": "NAMES",

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.training import Outcome
 
+EVALUATED = ("threshold", "holdout", "labels", "label_delay", "train_from")
+"""The settings that decide what a model learns from and how it is evaluated."""
 _LISTED = 10
 """Maximum number of unknown ids in a message."""
 
 
 @cli.command(example="fraudlake train --labels verdicts")
-@options(*MODEL, "threshold", "holdout", "labels", "algorithm", "max_training_rows", "promotion_margin", "auto_promote")
+@options(*MODEL, *EVALUATED, "algorithm", "max_training_rows", "promotion_margin", "auto_promote")
 @click.pass_obj
 def train(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_verdicts → a registered model.
@@ -190,7 +192,7 @@ def list_models(app: App, /, **flags: str | None) -> None:
 
 @model.command(example="fraudlake model compare 3")
 @click.argument("version", required=False)
-@options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
+@options(*MODEL, *EVALUATED, "promotion_margin")
 @click.pass_obj
 def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     """Compare VERSION (default: the challenger) with the champion on rows that neither learned from. Needs: train."""
@@ -205,7 +207,7 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
 @model.command(example="fraudlake model promote 3")
 @click.argument("version", required=False)
 @click.option("--force", is_flag=True, help="Promote without a comparison.")
-@options(*MODEL, "threshold", "labels", "holdout", "promotion_margin")
+@options(*MODEL, *EVALUATED, "promotion_margin")
 @click.pass_obj
 def promote(app: App, /, version: str | None, force: bool, **flags: str | None) -> None:
     """Make VERSION (default: the challenger) the champion if it beats the current one. Needs: train."""

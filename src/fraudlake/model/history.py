@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import buckets
+from fraudlake.durations import microseconds
 from fraudlake.model import features
 from fraudlake.model.classifier import single
 
@@ -67,10 +68,18 @@ class History:
 
     table: pa.Table
 
-    def labelled(self, by: Labels) -> Rows:
-        """Return the rows that have a label: Flink's, or an analyst's verdict."""
+    def labelled(self, by: Labels, delay: timedelta = timedelta(0)) -> Rows:
+        """Return the rows that have a label: Flink's, or an analyst's verdict.
+
+        Args:
+            by: the source of the label.
+            delay: how long after its transaction a label is known. Labels that are not known at the time of the
+                history's last transaction are left out.
+        """
         label = _LABEL_COLUMNS[by]
-        rows = self.table.filter(self.table[label].is_valid())
+        time = self.table["time"].to_numpy()
+        is_known = time <= time.max(initial=0) - microseconds(delay)
+        rows = self.table.filter(pc.and_(self.table[label].is_valid(), pa.array(is_known)))
         matrix = np.empty((len(rows), len(features.NAMES)), np.float32)
         for at, name in enumerate(features.NAMES):
             matrix[:, at] = single(rows[name].to_numpy())

@@ -108,7 +108,10 @@ def split(labelled: Rows, holdout: float) -> Split:
         TooLittleError: a part has too few frauds or too few other transactions.
     """
     if not len(labelled.time):
-        raise TooLittleError("cannot train: no transaction has a label; run 'ingest' and 'refine' first")
+        raise TooLittleError(
+            "cannot train: no transaction has a label that is known by now: run 'ingest' and 'refine' first, or change "
+            "--label-delay or --train-from"
+        )
     shares = ((1 - holdout) * (1 - _VALIDATION), 1 - holdout)
     times = [history.from_micros(int(at)) for at in quantiles(labelled.time, labelled.weights, shares)]
     parts = {}

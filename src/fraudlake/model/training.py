@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import literals, tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import drift, features, figures, history, published, search
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.history import History, Rows
     from fraudlake.model.published import Model
+    from fraudlake.settings import Settings
 
 _DAY = timedelta(days=1)
 _RATE = "true_prediction_rate"
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
 _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
 """What a version was trained on: versions of tables, and settings."""
+_LATER_SETTINGS = {"label_delay", "train_from"}
+"""Settings that versions of earlier fraudlakes do not name; they are recorded unless they are the defaults."""
 _LEAST_VERDICTS = 2 * search.LEAST * len(search.PARTS)
 """The number of verdicts without which none is learned."""
 
@@ -86,7 +91,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     with lake.exclusive("train"):
         trained_on: dict[str, Any] = {
             **{name: lake.data_version(table) for name, table in _VERSIONS.items()},
-            **{name: getattr(settings, name) for name in _SETTINGS},
+            **_recorded(settings),
         }
         champion = registry.champion()
         for known in registry.versions()[:1] if champion else ():
@@ -99,7 +104,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             # The import takes seconds. They pass while Spark computes the features.
             pool.submit(importlib.import_module, "xgboost")
             past = _history(lake)
-        labelled, by, cut = _labelled(past, settings.labels, settings.holdout)
+        labelled, by, cut = _labelled(past, settings)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
         metrics = search.metrics(fitted.classifier, test_rows, settings.threshold)
@@ -139,7 +144,10 @@ def unless_changed(lake: Lake) -> Outcome | None:
     is not known how many are new, or the champion or the settings are others, that is enough, too.
     """
     latest = next(iter(versions(lake)), None)
-    if latest is None or any(latest.trained_on.get(name) != getattr(lake.settings, name) for name in _SETTINGS):
+    if latest is None:
+        return None
+    recorded = {name: value for name, value in latest.trained_on.items() if name not in _VERSIONS}
+    if recorded != _recorded(lake.settings):
         return None
     changes = []
     for name, table in _VERSIONS.items():
@@ -161,6 +169,12 @@ def unless_changed(lake: Lake) -> Outcome | None:
     below = f"below {lake.settings.retrain_share:.0%}".replace("%", " %")
     reason = f"{' and '.join(changes)}, {below}: the champion stays"
     return Outcome(latest, False, latest.number == champion.number, _joined(reason, *_weaknesses(latest, champion)))
+
+
+def _recorded(settings: Settings) -> dict[str, Any]:
+    """Return the settings of training as a version records them."""
+    given = settings.model_dump(mode="json", include=_LATER_SETTINGS, exclude_defaults=True)
+    return {name: getattr(settings, name) for name in _SETTINGS} | given
 
 
 def _new_rows(lake: Lake, table: tables.Table, version: int | None) -> int | None:
@@ -220,7 +234,7 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     if challenger is None or challenger.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
     loaded = [registry.load(version.number) for version in (champion, challenger)]
-    labelled, _, _ = _labelled(_history(lake), settings.labels, settings.holdout)
+    labelled, _, _ = _labelled(_history(lake), settings)
     begin = max(champion.tested_from, challenger.tested_from)
     test_rows = labelled.between(datetime.fromisoformat(begin), None)
     metrics = {model.number: search.metrics(model.classifier, test_rows, settings.threshold) for model in loaded}
@@ -291,10 +305,12 @@ def _compared(
 def _history(lake: Lake) -> History:
     """Bring the history into this process; of a long history all fraud and a sample of the rest."""
     rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
+    now = datetime.now(UTC)
     if rows > most:
-        decided = verdicts.latest(lake.read(tables.SILVER_VERDICTS))
+        decided = verdicts.latest(lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now)))
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
-    decided_ids = verdicts.latest_of(lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)))
+    decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)).filter(pc.field("decided_at") <= now)
+    decided_ids = verdicts.latest_of(decided)
     return history.of(lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.READ)), decided_ids)
 
 
@@ -310,17 +326,18 @@ def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.
     return drift.Profile(shapes=shapes | {drift.SCORE: scores}, until=cut.parts["tested"].last.date().isoformat())
 
 
-def _labelled(past: History, labels: str, holdout: float) -> tuple[Rows, history.Labels, search.Split]:
-    """Label a history by the setting ``labels``, and split it.
+def _labelled(past: History, settings: Settings) -> tuple[Rows, history.Labels, search.Split]:
+    """Label a history by the setting ``labels``, from ``train_from`` on, and split it.
 
     ``auto`` takes the verdicts if there are enough of them for every part, otherwise Flink's label.
     """
-    if labels != "flink":
-        by_verdict = past.labelled("verdicts")
+    begin = settings.train_from and datetime.combine(settings.train_from, time())
+    if settings.labels != "flink":
+        by_verdict = past.labelled("verdicts").between(begin, None)
         try:
-            return by_verdict, "verdicts", search.split(by_verdict, holdout)
+            return by_verdict, "verdicts", search.split(by_verdict, settings.holdout)
         except search.TooLittleError:
-            if labels == "verdicts":
+            if settings.labels == "verdicts":
                 raise
-    by_flink = past.labelled("flink")
-    return by_flink, "flink", search.split(by_flink, holdout)
+    by_flink = past.labelled("flink", settings.label_delay).between(begin, None)
+    return by_flink, "flink", search.split(by_flink, settings.holdout)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, Field
+
+from fraudlake.durations import Duration
 
 
 class Model(BaseModel):
@@ -21,6 +24,14 @@ class Model(BaseModel):
     )
     labels: Literal["auto", "flink", "verdicts"] = Field(
         "auto", description="Labels for training: Flink's, analysts' verdicts, or verdicts if there are enough."
+    )
+    label_delay: Duration = Field(
+        timedelta(0),
+        ge=timedelta(0),
+        description="How long after its transaction a label of Flink is known; verdicts are known from decided_at on.",
+    )
+    train_from: date | None = Field(
+        None, description="First day (UTC) of the transactions that teach or test a model (default: the first of all)."
     )
     algorithm: Literal["trees", "logistic"] = Field(
         "trees", description="Gradient-boosted trees, or logistic regression, which is otherwise their baseline."

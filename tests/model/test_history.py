@@ -1,0 +1,59 @@
+"""Labels of a history that are known at its end, by hand."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fraudlake.model import features, history, search, training
+from fraudlake.settings import Settings
+
+HOUR = 3_600_000_000
+START = datetime(2026, 3, 7)
+
+
+def past(hours: list[int], labels: list[bool | None], verdicts: list[bool | None]) -> history.History:
+    """Transactions some hours after the start, with Flink's labels and analysts' verdicts."""
+    count = len(hours)
+    time = history.micros(START) + np.array(hours) * HOUR
+    columns = {"time": time} | {name: np.zeros(count) for name in features.NAMES}
+    further = {"label": pa.array(labels, pa.bool_()), "verdict": pa.array(verdicts, pa.bool_())}
+    return history.History(pa.table(columns | further | {"weight": np.ones(count)}))
+
+
+def hours(rows: history.Rows) -> list[int]:
+    return [int(at) for at in (rows.time - history.micros(START)) // HOUR]
+
+
+def test_a_label_is_known_a_delay_after_its_transaction() -> None:
+    five = past([0, 1, 2, 3, 4], [True, False, None, False, None], [None] * 5)
+    assert hours(five.labelled("flink")) == [0, 1, 3]
+    assert hours(five.labelled("flink", timedelta(hours=1))) == [0, 1, 3]
+    assert hours(five.labelled("flink", timedelta(hours=3))) == [0, 1]
+    assert hours(five.labelled("flink", timedelta(hours=3, microseconds=1))) == [0]
+    assert hours(five.labelled("flink", timedelta(hours=5))) == []
+
+
+def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_wait(tmp_path: Path) -> None:
+    count = 24 * 20
+    of_both = [n % 4 == 0 for n in range(count)]
+    settings = Settings(lake=tmp_path, labels="flink", label_delay="7 days", train_from="2026-03-09")
+    labelled, by, cut = training._labelled(past([*range(count)], of_both, of_both), settings)
+    assert (by, hours(labelled)) == ("flink", [*range(48, count - 7 * 24)])
+    assert cut.parts["fitted"].first == START + timedelta(days=2)
+    assert cut.parts["tested"].last == START + timedelta(hours=count - 1, days=-7)
+
+    labelled, by, cut = training._labelled(
+        past([*range(count)], of_both, of_both), settings.model_copy(update={"labels": "auto"})
+    )
+    assert (by, hours(labelled)) == ("verdicts", [*range(48, count)])
+
+
+def test_nothing_known_is_one_line(tmp_path: Path) -> None:
+    settings = Settings(lake=tmp_path, label_delay="1 day")
+    with pytest.raises(search.TooLittleError, match=r"known by now: .*--label-delay or --train-from"):
+        training._labelled(past([0, 1], [True, False], [None, None]), settings)
