@@ -37,6 +37,18 @@ def open_lake(dbutils: Any = None) -> Lake:
     return lake.open_lake(settings.load(**given), must_exist=True)
 
 
+def threshold(lake: Lake) -> float:
+    """Return the probability from which the champion predicts fraud.
+
+    Raises:
+        FraudlakeError: the setting ``threshold`` is a budget, and there is no champion, or it knows none.
+    """
+    from fraudlake.model.published import Champion
+
+    wanted = lake.settings.threshold
+    return Champion().now(lake).threshold(wanted) if isinstance(wanted, str) else wanted
+
+
 def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
     """Return predictions with the truth that their model learned, and a sentence that names both.
 

@@ -413,6 +413,13 @@ GOLD_PREDICTION_QUALITY = Table(
     recall DOUBLE share of the fraud that was predicted
     f1 DOUBLE harmonic mean of precision and recall
     area_under_pr DOUBLE area under the precision-recall curve (average precision)
+    area_under_roc DOUBLE area under the ROC curve
+    alert_budget BIGINT alerts, or accounts, that can be looked at in a day
+    card_precision DOUBLE share of the accounts with the highest scores, as many as the budget, that have fraud
+    card_recall DOUBLE share of the accounts with fraud that are among these
+    precision_at_budget DOUBLE share of the transactions with the highest scores, as many as the budget, that are fraud
+    recall_at_budget DOUBLE share of the fraud that is among these
+    amount_saved DOUBLE amount of the predicted fraud less the cost of all that is predicted, in account currency
     """,
 )
 GOLD_FEATURE_DRIFT = Table(

@@ -234,7 +234,7 @@ def test_latency_is_that_of_the_slowest_rule(filled: Any) -> None:
 
 def test_model_quality_by_version_and_figure(filled: Any) -> None:
     assert (DAY, "10", "F1", 0.44) in shown(filled, "model_quality")
-    assert len(shown(filled, "model_quality")) == 12
+    assert len(shown(filled, "model_quality")) == 21
 
 
 def test_drift_compares_what_is_predicted_with_what_is_labelled(filled: Any) -> None:

@@ -61,9 +61,10 @@ def quality(
     spark: Any, *rows: tuple[float, bool, bool | None], verdicts: dict[int, bool] | None = None
 ) -> dict[str, Any]:
     """The quality of predictions (probability, prediction, Flink's label), by ``judged_by``; ids are their numbers."""
-    full = [(str(number), MARCH_7, "1", *row) for number, row in enumerate(rows)]
+    full = [(str(number), "a", 10.0, MARCH_7, "1", *row) for number, row in enumerate(rows)]
     schema = (
-        "transaction_id string, date date, model_version string, probability double, prediction boolean, label boolean"
+        "transaction_id string, account_id string, amount double, date date, model_version string, "
+        "probability double, prediction boolean, label boolean"
     )
     decided = [(str(number), verdict) for number, verdict in (verdicts or {}).items()]
     figures = prediction_quality(
@@ -80,6 +81,7 @@ def test_prediction_quality_by_hand(spark: Any) -> None:
     assert (row["precision"], row["recall"]) == (pytest.approx(2 / 3), 1.0)
     assert row["f1"] == pytest.approx(0.8)
     assert row["area_under_pr"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (row["area_under_roc"], row["card_precision"], row["amount_saved"]) == (0.75, 1.0, 20.0)
 
 
 def test_equal_probabilities_are_one_step_of_the_curve(spark: Any) -> None:

@@ -20,7 +20,7 @@ def past(hours: list[int], labels: list[bool | None], verdicts: list[bool | None
     """Transactions some hours after the start, with Flink's labels and analysts' verdicts."""
     count = len(hours)
     time = history.micros(START) + np.array(hours) * HOUR
-    columns = {"time": time} | {name: np.zeros(count) for name in features.NAMES}
+    columns = {"time": time, "account": np.zeros(count, np.int64)} | {name: np.zeros(count) for name in features.NAMES}
     further = {"label": pa.array(labels, pa.bool_()), "verdict": pa.array(verdicts, pa.bool_())}
     return history.History(pa.table(columns | further | {"weight": np.ones(count)}))
 
@@ -39,7 +39,7 @@ def test_a_label_is_known_a_delay_after_its_transaction() -> None:
 
 
 def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_wait(tmp_path: Path) -> None:
-    count = 24 * 20
+    count = 24 * 40
     of_both = [n % 4 == 0 for n in range(count)]
     settings = Settings(lake=tmp_path, labels="flink", label_delay="7 days", train_from="2026-03-09")
     labelled, by, cut = training._labelled(past([*range(count)], of_both, of_both), settings)

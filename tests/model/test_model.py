@@ -488,7 +488,8 @@ def test_of_a_long_history_all_fraud_is_learned_and_the_same_share_of_the_rest(l
 def test_a_history_is_split_by_time_and_nothing_of_the_test_part_is_learned() -> None:
     time = np.random.default_rng(1).permutation(1_000).astype(np.int64) * 1_000_000
     fraud = (time // 1_000_000 % 10 == 0).astype(float)
-    rows = history.Rows(time, np.zeros((1_000, 1), np.float32), fraud, np.ones(1_000))
+    accounts, amounts = np.zeros(1_000, np.int64), np.ones(1_000)
+    rows = history.Rows(time, np.zeros((1_000, 1), np.float32), fraud, np.ones(1_000), accounts, amounts)
     cut = search.split(rows, holdout=0.3)
     assert {name: (part.rows, part.fraud) for name, part in cut.parts.items()} == {
         "fitted": (559, 56),

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.model import drift, features, prediction_quality
+from fraudlake.model.metrics import Budget
 from fraudlake.streams import prediction_figures
 
 DAY = date(2026, 3, 7)
@@ -18,9 +19,11 @@ DAY = date(2026, 3, 7)
 def predictions(*rows: tuple[float, bool, bool | None]) -> pa.Table:
     """Predictions of a day (probability, prediction, Flink's label), whose ids are their numbers."""
     columns = dict(zip(("probability", "prediction", "label"), zip(*rows, strict=True), strict=True))
-    named = {"transaction_id": [str(n) for n in range(len(rows))], "date": [DAY] * len(rows)}
-    table = pa.table(named | {"model_version": ["1"] * len(rows)} | {name: list(of) for name, of in columns.items()})
-    return table.set_column(5, "label", table["label"].cast(pa.bool_()))
+    count = len(rows)
+    named = {"transaction_id": [str(n) for n in range(count)], "date": [DAY] * count}
+    paid = {"account_id": [f"a{n % 3}" for n in range(count)], "amount": [10.0 * (n + 1) for n in range(count)]}
+    table = pa.table(named | paid | {"model_version": ["1"] * count} | {name: list(of) for name, of in columns.items()})
+    return table.set_column(7, "label", table["label"].cast(pa.bool_()))
 
 
 def quality(rows: pa.Table, verdicts: dict[int, bool] | None = None) -> dict[str, dict[str, Any]]:
@@ -41,6 +44,18 @@ def test_quality_by_hand() -> None:
     assert (row["date"], row["model_version"], row["transactions"], row["fraud"]) == (DAY, "1", 4, 2)
     assert (row["true_prediction_rate"], row["precision"], row["recall"]) == (0.75, pytest.approx(2 / 3), 1.0)
     assert row["area_under_pr"] == pytest.approx((1 + 2 / 3) / 2)
+    assert row["area_under_roc"] == 3 / 4
+    # Three accounts, of which the first and the third have a fraud; the amounts of the frauds are 10 and 30.
+    assert (row["alert_budget"], row["card_precision"], row["card_recall"]) == (100, 2 / 3, 1.0)
+    assert (row["precision_at_budget"], row["recall_at_budget"], row["amount_saved"]) == (0.5, 1.0, 40.0)
+
+
+def test_figures_at_a_budget_and_a_cost_of_alerts() -> None:
+    rows = predictions((0.9, True, True), (0.8, True, False), (0.6, True, True), (0.1, False, False))
+    decided = pa.table({"transaction_id": pa.array([], pa.string()), "verdict": pa.array([], pa.bool_())})
+    (row,) = prediction_quality.of_group(rows, decided, Budget(1, 2.5)).to_pylist()
+    assert (row["alert_budget"], row["card_precision"], row["card_recall"]) == (1, 1.0, 0.5)
+    assert (row["precision_at_budget"], row["recall_at_budget"], row["amount_saved"]) == (1.0, 0.5, 40 - 3 * 2.5)
 
 
 def test_a_prediction_without_a_label_is_judged_by_the_verdict_alone() -> None:
@@ -54,7 +69,7 @@ def test_drift_of_a_day_is_the_index_of_its_counts() -> None:
     values = np.arange(100, dtype=float)
     rows = predictions(*[(0.5, False, False)] * 100)
     for name in features.NAMES:
-        rows = rows.append_column(name, pa.array(values))
+        rows = rows.drop_columns([name] if name in rows.column_names else []).append_column(name, pa.array(values))
     # Of 100 values 0 to 99, those up to 9 are in the first bin: 10 % now, 50 % in training.
     shape = drift.Shape(edges=[9.0], shares=[0.5, 0.5], median=9.0)
     found = drift.of_group(rows, drift.Profile(shapes={"amount": shape}, until="2026-03-06")).to_pylist()

@@ -28,6 +28,8 @@ _VALUES = {
     "row_retention": "JSON",
     "timestamp_floor": "DATE",
     "train_from": "DATE",
+    "threshold": "PROBABILITY",
+    "promotion_metric": "FIGURE",
     "max_bytes_per_trigger": "SIZE",
     "target_file_size": "SIZE",
     "warn": "NAMES",

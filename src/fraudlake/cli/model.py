@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.training import Outcome
 
-EVALUATED = ("threshold", "holdout", "labels", "label_delay", "train_from")
+EVALUATED = ("threshold", "alert_budget", "alert_cost", "holdout", "labels", "label_delay", "train_from")
 """The settings that decide what a model learns from and how it is evaluated."""
+PROMOTED = ("promotion_metric", "promotion_margin")
 _LISTED = 10
 """Maximum number of unknown ids in a message."""
 
 
 @cli.command(example="fraudlake train --labels verdicts")
-@options(*MODEL, *EVALUATED, "algorithm", "max_training_rows", "promotion_margin", "auto_promote")
+@options(*MODEL, *EVALUATED, "algorithm", "max_training_rows", *PROMOTED, "auto_promote")
 @click.pass_obj
 def train(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_verdicts → a registered model.
@@ -131,7 +132,7 @@ def verdicts(app: App, /, file: Path) -> None:
 @click.option("--from", "first", type=Day(), help="Score a range of dates again, from this day.")
 @click.option("--to", "last", type=Day(), help="Last day of the range.  [default: the first]")
 @click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
-@options(*MODEL, "threshold", "columns", *KAFKA, *STREAMING)
+@options(*MODEL, "threshold", "alert_budget", "alert_cost", "columns", *KAFKA, *STREAMING)
 @click.pass_obj
 def score(
     app: App, /, first: datetime | None, last: datetime | None, model_version: str | None, **flags: str | None
@@ -192,7 +193,7 @@ def list_models(app: App, /, **flags: str | None) -> None:
 
 @model.command(example="fraudlake model compare 3")
 @click.argument("version", required=False)
-@options(*MODEL, *EVALUATED, "promotion_margin")
+@options(*MODEL, *EVALUATED, *PROMOTED)
 @click.pass_obj
 def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     """Compare VERSION (default: the challenger) with the champion on rows that neither learned from. Needs: train."""
@@ -207,7 +208,7 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
 @model.command(example="fraudlake model promote 3")
 @click.argument("version", required=False)
 @click.option("--force", is_flag=True, help="Promote without a comparison.")
-@options(*MODEL, *EVALUATED, "promotion_margin")
+@options(*MODEL, *EVALUATED, *PROMOTED)
 @click.pass_obj
 def promote(app: App, /, version: str | None, force: bool, **flags: str | None) -> None:
     """Make VERSION (default: the challenger) the champion if it beats the current one. Needs: train."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
+
+    from fraudlake.model.budget import Curve
 
 SCORE = "probability"
 LEAST = 1_000
@@ -40,10 +42,12 @@ class Shape(TypedDict):
 
 
 class Profile(TypedDict):
-    """Training data of a model: the shape of each feature and of :data:`SCORE`, and the last day (ISO, UTC)."""
+    """Training data of a model: the shape of each feature and of :data:`SCORE`, the last day (ISO, UTC), and how many
+    accounts a day reach a probability, which profiles of earlier fraudlakes do not have."""
 
     shapes: dict[str, Shape]
     until: str
+    budgets: NotRequired[Curve]
 
 
 def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -29,6 +30,7 @@ _HASHES = 1_000_000
 _SCHEMA = pa.schema(
     [
         ("time", pa.int64()),
+        ("account", pa.int64()),
         *((name, pa.float64()) for name in features.NAMES),
         ("label", pa.bool_()),
         ("verdict", pa.bool_()),
@@ -44,12 +46,15 @@ READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source"
 @dataclass(frozen=True)
 class Rows:
     """Labelled transactions, an array entry each: ``time`` (microseconds since 1970 UTC), a matrix of ``features``,
-    ``fraud`` (0 or 1), and ``weights``, the number of transactions that an entry represents."""
+    ``fraud`` (0 or 1), ``weights``, the number of transactions that an entry represents, a number of the ``account``,
+    and the ``amount`` (account currency)."""
 
     time: NDArray[np.int64]
     features: NDArray[np.float32]
     fraud: NDArray[np.float64]
     weights: NDArray[np.float64]
+    account: NDArray[np.int64]
+    amount: NDArray[np.float64]
 
     def between(self, begin: datetime | None, end: datetime | None) -> Rows:
         """Return the rows from ``begin`` on and before ``end``."""
@@ -58,13 +63,13 @@ class Rows:
             chosen &= self.time >= micros(begin)
         if end is not None:
             chosen &= self.time < micros(end)
-        return Rows(self.time[chosen], self.features[chosen], self.fraud[chosen], self.weights[chosen])
+        return Rows(*(values[chosen] for values in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class History:
-    """``time`` (microseconds since 1970 UTC), :data:`features.NAMES`, ``label``, ``verdict`` and ``weight`` of
-    transactions."""
+    """``time`` (microseconds since 1970 UTC), ``account`` (a hash), :data:`features.NAMES`, ``label``, ``verdict`` and
+    ``weight`` of transactions."""
 
     table: pa.Table
 
@@ -83,7 +88,9 @@ class History:
         matrix = np.empty((len(rows), len(features.NAMES)), np.float32)
         for at, name in enumerate(features.NAMES):
             matrix[:, at] = single(rows[name].to_numpy())
-        return Rows(rows["time"].to_numpy(), matrix, rows[label].to_numpy().astype(float), rows["weight"].to_numpy())
+        fraud = rows[label].to_numpy().astype(float)
+        others = (rows[name].to_numpy() for name in ("weight", "account", "amount"))
+        return Rows(rows["time"].to_numpy(), matrix, fraud, *others)
 
     def columns(self, since: datetime | None) -> dict[str, NDArray[Any]]:
         """Return ``weight`` and :data:`features.NAMES` of all rows since a time."""
@@ -134,7 +141,15 @@ def _chosen(computed: pa.Table) -> pa.Table:
     """Return :data:`_SCHEMA` of the rows that have a weight."""
     chosen = computed.filter(computed["weight"].is_valid())
     time = chosen["timestamp"].cast(pa.int64())
-    return chosen.append_column("time", time).select(_SCHEMA.names).cast(_SCHEMA)
+    chosen = chosen.append_column("time", time).append_column("account", _hashes(chosen["account_id"]))
+    return chosen.select(_SCHEMA.names).cast(_SCHEMA)
+
+
+def _hashes(ids: pa.ChunkedArray) -> pa.Array:
+    """Return a number for each id, the same in each process."""
+    named = ids.combine_chunks().dictionary_encode()
+    numbers = pd.util.hash_array(named.dictionary.to_numpy(zero_copy_only=False).astype(object)).view(np.int64)
+    return pa.array(numbers).take(named.indices)
 
 
 def micros(at: datetime) -> int:

@@ -25,13 +25,16 @@ SCHEMA = tables.GOLD_FRAUD_PREDICTIONS.schema
 """The columns of ``gold_fraud_predictions``."""
 
 
-def scorer(model: Model, threshold: float, scored_from: str, scored_at: datetime) -> Callable[[_Batches], _Batches]:
+def scorer(model: Model, wanted: float | str, scored_from: str, scored_at: datetime) -> Callable[[_Batches], _Batches]:
     """Return a function from Arrow batches of :data:`features.COMPUTED`, packed or not, to batches of :data:`SCHEMA`.
 
-    ``prediction`` is true if the probability reaches the threshold; these rows have ``reasons``
-    (:mod:`explanations`).
+    ``prediction`` is true if the probability reaches the threshold, a probability or a budget; these rows have
+    ``reasons`` (:mod:`explanations`).
+
+    Raises:
+        FraudlakeError: it is a budget, and the version knows none.
     """
-    stored = model.stored
+    stored, threshold = model.stored, model.threshold(wanted)
     medians = {name: float(shape["median"]) for name, shape in model.profile["shapes"].items()}
     constants = {"model_version": model.number, "scored_from": scored_from, "scored_at": scored_at}
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.lake import literal
+from fraudlake.model import budget
 from fraudlake.model.classifier import Classifier
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class Model:
             ValueError: the bytes are no classifier.
         """
         return Classifier.from_bytes(self.stored)
+
+    def threshold(self, wanted: float | str) -> float:
+        """Return the probability that the setting ``threshold`` means for this version.
+
+        Raises:
+            FraudlakeError: it is a budget, and this version knows none.
+        """
+        return budget.threshold(wanted, self.profile.get("budgets", []), f"version {self.number}")
 
 
 def row(model: Model, published_at: datetime) -> pa.Table:

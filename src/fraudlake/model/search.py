@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.model import features, history
+from fraudlake.model import budget, features, history
 from fraudlake.model.classifier import Classifier, Logistic, Trees
-from fraudlake.model.metrics import area_under_pr, metrics_of
+from fraudlake.model.metrics import Budget, Judged, all_of, area_under_pr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fraudlake.model.history import Rows
+    from fraudlake.settings import Settings
 
     Floats = NDArray[np.floating[Any]]
 
@@ -29,6 +30,7 @@ PARTS = ("fitted", "validated", "tested")
 LEAST = 10
 """The number of frauds, and of other transactions, that each part of a history must have."""
 
+_DAY = 86_400_000_000
 _VALIDATION = 0.2
 """The share of the rows before the test part on which the best candidate is chosen and calibrated."""
 
@@ -163,7 +165,14 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
     return Fitted(classifier, best, tried[0][2], {str(candidate): area for area, candidate, _ in tried})
 
 
-def metrics(classifier: Classifier, rows: Rows, threshold: float) -> dict[str, float]:
-    """Compute the metrics of a classifier on rows: :func:`metrics.metrics_of`."""
+def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str, float]:
+    """Compute the metrics of a classifier on rows: :func:`metrics.all_of`.
+
+    A threshold that is a budget becomes a probability on the same rows.
+    """
     probability = classifier.probabilities(rows.features)
-    return metrics_of(rows.fraud == 1, probability >= threshold, probability, rows.weights)
+    known = budget.curve(rows, probability) if isinstance(settings.threshold, str) else []
+    predicted = probability >= budget.threshold(settings.threshold, known, "the model")
+    days = rows.time // _DAY
+    judged = Judged(rows.fraud == 1, predicted, probability, rows.amount, rows.account, days, rows.weights)
+    return all_of(judged, Budget(settings.alert_budget, settings.alert_cost))

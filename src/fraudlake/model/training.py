@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from fraudlake import literals, tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import drift, features, figures, history, published, search
+from fraudlake.model import budget, drift, features, figures, history, published, search
 from fraudlake.model.registry import (
     AREA,
     BASELINE,
@@ -107,8 +107,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         labelled, by, cut = _labelled(past, settings)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
-        metrics = search.metrics(fitted.classifier, test_rows, settings.threshold)
-        baseline = search.metrics(fitted.baseline, test_rows, settings.threshold)
+        metrics = search.metrics(fitted.classifier, test_rows, settings)
+        baseline = search.metrics(fitted.baseline, test_rows, settings)
         version = registry.register(
             Trained(
                 fitted.classifier,
@@ -205,8 +205,8 @@ def _takes_over(
         return True, str(error).partition(": train again")[0]
     except FraudlakeError as error:
         return False, f"not compared, the champion cannot be used: {error}"
-    old = search.metrics(loaded.classifier, test_rows, lake.settings.threshold)
-    is_better, reason = _compared(champion.number, old, version.number, metrics, lake.settings.promotion_margin)
+    old = search.metrics(loaded.classifier, test_rows, lake.settings)
+    is_better, reason = _compared(champion.number, old, version.number, metrics, lake.settings)
     return is_better and version.weakness is None, reason
 
 
@@ -237,9 +237,9 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     labelled, _, _ = _labelled(_history(lake), settings)
     begin = max(champion.tested_from, challenger.tested_from)
     test_rows = labelled.between(datetime.fromisoformat(begin), None)
-    metrics = {model.number: search.metrics(model.classifier, test_rows, settings.threshold) for model in loaded}
+    metrics = {model.number: search.metrics(model.classifier, test_rows, settings) for model in loaded}
     old, new = champion.number, challenger.number
-    is_better, reason = _compared(old, metrics[old], new, metrics[new], settings.promotion_margin)
+    is_better, reason = _compared(old, metrics[old], new, metrics[new], settings)
     weaknesses = _weaknesses(challenger, champion)
     is_better &= challenger.weakness is None
     return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, _joined(reason, *weaknesses))
@@ -290,15 +290,21 @@ def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
 
 
 def _compared(
-    old: str, old_figures: dict[str, float], new: str, new_figures: dict[str, float], margin: float
+    old: str, old_figures: dict[str, float], new: str, new_figures: dict[str, float], settings: Settings
 ) -> tuple[bool, str]:
-    """Return whether ``new`` beats ``old`` in the area under PR (by a margin) and the true prediction rate, and why."""
-    areas, rates = ([figures.get(name, 0.0) for figures in (old_figures, new_figures)] for name in (AREA, _RATE))
-    is_better = areas[1] >= areas[0] + margin and rates[1] > rates[0]
+    """Return whether ``new`` beats ``old`` in ``promotion_metric``, by a margin, and why.
+
+    By the area under PR it must have a higher true prediction rate, too.
+    """
+    metric, margin = settings.promotion_metric, settings.promotion_margin
+    values, rates = ([figures.get(name, 0.0) for figures in (old_figures, new_figures)] for name in (metric, _RATE))
+    lead = margin * abs(values[0]) if metric == "amount_saved" else margin
+    is_better = values[1] >= values[0] + lead and (metric != AREA or rates[1] > rates[0])
+    name = "area under PR" if metric == AREA else metric.replace("_", " ")
+    further = f"; true prediction rate {rates[1]:.5f} against {rates[0]:.5f}, to be higher" if metric == AREA else ""
     return is_better, (
         f"version {new} {'beats' if is_better else 'does not beat'} version {old} "
-        f"(area under PR {areas[1]:.4f} against {areas[0]:.4f}, to be higher by {margin:g}; "
-        f"true prediction rate {rates[1]:.5f} against {rates[0]:.5f}, to be higher)"
+        f"({name} {values[1]:.4f} against {values[0]:.4f}, to be higher by {lead:g}{further})"
     )
 
 
@@ -322,8 +328,12 @@ def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.
     first, last = past.span
     columns = past.columns(first + _DAY if last - first >= 2 * _DAY else None)
     shapes = {name: drift.shape(columns[name], columns["weight"]) for name in features.NAMES}
-    scores = drift.shape(fitted.classifier.probabilities(test_rows.features), test_rows.weights)
-    return drift.Profile(shapes=shapes | {drift.SCORE: scores}, until=cut.parts["tested"].last.date().isoformat())
+    probability = fitted.classifier.probabilities(test_rows.features)
+    return drift.Profile(
+        shapes=shapes | {drift.SCORE: drift.shape(probability, test_rows.weights)},
+        until=cut.parts["tested"].last.date().isoformat(),
+        budgets=budget.curve(test_rows, probability),
+    )
 
 
 def _labelled(past: History, settings: Settings) -> tuple[Rows, history.Labels, search.Split]:
@@ -331,7 +341,7 @@ def _labelled(past: History, settings: Settings) -> tuple[Rows, history.Labels, 
 
     ``auto`` takes the verdicts if there are enough of them for every part, otherwise Flink's label.
     """
-    begin = settings.train_from and datetime.combine(settings.train_from, time())
+    begin = datetime.combine(settings.train_from, time()) if settings.train_from else None
     if settings.labels != "flink":
         by_verdict = past.labelled("verdicts").between(begin, None)
         try:

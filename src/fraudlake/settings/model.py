@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import re
 from datetime import date, timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from fraudlake.durations import Duration
+
+
+def _threshold(value: object) -> object:
+    """Read a probability, or a budget such as ``"100 accounts a day"``."""
+    match = re.fullmatch(r"\s*([1-9]\d{0,8}) accounts? a day\s*", str(value))
+    if match:
+        return f"{match[1]} accounts a day"
+    try:
+        probability = float(str(value))
+    except ValueError:
+        probability = math.nan
+    if 0 < probability < 1:
+        return probability
+    wrong = "must be a probability" if math.isnan(probability) else "input should be less than 1"
+    wrong = "input should be greater than 0" if probability <= 0 else wrong
+    raise ValueError(f"{wrong}, or a budget such as '100 accounts a day'")
+
+
+Threshold = Annotated[float | str, BeforeValidator(_threshold)]
+"""A probability, or a budget: a number of accounts a day."""
 
 
 class Model(BaseModel):
@@ -18,7 +40,16 @@ class Model(BaseModel):
         pattern=r"^[\w.-]+$",
         description="Name of the registered model (default in a workspace: CATALOG.SCHEMA.fraud_model).",
     )
-    threshold: float = Field(0.5, gt=0, lt=1, description="Probability from which a transaction is predicted fraud.")
+    threshold: Threshold = Field(
+        0.5,
+        description="Probability from which a transaction is predicted fraud, or a budget: '100 accounts a day'.",
+    )
+    alert_budget: int = Field(
+        100, ge=1, description="Alerts, or accounts, that can be looked at in a day, for the figures of the model."
+    )
+    alert_cost: float = Field(
+        0, ge=0, description="Cost of looking at an alert, in account currency, for the amount that a model saves."
+    )
     holdout: float = Field(
         0.3, gt=0, lt=1, description="Share of the history, at its end, on which the model is evaluated."
     )
@@ -46,8 +77,20 @@ class Model(BaseModel):
         ge=0,
         description="Share of new transactions or new verdicts from which 'run' trains again; 'train' always does.",
     )
+    promotion_metric: Literal[
+        "area_under_pr",
+        "area_under_roc",
+        "card_precision",
+        "card_recall",
+        "precision_at_budget",
+        "recall_at_budget",
+        "amount_saved",
+    ] = Field("area_under_pr", description="Figure by which a challenger must beat the champion.")
     promotion_margin: float = Field(
-        0.005, ge=0, lt=1, description="Minimum lead of a challenger's area under PR over the champion's."
+        0.005,
+        ge=0,
+        lt=1,
+        description="Minimum lead of a challenger's figure over the champion's; of an amount, as a share of it.",
     )
     auto_promote: bool = Field(True, description="Let 'train' make a better model the champion by itself.")
     max_drift: float = Field(0.25, gt=0, description="Population stability index above which 'status' fails.")

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.model import drift, features, prediction_quality, published
+from fraudlake.model.metrics import Budget
 from fraudlake.silver import verdicts
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from fraudlake.model.drift import Profile
 
 _DAYS = list(prediction_quality.DAYS)
-_READ = ("transaction_id", *_DAYS, "label", "prediction", "probability", *features.NAMES)
+_READ = ("transaction_id", "account_id", *_DAYS, "label", "prediction", "probability", *features.NAMES)
 _FEW = 1_000_000
 """The number of predictions that this process reads at once; Spark reads a day that has more."""
 Group = tuple["date", str]
@@ -102,7 +103,7 @@ def _of_few(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tupl
     for group in rows.group_by(_DAYS).aggregate([]).to_pylist():
         is_of = pc.and_(*(pc.equal(rows[name], pa.scalar(group[name], rows[name].type)) for name in _DAYS))
         part = rows.filter(is_of)
-        quality.append(prediction_quality.of_group(part, latest))
+        quality.append(prediction_quality.of_group(part, latest, _budget(lake)))
         if group["model_version"] in profiles:
             moved.append(drift.of_group(part, profiles[group["model_version"]]))
     return pa.concat_tables(quality), pa.concat_tables(moved)
@@ -112,8 +113,12 @@ def _of_many(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tup
     """Return quality and drift of days, computed by Spark."""
     scored = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
     decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
-    quality = prediction_quality.prediction_quality(scored, decided).toArrow()
+    quality = prediction_quality.prediction_quality(scored, decided, _budget(lake)).toArrow()
     return quality.cast(tables.GOLD_PREDICTION_QUALITY.schema), drift.drift(scored, profiles)
+
+
+def _budget(lake: Lake) -> Budget:
+    return Budget(lake.settings.alert_budget, lake.settings.alert_cost)
 
 
 def _on(dates: Iterable[date]) -> str:

@@ -50,7 +50,9 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
 
 def _champion(lake: Lake) -> Model:
     registry = Registry.of(lake)
-    return registry.load(registry.required_champion().number)
+    champion = registry.load(registry.required_champion().number)
+    champion.threshold(lake.settings.threshold)
+    return champion
 
 
 def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:

@@ -1,0 +1,69 @@
+"""Budget: a number of accounts a day becomes the probability from which a transaction is predicted fraud."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fraudlake.errors import FraudlakeError
+from fraudlake.model import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from fraudlake.model.history import Rows
+
+    Floats = NDArray[np.floating[Any]]
+
+Curve = list[tuple[int, float]]
+"""Rising numbers of accounts a day, and the probability that so many accounts reach on a day."""
+
+_DAY, _HOUR = 86_400_000_000, 3_600_000_000
+
+
+def curve(rows: Rows, probability: Floats) -> Curve:
+    """Measure how many accounts a day reach a probability; numbers have up to two digits that are not zero."""
+    never = np.zeros(len(rows.time), bool)
+    judged = metrics.Judged(never, never, probability, rows.amount, rows.account, rows.time // _DAY, rows.weights)
+    reached = [of_day.by_account() for of_day in judged.by_day()]
+    scores, weights = (np.concatenate([getattr(one, name) for one in reached]) for name in ("scores", "weights"))
+    order = np.argsort(-scores, kind="stable")
+    is_last = np.append(np.diff(scores[order]) != 0, True)
+    levels = scores[order][is_last]
+    hours = int(rows.time.max() // _HOUR - rows.time.min() // _HOUR) + 1
+    accounts = np.cumsum(weights[order])[is_last] * 24 / hours
+    numbers = [*_numbers(float(accounts[-1]))]
+    # Of accounts with equal scores all or none reach a level; at least one account reaches the highest.
+    at = np.maximum(np.searchsorted(accounts, np.array(numbers) + 1e-9, "right") - 1, 0)
+    return [(number, float(level)) for number, level in zip(numbers, levels[at], strict=True)]
+
+
+def _numbers(most: float) -> Iterator[int]:
+    """Yield 1, 2 … 99, 100, 110 … 990, 1000, 1100 …, up to the first that is not below ``most``."""
+    number, step = 1, 1
+    while True:
+        yield number
+        if number >= most:
+            return
+        step = max(step, 10 ** (len(str(number)) - 2))
+        number += step
+
+
+def threshold(wanted: float | str, known: Curve, version: str) -> float:
+    """Return the probability that the setting ``threshold`` means for a version of the model.
+
+    Raises:
+        FraudlakeError: it is a budget, and the version has no curve.
+    """
+    if not isinstance(wanted, str):
+        return wanted
+    if not known:
+        raise FraudlakeError(
+            f"threshold '{wanted}': {version} was trained before budgets were known: train and promote another "
+            "version, or give a probability"
+        )
+    accounts = int(wanted.split()[0])
+    return max((number, level) for number, level in known if number <= max(accounts, known[0][0]))[1]
