@@ -64,26 +64,10 @@ def _resolve(configuration: str, pinned: bytes, cache: Path, target: Path) -> No
             raise FraudlakeError(
                 f"cannot resolve the jars for {configuration} ({reason}): check the network, then try again"
             )
-        shipped = {_artifact(path) for path in _pyspark_jars().glob("*.jar")} if configuration != "broker" else set()
-        for path in jars.glob("*.jar"):
-            if _artifact(path) in shipped:
-                path.unlink()
         shutil.move(jars, target)
 
 
-def _pyspark_jars() -> Path:
+def _ivy() -> Path:
     import pyspark
 
-    return Path(pyspark.__file__).parent / "jars"
-
-
-def _ivy() -> Path:
-    return next(_pyspark_jars().glob("ivy-*.jar"))
-
-
-def _artifact(path: Path) -> str:
-    """Strip the version: ``jackson-core-2.18.2.jar`` → ``jackson-core``."""
-    name, _, rest = path.stem.rpartition("-")
-    while rest and not rest[0].isdigit():
-        name, _, rest = name.rpartition("-")
-    return name or path.stem
+    return next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
