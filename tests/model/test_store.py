@@ -57,6 +57,24 @@ def register(lake: Any) -> str:
     return Registry(model_store(lake), "model", "model").register(trained).number
 
 
+def test_a_version_is_compared_by_the_classifier_that_was_not_fitted_on_its_test_rows(tmp_path: Path) -> None:
+    lake: Any = SimpleNamespace(models=tmp_path / "models")
+    width = len(features.NAMES)
+    scoring, evaluated = (
+        Classifier(features.NAMES, Logistic([0.0] * width, [1.0] * width, [weight] * width, 0.0), 1.0, 0.0)
+        for weight in (1.0, 2.0)
+    )
+    example = pd.DataFrame([[0.0] * width], columns=list(features.NAMES))
+    trained = Trained(scoring, {"shapes": {}, "until": "2026-03-07"}, example, {}, "", {}, evaluated=evaluated)
+    registry = Registry(model_store(lake), "model", "model")
+
+    assert registry.register(trained).number == "1"
+    assert (registry.load("1").classifier, registry.evaluated("1")) == (scoring, evaluated)
+
+    assert register(lake) == "2"  # as earlier fraudlakes registered versions
+    assert registry.evaluated("2") == registry.load("2").classifier
+
+
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     lake: Any = SimpleNamespace(models=tmp_path / "models")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.model import classifier, features
+from fraudlake.model.classifier import Classifier
 from fraudlake.model.published import Model
 from fraudlake.model.store import has_models, log_only_errors, model_store, reading
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fraudlake.lake import Lake
-    from fraudlake.model.classifier import Classifier
     from fraudlake.model.drift import Profile
     from fraudlake.model.store import ModelStore
 
@@ -36,6 +36,7 @@ AREA, BASELINE = "area_under_pr", "baseline_"
 """The figure that versions are compared by, and how the names of the baseline's figures begin."""
 _TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
 _PROFILE = "profile"
+_EVALUATED = "evaluated.json"
 _LOADER = Path(classifier.__file__).stem
 _ABSENT = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 
@@ -96,6 +97,7 @@ class Version:
 class Trained:
     """A trained model with all that is registered with it.
 
+    ``classifier`` scores. If it was fitted on the test rows, versions are compared by ``evaluated``, which was not.
     ``trained_on`` are the versions of the tables and the settings: equal values mean that training would repeat itself.
     """
 
@@ -107,6 +109,7 @@ class Trained:
     metrics: dict[str, float]
     params: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
+    evaluated: Classifier | None = None
 
 
 class Registry:
@@ -186,6 +189,8 @@ class Registry:
                 self._mlflow.log_metrics(trained.metrics)
                 for name, figure in trained.figures.items():
                     self._mlflow.log_figure(figure, name)
+                if trained.evaluated is not None:
+                    self._mlflow.log_text(trained.evaluated.to_bytes().decode(), _EVALUATED)
                 logged = self._log(trained)
             # In a workspace the bundle creates the registered model: training may lack the right to create it.
             if self._present(lambda: self._client.get_registered_model(self._name)) is None:
@@ -282,6 +287,19 @@ class Registry:
                 "train again with 'fraudlake train'"
             )
         return model
+
+    def evaluated(self, number: str) -> Classifier:
+        """Load the classifier of a version that was fitted without its test rows.
+
+        Raises:
+            FraudlakeError: as :meth:`load`.
+        """
+        model = self.load(number)
+        with self._store():
+            run = str(self._client.get_model_version(self._name, number).run_id)
+            if not any(file.path == _EVALUATED for file in self._client.list_artifacts(run)):
+                return model.classifier
+            return Classifier.from_bytes(self._mlflow.artifacts.load_text(f"runs:/{run}/{_EVALUATED}").encode())
 
     def _by_alias(self, alias: str) -> Version | None:
         with self._store():

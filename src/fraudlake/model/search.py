@@ -7,7 +7,7 @@ the second part, and tested on the latest part.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,8 +54,14 @@ class Candidate:
         """Name it for people."""
         return f"{self.trees} trees of {self.leaves} leaves" if self.trees else "logistic regression"
 
-    def fit(self, rows: Rows, weights: Floats) -> Trees | Logistic:
-        """Learn from rows."""
+    def fit(self, rows: Rows) -> Trees | Logistic:
+        """Learn from rows.
+
+        Fraud is rare, so it weighs more, by the square root of its rarity: trees then detect it without too many false
+        alarms. The weights distort the probabilities, and the calibration corrects that.
+        """
+        rarity = rows.weights.sum() / (rows.weights @ rows.fraud)
+        weights = rows.weights * np.where(rows.fraud == 1, rarity**0.5, 1.0)
         if self.algorithm == "logistic":
             return Logistic.fit(rows.features, rows.fraud, weights, penalty=1e-4)
         return Trees.fit(rows.features, rows.fraud, weights, self.leaves, self.trees)
@@ -68,9 +74,13 @@ SEARCH = {"trees": (Candidate("trees", 8, 40), Candidate("trees", 31, 60)), "log
 
 @dataclass(frozen=True)
 class Fitted:
-    """The outcome of a search: the best classifier, the baseline's, and the area under PR of each candidate."""
+    """The outcome of a search: the best classifier, the baseline's, and the area under PR of each candidate.
+
+    ``classifier`` knows nothing of the test part. ``final`` is the same candidate, fitted on the whole history.
+    """
 
     classifier: Classifier
+    final: Classifier
     candidate: Candidate
     baseline: Classifier
     areas: dict[str, float]
@@ -145,24 +155,23 @@ def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) 
 def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lambda *_: None) -> Fitted:
     """Fit the candidates on the first part of a history, and choose and calibrate the best on the second.
 
-    Fraud is rare, so it weighs more, by the square root of its rarity: trees then detect it without too many false
-    alarms. The weights distort the probabilities, and the calibration corrects that.
+    The best is fitted once more, on all rows: what is latest teaches most. It keeps the calibration, for which no rows
+    are left.
     """
     first, second = labelled.between(None, cut.validated_from), labelled.between(cut.validated_from, cut.tested_from)
-    rarity = first.weights.sum() / (first.weights @ first.fraud)
-    weights = first.weights * np.where(first.fraud == 1, rarity**0.5, 1.0)
     candidates = (BASELINE, *SEARCH[algorithm])
     tried: list[tuple[float, Candidate, Classifier]] = []
     for number, candidate in enumerate(candidates):
         progress(number, len(candidates), str(candidate))
-        learned = candidate.fit(first, weights)
+        learned = candidate.fit(first)
         classifier = Classifier.calibrated(features.NAMES, learned, second.features, second.fraud, second.weights)
         area = area_under_pr(second.fraud == 1, classifier.log_odds(second.features), second.weights)
         tried.append((area, candidate, classifier))
     progress(len(candidates), len(candidates), "testing")
     # Of equal areas max takes the first, which is the simplest candidate.
     _, best, classifier = max(tried[1:] or tried, key=lambda entry: entry[0])
-    return Fitted(classifier, best, tried[0][2], {str(candidate): area for area, candidate, _ in tried})
+    final = replace(classifier, learned=best.fit(labelled))
+    return Fitted(classifier, final, best, tried[0][2], {str(candidate): area for area, candidate, _ in tried})
 
 
 def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str, float]:

@@ -111,7 +111,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         baseline = search.metrics(fitted.baseline, test_rows, settings)
         version = registry.register(
             Trained(
-                fitted.classifier,
+                fitted.final,
                 _profile(past, fitted, test_rows, cut),
                 pd.DataFrame(labelled.features[:3].astype(float), columns=list(features.NAMES)),
                 trained_on,
@@ -126,6 +126,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                     **{f"chosen by: {name}": round(area, 4) for name, area in fitted.areas.items()},
                 },
                 figures.figures(fitted.classifier, test_rows),
+                fitted.classifier,
             )
         )
         teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
@@ -200,12 +201,12 @@ def _takes_over(
     if champion is None:
         return True, "the first model"
     try:
-        loaded = registry.load(champion.number)
+        evaluated = registry.evaluated(champion.number)
     except OutdatedModelError as error:
         return True, str(error).partition(": train again")[0]
     except FraudlakeError as error:
         return False, f"not compared, the champion cannot be used: {error}"
-    old = search.metrics(loaded.classifier, test_rows, lake.settings)
+    old = search.metrics(evaluated, test_rows, lake.settings)
     is_better, reason = _compared(champion.number, old, version.number, metrics, lake.settings)
     return is_better and version.weakness is None, reason
 
@@ -233,11 +234,11 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     challenger = registry.version(number) if number else registry.challenger()
     if challenger is None or challenger.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
-    loaded = [registry.load(version.number) for version in (champion, challenger)]
+    evaluated = {version.number: registry.evaluated(version.number) for version in (champion, challenger)}
     labelled, _, _ = _labelled(_history(lake), settings)
     begin = max(champion.tested_from, challenger.tested_from)
     test_rows = labelled.between(datetime.fromisoformat(begin), None)
-    metrics = {model.number: search.metrics(model.classifier, test_rows, settings) for model in loaded}
+    metrics = {number: search.metrics(one, test_rows, settings) for number, one in evaluated.items()}
     old, new = champion.number, challenger.number
     is_better, reason = _compared(old, metrics[old], new, metrics[new], settings)
     weaknesses = _weaknesses(challenger, champion)

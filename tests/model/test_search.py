@@ -1,0 +1,39 @@
+"""The search for a model: what each of its classifiers was fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fraudlake.model import search
+from fraudlake.model.history import Rows
+
+
+def rows(count: int = 600) -> Rows:
+    """Transactions, one a second, of which large ones are often fraud."""
+    draw = np.random.default_rng(5)
+    features = draw.random((count, 12)).astype(np.float32)
+    fraud = (features[:, 0] + draw.normal(0, 0.1, count) > 0.8).astype(float)
+    zeros = np.zeros(count, np.int64)
+    return Rows(np.arange(count) * 1_000_000, features, fraud, np.ones(count), zeros, np.ones(count))
+
+
+def test_the_best_candidate_is_evaluated_on_rows_it_does_not_know_and_then_fitted_on_all() -> None:
+    labelled = rows()
+    cut = search.split(labelled, 0.3)
+    fitted = search.search(labelled, cut, "trees")
+    assert fitted.classifier.learned == fitted.candidate.fit(labelled.between(None, cut.validated_from))
+    assert fitted.final.learned == fitted.candidate.fit(labelled) != fitted.classifier.learned
+    assert fitted.final == replace(fitted.classifier, learned=fitted.final.learned)
+
+
+def test_what_happens_in_the_test_changes_no_evaluated_classifier() -> None:
+    labelled = rows()
+    cut = search.split(labelled, 0.3)
+    is_tested = labelled.time >= search.history.micros(cut.tested_from)
+    other = replace(labelled, fraud=np.where(is_tested, 1 - labelled.fraud, labelled.fraud))
+    fitted, of_other = (search.search(one, cut, "trees") for one in (labelled, other))
+    assert fitted.classifier == of_other.classifier
+    assert fitted.baseline == of_other.baseline
+    assert fitted.final != of_other.final
