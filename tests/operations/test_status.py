@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.operations.status import Status, status
 from fraudlake.streams import aggregate, ingest, refine, stream
+from tests import plain_lake
 from tests.conftest import land_flink, run
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected, land
@@ -94,6 +95,19 @@ def test_a_replay_that_was_cut_is_the_remedy_for_what_it_has_left_different() ->
     assert Status("lake", "landing", **figures, cut_replay_of_days=again).gaps == [
         f"a replay of days was cut: run '{again}', which finishes it",
         f"bronze holds 10 rows but silver and quarantine together 6: run '{again}'",
+    ]
+
+
+def test_accounts_whose_removal_was_cut_are_counted(lake: Any) -> None:
+    opened = lake()
+    gone: list[Any] = [
+        {"account_hash": account, "table_name": name} for account in "ab" for name in ("silver", "bronze")
+    ]
+    plain_lake.fill(
+        opened.folder, tables.GOLD_FORGOTTEN, *gone, {"account_hash": "c", "finished_at": datetime.now(UTC)}
+    )
+    assert status(opened).gaps == [
+        "the removal of 2 accounts has not finished: repeat 'fraudlake forget --yes' with the same accounts"
     ]
 
 

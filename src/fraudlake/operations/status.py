@@ -66,6 +66,8 @@ class Status:
     cut_replays: int = 0
     cut_replay_of_days: str | None = None
     """The command that finishes a replay of days that was cut."""
+    unfinished_removals: int = 0
+    """Accounts whose removal was cut, or left a trace."""
     deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
     """Number of alerts by outcome, by destination."""
     by_hand: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -116,6 +118,11 @@ class Status:
             )
         if self.cut_replay_of_days:
             gaps.append(f"a replay of days was cut: run '{self.cut_replay_of_days}', which finishes it")
+        if self.unfinished_removals:
+            gaps.append(
+                f"the removal of {counted(self.unfinished_removals, 'account')} has not finished: repeat "
+                "'fraudlake forget --yes' with the same accounts"
+            )
         refined = self._with_removed("silver_transactions", self.silver) - self.late - self.removed_late
         refined += self._with_removed("silver_quarantine", self.quarantine)
         if bronze != refined:
@@ -201,6 +208,7 @@ def status(lake: Lake) -> Status:
         unread_files=landed.waiting_files,
         cut_replays=len(replay.unfinished(lake)),
         cut_replay_of_days=note.command if note else None,
+        unfinished_removals=_unfinished_removals(lake),
         deliveries=_deliveries(lake),
         by_hand=_by_hand(lake),
         last_batches=_last_batches(lake),
@@ -221,6 +229,12 @@ def _agreement(lake: Lake) -> dict[str, int]:
     sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
     (row,) = lake.query(detector_agreement.TABLE, sums).to_pylist()
     return dict(row)
+
+
+def _unfinished_removals(lake: Lake) -> int:
+    """Count the accounts whose removal was begun and has not finished."""
+    count = "count(DISTINCT account_hash) AS accounts"
+    return int(lake.query(tables.GOLD_FORGOTTEN, count, "WHERE finished_at IS NULL")["accounts"][0].as_py())
 
 
 def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
