@@ -21,6 +21,7 @@ from databricks.bundles.volumes import Volume
 
 from fraudlake import settings
 from fraudlake.cli import cli
+from fraudlake.delivery.destinations import DESTINATIONS, SECRETS
 from fraudlake.errors import UsageError
 from fraudlake.workspace import check
 
@@ -50,6 +51,13 @@ def declared_tasks(target: str) -> list[tuple[str, dict[str, Any], dict[str, Any
         for key, job in render(target, "aws", **GIVEN).jobs().items()
         for task in job["tasks"]
     ]
+
+
+def test_the_bundle_names_every_destination_and_its_secrets() -> None:
+    variables = source()["variables"]
+    listed = variables["deliver_to"]["description"].removeprefix("Where alerts are delivered to, ").rstrip(".")
+    assert set(re.split(", | or ", listed)) == set(DESTINATIONS)
+    assert set(re.findall(r"\w+_(?:url|secret)", variables["delivery_secret"]["description"])) == set(SECRETS)
 
 
 @targets
