@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import AddAction
 
 from fraudlake import simulator, tables
 from fraudlake.errors import FraudlakeError, UsageError
@@ -116,6 +120,21 @@ def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None
     opened.spark.sql("DELETE FROM bronze_files WHERE path = '1'")
     assert opened.query(tables.BRONZE_FILES, "count(*) AS total")["total"].to_pylist() == [2]
     assert sorted(opened.rows(tables.BRONZE_FILES)["path"].to_pylist()) == ["0", "2"]
+
+
+def test_times_that_an_earlier_version_wrote_are_read_as_they_are_however_far_ahead(lake: Any) -> None:
+    opened, table = lake(), tables.SILVER_TRANSACTIONS
+    written = [datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC), datetime(2026, 3, 7, tzinfo=UTC)]
+    file = opened.root / "tables" / table.name / "date=2026-03-07" / "old.parquet"
+    file.parent.mkdir()
+    # As Spark writes by default.
+    pq.write_table(pa.table({"timestamp": written}), file, use_deprecated_int96_timestamps=True)
+    statistics = json.dumps({"numRecords": 2, "maxValues": {"timestamp": "9999-12-31T23:59:59.999Z"}})
+    added = AddAction(f"date=2026-03-07/{file.name}", file.stat().st_size, {"date": "2026-03-07"}, 0, True, statistics)
+    delta = DeltaTable(file.parents[1])
+    delta.create_write_transaction([added], "append", delta.schema(), ["date"])
+    read = opened.query(table, "timestamp", "ORDER BY timestamp DESC")
+    assert [time.replace(tzinfo=UTC) for time in read["timestamp"].to_pylist()] == written
 
 
 def test_a_table_is_made_again_whose_first_commit_was_never_finished(lake: Any, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock
@@ -244,12 +245,17 @@ class LocalLake(Lake):
         call Python, which aborts if it is about to end (``terminate called``, seen with deltalake 1.6).
         """
         delta = self._open(table, version)
-        if not _is_readable(delta):
+        if not _is_readable(delta) or self._has_misread_times(table, delta):
             return super().union((table, columns, clauses, version))
         engine = QueryBuilder().register(table.name, delta)
         rows = pa.table(engine.execute(select(columns, table.name, clauses)))
         # Arrow cannot sort or filter views.
         return rows.cast(pa.schema([field.with_type(_NOT_VIEWS.get(field.type, field.type)) for field in rows.schema]))
+
+    def _has_misread_times(self, table: tables.Table, delta: DeltaTable) -> bool:
+        """Return whether a file has times that delta-rs reads as other ones: see :func:`data_file.in_nanoseconds`."""
+        paths = data_file.beyond_nanoseconds(delta)
+        return any(data_file.in_nanoseconds(pq.read_schema(self._folder(table) / path)) for path in paths)
 
     def union(self, *queries: Query) -> pa.Table:
         """Return the rows of several queries, one after the other: see :meth:`query`."""

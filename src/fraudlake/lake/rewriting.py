@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
+from fraudlake.lake import data_file
 from fraudlake.lake.data_file import DataFile
 
 
@@ -71,13 +72,10 @@ def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path)
 
 
 def _link(file: Path, link: Path) -> None:
-    """Link to a file, or copy it with other times: delta-rs reads INT96 after 2262 as another time (seen in 1.6).
-
-    Spark writes INT96 by default.
-    """
+    """Link to a file, or copy it with times that delta-rs reads as they are."""
     link.parent.mkdir(parents=True, exist_ok=True)
     schema = pq.read_schema(file)
-    times = [field for field in schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"]
+    times = data_file.in_nanoseconds(schema)
     if not times:
         os.link(file, link)
         return
