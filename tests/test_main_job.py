@@ -12,7 +12,7 @@ from fraudlake import tables
 from fraudlake.gold import detector_agreement
 from fraudlake.lake import contents
 from tests.conftest import FLINK, run
-from tests.test_cli import without_java
+from tests.test_cli import fraudlake, without_java
 
 pytestmark = pytest.mark.stream
 
@@ -103,6 +103,14 @@ def test_status_fails_when_rows_have_landed_that_bronze_does_not_hold(
         run(main_job.root, "status", "--landing", str(FLINK / "tutorial" / "int96"))
     assert end.value.code == 1
     assert "50,020 rows landed but bronze holds 50,010" in capfd.readouterr().out
+
+
+def test_steps_that_have_nothing_to_read_start_no_java(main_job: Any) -> None:
+    steps = ("run", "--steps", "refine,aggregate")
+    ended = fraudlake("--lake", str(main_job.root), "--json", *steps, PATH=str(main_job.root), JAVA_HOME="")
+    assert ended.returncode == 0, ended.stderr
+    done = [one for step in json.loads(ended.stdout)["steps"].values() for one in step["streams"]]
+    assert {one["step"]: one["rows"] for one in done} == {"refine": 0, "account_daily": 0}
 
 
 def test_status_and_models_are_read_without_java(main_job: Any) -> None:

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import gold, tables
 from fraudlake.gold import account_daily, account_tiles, alert_windows
-from fraudlake.streams import aggregate
+from fraudlake.streams import aggregate, groups, refresh
 from tests import oracle, plain_lake
 from tests.oracle import HOUR, MINUTE, Row, Window, in_event_time
 from tests.transactions import MARCH_7, SECOND, id_of, land, silver, time_of
@@ -44,13 +44,13 @@ def raise_alerts(lake: Any, rows: Iterable[Row]) -> None:
     plain_lake.fill(lake.folder, tables.SILVER_ALERTS, *alerts)
 
 
-def take(lake: Any, rows: list[Row], step: str = "account_tiles") -> None:
-    """Hand rows that silver holds to a step, as one micro-batch."""
-    (chosen,) = (stream for stream in aggregate.streams(lake) if stream.step == step)
-    touches = next(iter(account_tiles.AGGREGATE.touches.values()))
+def take(lake: Any, rows: list[Row]) -> None:
+    """Hand rows that silver holds to the stream of the aggregates, as one micro-batch after the first."""
+    (chosen,) = aggregate.streams(lake)
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.session.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
-    chosen.write(lake, batch.withColumn("date", F.to_date("timestamp")).selectExpr(*touches), 0)
+    batch = batch.withColumn("date", F.to_date("timestamp"))
+    chosen.write(lake, refresh.groups_of(batch, tables.SILVER_TRANSACTIONS, gold.GROUPED), 1)
 
 
 def history(seed: int) -> list[Row]:
@@ -65,7 +65,11 @@ def history(seed: int) -> list[Row]:
     return rows
 
 
-def test_windows_updated_batch_by_batch_are_those_of_all_rows(lake: Any) -> None:
+@pytest.mark.parametrize("many", [groups._MANY, 0], ids=["only touched groups", "most of a day as a whole day"])
+def test_windows_updated_batch_by_batch_are_those_of_all_rows(
+    lake: Any, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(groups, "_MANY", many)
     opened = lake()
     rows = in_event_time(history(7))
     late = random.Random(1).sample(rows, 40)
@@ -139,7 +143,6 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_is_in
 
     land(opened, in_time)
     take(opened, in_time)
-    take(opened, in_time, "account_daily")
     assert day() == (2, 50.0, 30.0, 0)
     assert sessions() == [
         (noon, noon + half, 1, 2000, 20.0, 0, "closed"),
@@ -149,7 +152,6 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_is_in
     land(opened, [late])
     raise_alerts(opened, [late])
     take(opened, [late])
-    take(opened, [late], "account_daily")
     assert day() == (3, 750.0, 700.0, 1)
     assert sessions() == [(noon, one_pm + half, 3, 75000, 700.0, 1, "closed")]
     assert windows_of(opened) == oracle.windows([*in_time, late], [late])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,11 +15,14 @@ import pytest
 
 from fraudlake import gold
 from fraudlake.lake import contents
+from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.operations import retention
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
-from tests import plain_lake
+from tests import plain_lake, transactions
 from tests.gold import account_hourly, merchant_hourly
+from tests.oracle import HOUR, Row
+from tests.transactions import MARCH_7 as MIDNIGHT
 
 pytestmark = pytest.mark.stream
 
@@ -63,8 +67,7 @@ def land(folder: Path, name: str, payments: Iterable[Payment]) -> None:
 def take(lake: Any) -> None:
     for step in (ingest.streams, refine.streams, detect.streams):
         stream.run(lake, step(lake), "available-now")
-    hourly = [one for one in aggregate.streams(lake) if one.step.endswith("_hourly")]
-    stream.run(lake, hourly, "available-now")
+    stream.run(lake, aggregate.streams(lake), "available-now")
 
 
 def expected(payments: Iterable[Payment], alerted: Iterable[Payment]) -> tuple[Counter[Any], Counter[Any]]:
@@ -86,6 +89,34 @@ def stored(lake: Any) -> tuple[Counter[Any], Counter[Any]]:
         Counter(dict(zip(groups, (row["transactions"] for row in accounts), strict=True))),
         Counter({(row["merchant_id"], f"{row['hour']:%F %T}"): row["transactions"] for row in merchants}),
     )
+
+
+def test_an_aggregate_that_comes_later_has_all_days_and_follows(
+    lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lake()
+    early = [Row("1", MIDNIGHT + hour * HOUR, 1.0, position=hour) for hour in (0, 1, 30)]
+    transactions.land(opened, early)
+    stream.run(opened, aggregate.streams(opened), "available-now")
+
+    monkeypatch.setattr(gold, "GROUPED", (*gold.GROUPED, account_hourly.AGGREGATE))
+    monkeypatch.setattr(contents, "TABLES", (*contents.TABLES, account_hourly.TABLE))
+
+    def hours(lake: Any) -> dict[str, int]:
+        rows = lake.rows(account_hourly.TABLE).to_pylist()
+        return {f"{row['hour']:%d %H}": row["transactions"] for row in rows}
+
+    opened = lake()
+    (shared,) = aggregate.streams(opened)
+    with monkeypatch.context() as killed, pytest.raises(OSError, match="killed"):
+        killed.setattr(Checkpoint, "note_also_writes", Mock(side_effect=OSError("killed")))
+        stream.run(opened, [shared], "available-now")
+    assert [done.batches for done in stream.run(opened, [shared], "available-now")] == [0]
+    assert hours(opened) == {"07 00": 1, "07 01": 1, "08 06": 1}
+
+    transactions.land(opened, [Row("1", MIDNIGHT, 1.0, "late")])
+    stream.run(opened, aggregate.streams(opened), "available-now")
+    assert hours(opened) == {"07 00": 2, "07 01": 1, "08 06": 1}
 
 
 @pytest.fixture
@@ -111,7 +142,7 @@ def test_hours_follow_late_rows_a_repeated_micro_batch_a_rebuild_and_retention(
     rows, alerted = [*FRAUD, *OTHERS, *LATE_FRAUD], [FRAUD[1], LATE_FRAUD[1]]
     assert stored(opened) == expected(rows, alerted)
 
-    for step in ("account_hourly", "merchant_hourly"):  # as if it had been killed before it noted its micro-batch
+    for step in ("account_daily", "merchant_hourly"):  # as if it had been killed before it noted its micro-batch
         latest = max((opened.checkpoints / step / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
         latest.unlink()
         latest.with_name(f".{latest.name}.crc").unlink(missing_ok=True)

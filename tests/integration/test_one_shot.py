@@ -67,11 +67,10 @@ def steps(compute: Workspace, tmp_path: Path) -> Iterator[Steps]:
 
 def test_rows_are_counted_from_commits_and_none_is_lost_without_an_error(steps: Steps) -> None:
     landing, tables = steps.folder / "landing", steps.folder / "tables"
-    aggregates = ("account_daily", "account_tiles")
     land(landing, "part-0", ("a", 1, 0.5), ("a", 2, 900.0), ("b", 3, 7.0), ("b", 4, -1.0), ("b", 40, 2.0))
 
     assert [steps.run(step) for step in ("ingest", "refine", "detect")] == [1, 5, 4]
-    assert [steps.run("aggregate", stream) for stream in aggregates] == [5, 5]
+    assert steps.run("aggregate", "account_daily") == 5
 
     # The first row is too late for the detector, whose output then goes to two tables.
     land(landing, "part-1", ("c", 5, 3.0), ("c", 50, 0.5), ("c", 51, 800.0), ("c", 90, 1.0))
@@ -81,19 +80,19 @@ def test_rows_are_counted_from_commits_and_none_is_lost_without_an_error(steps: 
     steps.one_shot.unlink()
     assert steps.run("refine") == 4
     steps.one_shot.touch()
-    refused += [str(steps.run("detect")), *(str(steps.run("aggregate", stream)) for stream in aggregates)]
+    refused += [str(steps.run("detect")), str(steps.run("aggregate", "account_daily"))]
     steps.one_shot.unlink()
 
     assert [line.partition(" failed: the micro-batch had ")[0] for line in refused] == [
         "refine",
         "refine",
         "detect",
-        *aggregates,
+        "account_daily",
     ]
     assert all("rows when it was first read, and 0 when it was read again" in line for line in refused)
     assert not any("\n" in line for line in refused)
     assert steps.run("detect") == 4
-    assert [steps.run("aggregate", stream) for stream in aggregates] == [5, 5]
+    assert steps.run("aggregate", "account_daily") == 5
 
     assert stored(tables / "bronze_transactions").num_rows == 9
     assert stored(tables / "silver_transactions").num_rows == 8

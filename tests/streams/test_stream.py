@@ -36,9 +36,7 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     # Ten transactions and three alerts.
     aggregates = aggregate.streams(opened)
     done = stream.run(opened, aggregates, "available-now")
-    assert {result.step: result.rows for result in done} == dict.fromkeys(
-        ("account_daily", "account_tiles", "detector_agreement"), 13
-    )
+    assert [(result.step, result.rows) for result in done] == [("account_daily", 13)]
     assert opened.count(account_daily.TABLE) == 4
     assert opened.count(detector_agreement.TABLE) == 1
     assert opened.count(account_tiles.TABLE) > 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ class Aggregate:
 
     @property
     def step(self) -> str:
-        """The name of its stream."""
+        """The name of its stream, unless it shares one: see :func:`by_sources`."""
         return self.table.name.removeprefix("gold_")
 
     @property
@@ -49,3 +50,11 @@ class GroupAggregate(Aggregate):
     compute: Callable[[DataFrame, DataFrame, Sequence[SmallThenLargeRule]], DataFrame]
     """Returns the table's rows of all groups. Arguments: ``silver_transactions`` of whole days, ``silver_alerts`` of
     these days or more, and the live rules of the kind small_then_large."""
+
+
+def by_sources(aggregates: Iterable[GroupAggregate]) -> list[list[GroupAggregate]]:
+    """Return those of the same sources together: they share a stream, which has the name of the first of them."""
+    shared = defaultdict(list)
+    for aggregate in aggregates:
+        shared[aggregate.sources].append(aggregate)
+    return list(shared.values())

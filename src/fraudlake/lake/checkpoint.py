@@ -26,7 +26,8 @@ class Checkpoint:
     """The folder of one stream's checkpoint.
 
     In addition to Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends
-    on, the ids of the tables that the stream reads, and of a stream that evaluates rules their changes by micro-batch.
+    on, the ids of the tables that the stream reads, the further tables that it writes, and of a stream that evaluates
+    rules their changes by micro-batch.
     """
 
     step: str
@@ -154,6 +155,15 @@ class Checkpoint:
     def reads(self) -> dict[str, str]:
         """The id of each table that the stream reads, by the table's name; empty before it has begun."""
         return dict(self._notes().get("reads", {})) if self._notes_file.exists() else {}
+
+    @property
+    def also_writes(self) -> list[str]:
+        """The names of the tables that the stream writes in addition to its own, from its first micro-batch on."""
+        return list(self._notes().get("also_writes", [])) if self._notes_file.exists() else []
+
+    def note_also_writes(self, tables: list[str]) -> None:
+        """Note the tables that :attr:`also_writes` returns."""
+        json_file.write(self._notes_file, {"id": self.id, **self._notes(), "also_writes": tables})
 
     def require(self, fixed: Mapping[str, object], reads: Mapping[str, str], writes: Mapping[str, bool]) -> None:
         """Check that the stream can begin or continue with this checkpoint.

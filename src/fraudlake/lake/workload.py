@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fraudlake import gold, tables
+from fraudlake.gold.aggregate import by_sources
 
 if TYPE_CHECKING:
+    from fraudlake.gold.aggregate import GroupAggregate
     from fraudlake.lake.local import LocalLake
 
-_STREAMS = {"aggregate": [aggregate.step for aggregate in gold.GROUPED]}
-"""The streams of a step that are not named after it."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ROW_BYTES = 20
 """A row of Flink's four fields in a parquet file, about."""
@@ -29,13 +29,21 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
     """
     if not steps or ("ingest" in steps and lake.settings.source != "files"):
         return math.inf
-    streams = [stream for step in steps for stream in _STREAMS.get(step, [step])]
-    begun = {stream: lake.checkpoint(stream).last_batch_at() or _NEVER for stream in streams}
+    begun = {step: lake.checkpoint(step).last_batch_at() or _NEVER for step in steps if step != "aggregate"}
+    if "aggregate" in steps:
+        begun |= {first.step: _followed_since(lake, first, *others) for first, *others in by_sources(gold.GROUPED)}
     since = begun.pop("ingest", None)
     landed = 0 if since is None else _bytes_since(Path(lake.settings.landing_path), since) / _ROW_BYTES
     commits = lake.history(tables.BRONZE_TRANSACTIONS) if lake.has(tables.BRONZE_TRANSACTIONS) else []
     first = min(begun.values(), default=datetime.now(UTC))
     return landed + sum(commit.rows or 0 for commit in commits if commit.at >= first)
+
+
+def _followed_since(lake: LocalLake, first: GroupAggregate, *others: GroupAggregate) -> datetime:
+    """Return when the latest micro-batch began that all aggregates of a stream have; one that is new needs all rows."""
+    checkpoint = lake.checkpoint(first.step)
+    has_all = {aggregate.table.name for aggregate in others} <= {*checkpoint.also_writes}
+    return (checkpoint.last_batch_at() if has_all else None) or _NEVER
 
 
 def _bytes_since(folder: Path, since: datetime) -> int:

@@ -1,17 +1,27 @@
-"""Groups: transactions and alerts become the aggregates by group: what they touch is computed again."""
+"""Groups: transactions and alerts become the aggregates by group: what they touch is computed again.
+
+A group is always computed whole, from the current tables. So a micro-batch that is repeated after a crash and rows that
+come late give the same result as one pass over everything.
+"""
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fraudlake import tables
+from pyspark.sql import functions as F
+
+from fraudlake import gold, tables
 from fraudlake.detection import rule_table
+from fraudlake.gold.aggregate import by_sources
+from fraudlake.lake.rows import persisted_batch
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from datetime import date
 
     from pyspark.sql import DataFrame
@@ -19,26 +29,93 @@ if TYPE_CHECKING:
     from fraudlake.gold.aggregate import GroupAggregate
     from fraudlake.lake import Lake
 
+_MANY = 20_000
+"""Rows of a micro-batch for which it pays to ask whether they are most of their days."""
 
-def stream(lake: Lake, aggregate: GroupAggregate) -> Stream:
-    """The aggregate's sources → its table."""
+
+def streams(lake: Lake) -> list[Stream]:
+    """Return a stream for all aggregates of the same sources, so that new rows are read once for all of them."""
+    return [_stream(lake, aggregates) for aggregates in by_sources(gold.GROUPED)]
+
+
+def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
+    """The aggregates' sources → their tables. The stream has the name and the checkpoint of the first of them."""
+    first = aggregates[0]
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        def compute(dates: list[date]) -> DataFrame:
-            return _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), dates)
+        touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
+        if batch_id == 0:  # the tables have nothing of these days
+            _update(lake, aggregates, [*_rows_by_day(touched, first)])
+            return
+        with persisted_batch(touched) as require_again:
+            by_day = _rows_by_day(touched, first)
+            rows = sum(by_day.values())
+            require_again(rows)
+            # To find the groups that are touched then takes longer than to compute the others, too.
+            is_most = rows > _MANY and 2 * rows > refresh.count(lake, [*by_day])
+            _update(lake, aggregates, [*by_day], None if is_most else touched)
 
-        refresh.refresh(lake, refresh.of_whole_days(lake, batch), aggregate.table, aggregate.keys, compute)
+    return Stream(
+        first.step,
+        partial(refresh.touched, lake, aggregates),
+        write,
+        reads=first.sources,
+        persist=False,
+        before=partial(_take_on, lake, aggregates),
+    )
 
-    rows = partial(refresh.touched, lake, aggregate)
-    return Stream(aggregate.step, rows, write, reads=aggregate.sources, persist=False)
+
+def _rows_by_day(touched: DataFrame, aggregate: GroupAggregate) -> dict[date, int]:
+    counted = touched.groupBy(F.col(f"{aggregate.step}.date").alias("date")).count().collect()
+    return {row["date"]: row["count"] for row in counted}
+
+
+def _update(
+    lake: Lake, aggregates: Collection[GroupAggregate], days: list[date], touched: DataFrame | None = None
+) -> None:
+    """Compute the groups of some days, or only those that rows touch, and merge them into their tables."""
+    if not days:
+        return
+    rules = _rules(lake)
+    for aggregate in aggregates:
+        groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
+        if touched is not None:
+            groups = refresh.of_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
+        lake.upsert(groups, aggregate.table, aggregate.keys, days)
+
+
+def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
+    """Compute the tables that are new to a stream that has begun from all days, so that it can follow with them.
+
+    In a lake of an earlier version they had streams of their own, whose checkpoints are removed.
+    """
+    first, *others = aggregates
+    checkpoint = lake.checkpoint(first.step)
+    new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.also_writes]
+    if not new:
+        return
+    if not checkpoint.is_new:
+        _update(lake, new, refresh.whole_days(lake))
+    for aggregate in new:
+        shutil.rmtree(lake.checkpoint(aggregate.step).folder, ignore_errors=True)
+    checkpoint.note_also_writes([aggregate.table.name for aggregate in others])
 
 
 def recompute(lake: Lake, aggregate: GroupAggregate, transactions: DataFrame, days: list[date]) -> None:
     """Compute the groups of some days again, and remove those that have no transaction any more."""
-    refresh.replace_days(lake, _computed(lake, aggregate, transactions, days), aggregate, days)
+    refresh.replace_days(lake, _computed(lake, aggregate, transactions, days, _rules(lake)), aggregate, days)
 
 
-def _computed(lake: Lake, aggregate: GroupAggregate, transactions: DataFrame, days: list[date]) -> DataFrame:
-    live = [version.rule for version in rule_table.read(lake).live]
-    rules = [rule for rule in live if isinstance(rule, SmallThenLargeRule)]
+def _computed(
+    lake: Lake,
+    aggregate: GroupAggregate,
+    transactions: DataFrame,
+    days: list[date],
+    rules: Sequence[SmallThenLargeRule],
+) -> DataFrame:
     return aggregate.compute(refresh.on_dates(transactions, days), lake.read(tables.SILVER_ALERTS), rules)
+
+
+def _rules(lake: Lake) -> list[SmallThenLargeRule]:
+    live = [version.rule for version in rule_table.read(lake).live]
+    return [rule for rule in live if isinstance(rule, SmallThenLargeRule)]

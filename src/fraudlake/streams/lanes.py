@@ -36,7 +36,7 @@ def stream(lake: Lake) -> Stream:
 
     return Stream(
         AGGREGATE.step,
-        lambda: refresh.touched(lake, AGGREGATE),
+        lambda: refresh.touched(lake, [AGGREGATE]).select(f"{AGGREGATE.step}.*"),
         write,
         reads=AGGREGATE.sources,
         persist=False,

@@ -6,16 +6,16 @@ come late give the same result as one pass over everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
-from fraudlake.lake.rows import persisted, persisted_batch
+from fraudlake.lake.rows import persisted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from datetime import date
 
     from pyspark.sql import Column, DataFrame
@@ -25,41 +25,44 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 
-Compute = Callable[["list[date]"], "DataFrame"]
-"""Computes all groups of the given dates."""
+def touched(lake: Lake, aggregates: Sequence[Aggregate]) -> DataFrame:
+    """Return, as a stream, the groups that new rows of their sources belong to: see :func:`groups_of`."""
+    groups = (groups_of(lake.read_stream(source), source, aggregates) for source in aggregates[0].sources)
+    return reduce(lambda one, other: one.unionByName(other), groups)
 
 
-def touched(lake: Lake, aggregate: Aggregate) -> DataFrame:
-    """Return, as a stream, what new rows of an aggregate's sources touch."""
-    sources = [lake.read_stream(table).selectExpr(*columns) for table, columns in aggregate.touches.items()]
-    return reduce(lambda one, other: one.unionByName(other), sources)
+def groups_of(rows: DataFrame, source: Table, aggregates: Iterable[Aggregate]) -> DataFrame:
+    """Return the keys of the groups that rows of a source belong to: a struct for each aggregate, named as its step."""
+    return rows.selectExpr(*(f"struct({', '.join(one.touches[source])}) AS {one.step}" for one in aggregates))
 
 
-def of_whole_days(lake: Lake, batch: DataFrame) -> DataFrame:
+def of_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
     """Leave out late rows of days whose other rows may have left silver: these days cannot be computed again."""
-    first_day = lake.settings.first_day(tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
-    return batch if first_day is None else batch.where(F.col("date") >= literals.day(first_day))
+    first_day = _first_day(lake)
+    return batch if first_day is None else batch.where(F.col(day) >= literals.day(first_day))
 
 
-def refresh(lake: Lake, touched: DataFrame, table: Table, keys: tuple[str, ...], compute: Compute) -> None:
-    """Recompute groups and merge them into their table.
+def whole_days(lake: Lake) -> list[date]:
+    """Return the days of silver that can be computed again."""
+    first_day = _first_day(lake)
+    days = lake.query(tables.SILVER_TRANSACTIONS, "DISTINCT date")["date"].to_pylist()
+    return [day for day in days if first_day is None or day >= first_day]
 
-    Args:
-        lake: the lake, in the session of ``touched``.
-        touched: the keys of the groups, in any number of rows.
-        table: the table, one row a group.
-        keys: the columns that identify a group; ``date`` is one of them.
-        compute: computes the groups of the touched dates.
-    """
-    groups = touched.select(*keys).distinct()
-    with persisted_batch(groups) as require_again:
-        counts = {row["date"]: row["count"] for row in groups.groupBy("date").count().collect()}
-        require_again(sum(counts.values()))
-        dates = list(counts)
-        if dates:
-            is_touched = _same_group(keys, "computed", "touched")
-            rows = compute(dates).alias("computed").join(groups.alias("touched"), on=is_touched, how="left_semi")
-            lake.upsert(rows, table, keys, dates)
+
+def _first_day(lake: Lake) -> date | None:
+    return lake.settings.first_day(tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
+
+
+def count(lake: Lake, days: list[date]) -> int:
+    """Count the transactions of some days."""
+    listed = ", ".join(f"DATE '{day}'" for day in days)
+    return lake.count(tables.SILVER_TRANSACTIONS, f"date IN ({listed})")
+
+
+def of_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Leave of computed groups those of the given keys."""
+    is_one = _same_group(keys, "computed", "groups")
+    return computed.alias("computed").join(groups.alias("groups"), on=is_one, how="left_semi")
 
 
 def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:
