@@ -83,6 +83,14 @@ def test_ingest_has_to_read_files_that_came_after_its_latest_micro_batch_began(o
     assert workload.unread_rows(opened, ["ingest"]) == 0
 
 
+def test_the_step_that_gains_most_from_the_second_compiler_decides(
+    opened: LocalLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "unread_rows", lambda lake, steps: 3_000_000)
+    assert workload.is_brief(opened, ["detect", "aggregate"])
+    assert not workload.is_brief(opened, ["refine", "detect"])
+
+
 @pytest.mark.parametrize(
     ("steps", "values", "is_brief"),
     [

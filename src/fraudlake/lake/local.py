@@ -49,9 +49,6 @@ _COMPACTED = 16 << 20
 """Size of a compacted file, if the table is not clustered."""
 _FEW = 20_000
 """Rows for which no code is compiled: to compile it takes longer than to interpret plans for them."""
-_BRIEF = 1_000_000
-"""Rows up to which Java's second compiler does not pay off: `refine` read as many in 35 s of processor time without it,
-and in 43 s with it."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -90,7 +87,7 @@ class LocalLake(Lake):
 
     def _start(self) -> SparkSession:
         # A continuous stream lives long, however little it begins with.
-        is_brief = self.settings.trigger != "continuous" and workload.unread_rows(self, self.steps) <= _BRIEF
+        is_brief = self.settings.trigger != "continuous" and workload.is_brief(self, self.steps)
         # Lakes of one process share neither the current database nor SQL settings.
         return session.start(self.settings, Path(self.log), is_brief).newSession()
 
