@@ -76,7 +76,9 @@ def history(count: int, share: float, work: Path) -> Rows:
         lake = lake_of(work)
         for number in range(FILES):
             add_to_silver(lake, made.slice(number * count // FILES, count // FILES), work, ONE_DAY)
-        computed = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
+        computed = features.unpacked(
+            features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
+        )
         pq.write_table(computed.select("timestamp", "position", *features.NAMES).toArrow(), file)
     table = pq.read_table(file).sort_by([("timestamp", "ascending"), ("position", "ascending")])
     place = table["position"].to_numpy()

@@ -89,7 +89,9 @@ def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
     """Compare every model, the rule and a constant guess with the truth on the held-out rows."""
     registry = Registry.of(lake)
     begin = max(outcome.version.tested_from for outcome in outcomes.values())
-    history = features.unpacked(features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings))
+    history = features.unpacked(
+        features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
+    )
     held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()
     positions = held_out["position"].to_numpy()
     fraud = np.array([kind is not None for kind in kinds[positions]])

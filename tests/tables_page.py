@@ -12,7 +12,8 @@ _HEAD = """# Tables
 
 Every table of a lake, in the order of the data, and its view. `make tables` writes this page from what the package
 declares. Times are UTC; amounts are in the account's currency. The setting `columns` adds columns to
-`bronze_transactions`, `silver_transactions` and `silver_quarantine` ([how](schema-evolution.md#columns-of-your-own)).
+`bronze_transactions`, `silver_transactions` and `silver_quarantine` ([how](schema-evolution.md#columns-of-your-own)),
+`features` to `gold_fraud_predictions` ([how](model.md#features-of-your-own)).
 """
 
 

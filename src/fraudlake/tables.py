@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fraudlake.settings.columns import DeclaredColumn
+    from fraudlake.settings.features import Feature
 
 
 EVIDENCE = "ARRAY<STRUCT<variable:STRING,transaction_id:STRING,timestamp:TIMESTAMP,amount:DOUBLE>>"
@@ -323,7 +324,7 @@ SILVER_DEFINITION = Table(
     "The definition of a lake, by setting; the row of the latest change counts.",
     """
     change BIGINT number of the change, from 1; rows with one number were made together
-    setting STRING columns, entities, ordering, max_out_of_orderness, buckets or clustering
+    setting STRING columns, entities, features, ordering, max_out_of_orderness, buckets or clustering
     value STRING its value as JSON
     author STRING who made the change
     reason STRING why
@@ -501,11 +502,16 @@ RESERVED_NAMES = {name for table in TABLES if table.name in _WITH_DECLARED for n
 """The names that no column of the setting ``columns`` can have."""
 
 
-def with_declared(table: Table, columns: Mapping[str, DeclaredColumn]) -> Table:
+def with_declared(
+    table: Table, columns: Mapping[str, DeclaredColumn], features: Iterable[tuple[Feature, str]] = ()
+) -> Table:
     """Return a table with a column for each that the settings declare, if it is one that takes them.
 
-    They have the same name in bronze, silver and quarantine.
+    Declared columns have the same name in bronze, silver and quarantine; predictions have the declared features, which
+    are given with their types.
     """
+    if table.name == GOLD_FRAUD_PREDICTIONS.name:
+        return table.with_columns(Column(feature.name, type_, feature.meaning) for feature, type_ in features)
     if table.name not in _WITH_DECLARED:
         return table
     return table.with_columns(

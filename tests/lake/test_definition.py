@@ -22,9 +22,11 @@ COLUMNS = {
     "merchant_id": {"from": "merchantId", "type": "string", "nullable": False},
 }
 ENTITIES = {"card_type": ["kind"]}
+FEATURES = [{"name": "of_its_day", "aggregate": "count", "window": "86400 s"}]
 MADE = {
     "columns": json.dumps(COLUMNS),
     "entities": '{"card_type": "kind"}',
+    "features": '[{"name": "of_its_day", "aggregate": "count", "window": "1 day"}]',
     "ordering": "event_time",
     "max_out_of_orderness": "5 s",
     "buckets": "8",
@@ -32,6 +34,7 @@ MADE = {
 RECORDED = {
     "columns": COLUMNS,
     "entities": ENTITIES,
+    "features": FEATURES,
     "ordering": "event_time",
     "max_out_of_orderness": "5 s",
     "buckets": 8,
@@ -78,6 +81,7 @@ def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Pat
         (2, "ordering", "event_time"),
         (3, "buckets", 16),
         (3, "entities", {}),
+        (3, "features", []),
         (3, "max_out_of_orderness", "10 s"),
     ]
     # A command that was open meanwhile would begin a state in another order.
@@ -174,7 +178,7 @@ def test_the_command_shows_a_change_and_makes_it(
     reason = ("--author", "ann", "--reason", "later files")
     done = json.loads(fraudlake_here("--lake", str(root), "--json", "define", *wanted, *reason, "--yes").stdout)
     assert done["definition"] == {**RECORDED, "max_out_of_orderness": "60 s", "buckets": 4}
-    assert recorded(root)[6:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
+    assert recorded(root)[7:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
     assert open_lake(settings.load(lake=root)).settings.buckets == 4
     # What it shows is a settings file.
     Path("fraudlake.toml").write_text(fraudlake_here("--lake", str(root), "define").stdout.partition("\n\n")[0])

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fraudlake.model import classifier
-from fraudlake.model.classifier import Classifier, Logistic, Trees
+from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
 
 NAMES = ("amount", "hour")
 
@@ -164,3 +165,27 @@ def test_the_module_needs_nothing_of_fraudlake(tmp_path: Path) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert float(ended.stdout) == pytest.approx(Classifier.from_bytes(stored).probabilities(np.array([[0.9, 0.9]]))[0])
+
+
+def test_a_text_becomes_the_share_of_fraud_of_its_value_and_what_is_unseen_the_mean() -> None:
+    fraud = np.array([1.0] * 300 + [0.0] * 700 + [0.0] * 1000)
+    encoding = Encoding.fit(["FR", "DE", "ES"], np.array([0] * 1000 + [1] * 1000), fraud, np.ones(2000))
+    assert encoding == Encoding({"FR": 315 / 1100, "DE": 15 / 1100}, 0.15, 0.15)
+    assert [encoding.of(text) for text in ("FR", "ES", None)] == [315 / 1100, 0.15, 0.15]
+    assert Encoding.fit([None, "FR"], np.array([0, 1]), np.array([1.0, 0.0]), np.ones(2)).missing == 51 / 101
+
+
+def test_a_classifier_with_texts_and_missing_numbers_is_stored_and_scores_frames() -> None:
+    draw = np.random.default_rng(3)
+    features = draw.random((500, 2))
+    fraud = (features[:, 0] > 0.7).astype(float)
+    features[::7, 1] = np.nan
+    learned = Logistic.fit(features, fraud, np.ones(500), penalty=1e-4)
+    encodings = {"country": Encoding({"FR": 0.9, "DE": 0.1}, 0.2, 0.3)}
+    made = Classifier.calibrated(("country", "mean"), learned, features, fraud, np.ones(500), encodings)
+    again = Classifier.from_bytes(made.to_bytes())
+    assert again == made
+    frame = pd.DataFrame({"mean": [0.5, None, 0.5, 0.5], "country": ["FR", "DE", None, "ES"]})
+    expected = made.probabilities(np.array([[0.9, 0.5], [0.1, np.nan], [0.2, 0.5], [0.3, 0.5]]))
+    assert again.predict(frame).tolist() == expected.tolist()
+    assert not np.isnan(expected).any()

@@ -126,7 +126,7 @@ _TASKS = {
     "First steps": ("setup", "simulate", "run", "status", "define"),
     "Steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
-    "Rules and models": ("rules", "model", "verdicts"),
+    "Rules and models": ("rules", "features", "model", "verdicts"),
     "Corrections": ("quarantine", "replay", "restore", "forget"),
     "Databricks and Flink": ("workspace", "example"),
 }

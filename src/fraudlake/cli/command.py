@@ -25,6 +25,7 @@ _VALUES = {
     "delivery_secret": "SCOPE/KEY",
     "columns": "JSON",
     "entities": "JSON",
+    "features": "JSON",
     "row_retention": "JSON",
     "timestamp_floor": "DATE",
     "train_from": "DATE",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from fraudlake.cli.rule_changes import author_of, signed
 from fraudlake.errors import MissingLakeError
 from fraudlake.settings import DEFINITION, Settings
 
+if TYPE_CHECKING:
+    from fraudlake.lake.definition import Change
+
 
 @cli.command(example='fraudlake define --max-out-of-orderness "1 minute" --yes')
 @options(*DEFINITION)
@@ -22,16 +25,29 @@ from fraudlake.settings import DEFINITION, Settings
 def define(app: App, /, yes: bool, author: str | None, reason: str | None, **flags: str | None) -> None:
     """Show the lake's definition as lines for fraudlake.toml, or change it to the given flags and settings.
 
-    A lake records its columns, entities, ordering, buckets and clustering; every other command takes them from there.
+    A lake records its columns, entities, features, ordering, buckets and clustering; all commands take them from there.
     --columns lists all columns: a column that is left out stays in the tables, but gets no new values. Buckets and
     ordering can change until the first 'detect', clustering never. With --yes no step may run.
     """
+    from fraudlake.lake.definition import Change
+
+    shown, changes = redefined(app.settings(**flags), yes, Change(author_of(author), reason))
+    hint = ["add --yes to apply the changes"] if changes and not yes else []
+    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
+    app.say({"definition": shown, "changes": changes}, "\n".join([_toml(shown), "", *lines, *hint]))
+
+
+def redefined(wanted: Settings, yes: bool, change: Change) -> tuple[dict[str, Any], dict[str, str]]:
+    """Change a lake's definition to the given settings; with ``yes`` false, only say what would change.
+
+    Returns:
+        The definition, which without ``yes`` is still the present one, and the differences by setting.
+    """
     from fraudlake.detection import rule_table
     from fraudlake.lake import open_lake
-    from fraudlake.lake.definition import Change, differences
+    from fraudlake.lake.definition import differences
     from fraudlake.operations.standstill import standstill
 
-    wanted, change = app.settings(**flags), Change(author_of(author), reason)
     defaults = Settings.model_construct()
     undefined = wanted.defined({name: getattr(defaults, name) for name in DEFINITION})
     try:
@@ -48,20 +64,20 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
     if yes:
         with standstill(lake):
             after = open_lake(wanted, change=change).settings
-    changes = differences(present, after)
-    hint = ["add --yes to apply the changes"] if changes and not yes else []
-    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
-    shown = (after if yes else present).definition
-    app.say({"definition": shown, "changes": changes}, "\n".join([_toml(shown), "", *lines, *hint]))
+    return (after if yes else present).definition, differences(present, after)
 
 
 def _toml(definition: dict[str, Any]) -> str:
     """Return a definition as lines of a settings file."""
     tables = {name: value for name, value in definition.items() if isinstance(value, dict)}
-    lines = [f"{name} = {json_text.dumps(value)}" for name, value in definition.items() if name not in tables]
+    features = definition["features"]
+    simple = {name: value for name, value in definition.items() if name not in {*tables, "features"}}
+    lines = [f"{name} = {json_text.dumps(value)}" for name, value in simple.items()]
     for table, entries in tables.items():
         lines += [f"[{table}]"] if entries else []
         lines += [f"{name} = {_toml_value(entry)}" for name, entry in entries.items()]
+    for feature in features:
+        lines += ["[[features]]", *(f"{name} = {json_text.dumps(value)}" for name, value in feature.items())]
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -34,6 +35,10 @@ class Key(NamedTuple):
 
 
 ACCOUNT = Key(0, "account")
+NUMBER = "row_number"
+"""The column with the numbers of rows."""
+_NUMBER_BITS = 33
+"""A task numbers its rows in so many bits, as Spark's ``monotonically_increasing_id``, which no stream may call."""
 
 
 def key_hash(columns: Sequence[str]) -> Column:
@@ -47,7 +52,12 @@ def entity_of(bucket: int, buckets: int) -> int:
 
 
 def pack(
-    rows: DataFrame, schema: pa.Schema, buckets: int, every: Collection[int] = (), keys: Sequence[Key] = (ACCOUNT,)
+    rows: DataFrame,
+    schema: pa.Schema,
+    buckets: int,
+    every: Collection[int] = (),
+    keys: Sequence[Key] = (ACCOUNT,),
+    numbered: bool = False,
 ) -> DataFrame:
     """Pack rows by bucket, once for each entity.
 
@@ -58,19 +68,32 @@ def pack(
         buckets: the number of buckets of an entity.
         every: the entities each of whose buckets gets a payload without rows first, so that all are processed.
         keys: what the rows are packed by. A row whose hash is null is left out for that entity.
+        numbered: add the column :data:`NUMBER`, a number that no other row has, by which the parts of a row that are
+            computed for different entities find each other.
 
     Returns:
         ``bucket, payload``: from each Arrow batch of the input, one row for each bucket that has rows in it.
     """
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from (packed_batch(batch, schema, buckets, keys) for batch in batches if batch.num_rows)
+        task = TaskContext.get()
+        begin = (task.partitionId() if task else 0) << _NUMBER_BITS
+        for batch in batches:
+            if numbered and batch.num_rows:
+                numbers = pa.array(np.arange(begin, begin + batch.num_rows))
+                begin += batch.num_rows
+                columns = [*batch.columns[: len(schema)], numbers, *batch.columns[len(schema) :]]
+                names = [*schema.names, NUMBER, *batch.schema.names[len(schema) :]]
+                batch = pa.RecordBatch.from_arrays(columns, names)
+            if batch.num_rows:
+                yield packed_batch(batch, packed_schema, buckets, keys)
 
     def with_every(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        nothing = to_bytes(schema.empty_table())
+        nothing = to_bytes(packed_schema.empty_table())
         yield _packed([(entity * buckets + bucket, nothing) for entity in every for bucket in range(buckets)])
         yield from batches
 
+    packed_schema = schema.append(pa.field(NUMBER, pa.int64())) if numbered else schema
     hashes = [key.column for key in keys if key.column not in schema.names]
     packed = rows.select(*schema.names, *hashes).mapInArrow(split, PACKED)
     # A micro-batch that only moves the watermark has no partition, so no task: the exchange makes one.

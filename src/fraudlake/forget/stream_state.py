@@ -101,3 +101,5 @@ def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
     yield "score", "memory", state.read(lake, "score", features.STATE, features.MEMORY)
+    for part, hashes in features.hashes_in(state.read(lake, "score", features.TILES, features.TILES_ROWS)):
+        yield "score", f"tiles of {part}", hashes

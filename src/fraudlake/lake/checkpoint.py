@@ -26,8 +26,8 @@ class Checkpoint:
     """The folder of one stream's checkpoint.
 
     In addition to Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends
-    on, the ids of the tables that the stream reads, the further tables that it writes, and of a stream that evaluates
-    rules their changes by micro-batch.
+    on, the ids of the tables that the stream reads, the further tables that it writes, and by micro-batch the changes
+    of rules, or the declared features.
     """
 
     step: str
@@ -80,6 +80,16 @@ class Checkpoint:
     def read_before(self, batch: int) -> Mapping[str, int | None]:
         """Return the note on the rules of a micro-batch; nothing in checkpoints of earlier versions."""
         return dict(self._noted("read").get(str(batch), {}))
+
+    def features_of(self, batch: int) -> str | None:
+        """Return the declared features, as JSON, that a micro-batch computes; None if they were not noted."""
+        noted = {int(first): features for first, features in self._noted("features").items() if int(first) <= batch}
+        return noted[max(noted)] if noted else None
+
+    def note_features(self, batch: int, features: str) -> None:
+        """Note, before a micro-batch is processed, the declared features that it and later ones compute, as JSON."""
+        notes = {**self._notes(), "features": {**self._noted("features"), str(batch): features}}
+        json_file.write(self._notes_file, notes)
 
     @property
     def _rules(self) -> dict[str, int]:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from fraudlake import tables
+from fraudlake import json_text, tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
 from fraudlake.settings import DEFINITION, DEFINITION_TYPES, Settings
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake.settings.features import require_declared, typed
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake
@@ -95,6 +96,10 @@ def settle(
             tables.require_types(tables.with_declared(table, settled.columns), lake.column_types(table))
     names = {*_OF_TABLES, *settings.given, *known}
     values = {name: getattr(settled, name) for name in DEFINITION if name in names}
+    predictions = tables.GOLD_FRAUD_PREDICTIONS
+    if "features" in different and lake.has(predictions):
+        with_features = tables.with_declared(predictions, {}, typed(settled.features, settled.columns))
+        tables.require_types(with_features, lake.column_types(predictions))
     return settled, {name: value for name, value in values.items() if name in missing or name in different}
 
 
@@ -193,7 +198,7 @@ def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
 
 
 def _require_declared(settings: Settings, lake: Lake) -> None:
-    """Refuse an entity that is keyed by a column that the lake does not have."""
+    """Refuse an entity or a feature of something that the lake does not have."""
     known = ("account_id", *settings.columns)
     for name, columns in settings.entities.items():
         for column in columns:
@@ -202,6 +207,7 @@ def _require_declared(settings: Settings, lake: Lake) -> None:
                     f"entities: {name} is keyed by {column}, which is no column of {lake.name}; declared are "
                     f"{', '.join(known)}: declare it in [columns], or leave {name} out"
                 )
+    require_declared(settings.features, settings.columns, settings.entities, settings.label_delay)
 
 
 def _require_changeable(lake: Lake, name: str, known: Any) -> None:
@@ -233,9 +239,12 @@ def _contradiction(lake: Lake, name: str, known: Any) -> str:
 def _difference(name: str, before: Any, after: Any) -> str:
     if name == "entities":
         return _difference_of(before, after, " + ".join)
+    if name == "features":
+        old, new = ({feature.name: feature for feature in features} for features in (before, after))
+        return _difference_of(old, new, lambda feature: json_text.dumps(feature.model_dump(mode="json")))
     if name != "columns":
-        old, new = (json.loads(DEFINITION_TYPES[name].dump_json(value)) for value in (before, after))
-        return f"{new} instead of {old}"
+        was, now = (json.loads(DEFINITION_TYPES[name].dump_json(value)) for value in (before, after))
+        return f"{now} instead of {was}"
     return _difference_of(before, after, _words)
 
 

@@ -26,6 +26,7 @@ from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
+from fraudlake.settings.features import Feature, typed
 
 if TYPE_CHECKING:
     from datetime import date
@@ -95,8 +96,13 @@ class Lake(ABC):
         return {name: value for name, value in vars(self).items() if name not in ("session", "spark")}
 
     def table(self, table: tables.Table) -> tables.Table:
-        """Return a table with the columns that the settings declare, if it is one that takes them."""
-        return tables.with_declared(table, self.settings.columns)
+        """Return a table with the columns and features that the settings declare, if it is one that takes them."""
+        return tables.with_declared(table, self.settings.columns, self.declared_features)
+
+    @property
+    def declared_features(self) -> list[tuple[Feature, str]]:
+        """The declared features with the types, in SQL, of their columns."""
+        return typed(self.settings.features, self.settings.columns)
 
     def _define(self, is_read: bool, change: Change | None) -> None:
         """Complete the settings by the lake's definition; record what is new of it, unless the lake is only read.

@@ -89,18 +89,18 @@ def sort(
     # numpy's lexsort takes the most important key last.
     keys = [_rank(table[name], descending=False) for name in reversed(arrival)]
     keys += [_rank(table[column.name], descending) for column, descending in reversed(further)]
-    keys.append(_vector(table[time]).values)
+    keys.append(vector_of(table[time]).values)
     is_new = np.arange(len(table)) >= seen
     if seen:
         keys = [*(np.where(is_new, key, 0) for key in keys), is_new.astype(np.int64)]
-    partition = _codes(table, partition_by)
+    partition = codes_of(table, partition_by)
     order = np.lexsort((*keys, partition))
     sorted_partition = partition[order]
     changes = np.flatnonzero(sorted_partition[1:] != sorted_partition[:-1]) + 1
     starts = np.concatenate([[0], changes, [len(order)]]) if len(order) else np.zeros(1, np.int64)
     seen_before = np.concatenate([[0], np.cumsum(~is_new[order])])
     new = starts[:-1] + np.diff(seen_before[starts])
-    columns = {name: _taken(_vector(table[name]), order) for name in names}
+    columns = {name: _taken(vector_of(table[name]), order) for name in names}
     return SortedRows(columns, starts, new, order)
 
 
@@ -108,7 +108,8 @@ def _taken(column: Vector, order: NDArray[np.int64]) -> Vector:
     return Vector(column.values[order], None if column.null is None else column.null[order])
 
 
-def _vector(column: pa.ChunkedArray) -> Vector:
+def vector_of(column: pa.ChunkedArray) -> Vector:
+    """Return a column as an array; timestamps become whole microseconds."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_timestamp(array.type):
@@ -119,7 +120,7 @@ def _vector(column: pa.ChunkedArray) -> Vector:
     return Vector(array.to_numpy(zero_copy_only=False), null)
 
 
-def _codes(table: pa.Table, columns: Sequence[Column]) -> NDArray[np.int64]:
+def codes_of(table: pa.Table, columns: Sequence[Column]) -> NDArray[np.int64]:
     """Return a number for each combination of values."""
     codes = np.zeros(len(table), np.int64)
     for column in columns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ _TREES = {
 }
 
 _LARGEST = 1e12
+_PRIOR = 100.0
+"""The number of transactions that the mean counts for in the encoding of a text."""
 
 # By default, waiting threads of XGBoost spin, and take the cores from the threads that they wait for: next to another
 # busy process a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). XGBoost reads the variable when it is
@@ -59,6 +61,8 @@ class Logistic:
         from scipy.optimize import minimize
         from scipy.special import expit
 
+        if np.isnan(features).any():
+            features = _filled(features, _means(features))
         means, scales = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
         scales[scales == 0] = 1.0
         columns = (features - means) / scales
@@ -81,13 +85,52 @@ class Logistic:
 
     def contributions(self, features: Floats) -> Floats:
         """Return each feature's contribution to the margin of the mean transaction; the last column is that margin."""
-        parts = (features - np.array(self.means)) / np.array(self.scales) * np.array(self.weights)
+        means = np.array(self.means)
+        parts = (_filled(features, means) - means) / np.array(self.scales) * np.array(self.weights)
         return np.column_stack([parts, np.full(len(features), self.intercept)])
 
     @property
     def importance(self) -> Floats:
         """The weight of each feature, as a share of all."""
         return _shares(np.abs(self.weights))
+
+
+def _means(features: Floats) -> Floats:
+    """Return the mean of each column's numbers; 0 if it has none."""
+    missing = np.isnan(features)
+    sums = np.where(missing, 0, features).sum(axis=0, dtype=float)
+    means: Floats = sums / np.maximum((~missing).sum(axis=0), 1)
+    return means
+
+
+def _filled(features: Floats, means: Floats) -> Floats:
+    """Return features with the mean for each missing number (NaN); trees know what is missing."""
+    missing = np.isnan(features)
+    return np.where(missing, means, features) if missing.any() else features
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Numbers for the values of a text feature: the share of fraud of each value in the training data."""
+
+    values: dict[str, float]
+    missing: float
+    unseen: float
+
+    @classmethod
+    def fit(cls, texts: Sequence[str | None], codes: NDArray[np.int64], fraud: Floats, weights: Floats) -> Encoding:
+        """Learn from rows that have the numbers of their values in ``texts``; rare values are close to the mean."""
+        counts = np.bincount(codes, weights=weights, minlength=len(texts))
+        frauds = np.bincount(codes, weights=weights * fraud, minlength=len(texts))
+        mean = float(frauds.sum() / counts.sum())
+        shares = (frauds + mean * _PRIOR) / (counts + _PRIOR)
+        found = {text: float(share) for text, share, n in zip(texts, shares, counts, strict=True) if n > 0}
+        missing = found.pop(None, mean)
+        return cls({str(text): share for text, share in found.items()}, missing, mean)
+
+    def of(self, text: str | None) -> float:
+        """Return the number of a value."""
+        return self.missing if text is None else self.values.get(text, self.unseen)
 
 
 @dataclass(frozen=True)
@@ -162,16 +205,24 @@ class Classifier:
     learned: Trees | Logistic
     slope: float
     offset: float
+    encodings: dict[str, Encoding] = field(default_factory=dict)
+    """How features that are texts become numbers."""
 
     @classmethod
     def calibrated(
-        cls, names: Sequence[str], learned: Trees | Logistic, features: Floats, fraud: Floats, weights: Floats
+        cls,
+        names: Sequence[str],
+        learned: Trees | Logistic,
+        features: Floats,
+        fraud: Floats,
+        weights: Floats,
+        encodings: dict[str, Encoding] | None = None,
     ) -> Classifier:
         """Calibrate a learned model on rows that it was not fitted on."""
         margins = learned.margins(single(features))
         platt = Logistic.fit(margins[:, None], fraud, weights, penalty=1e-5)
         slope = platt.weights[0] / platt.scales[0]
-        return cls(tuple(names), learned, slope, platt.intercept - slope * platt.means[0])
+        return cls(tuple(names), learned, slope, platt.intercept - slope * platt.means[0], encodings or {})
 
     def log_odds(self, features: Floats) -> Floats:
         """Return the calibrated log-odds of fraud."""
@@ -194,7 +245,8 @@ class Classifier:
     def to_bytes(self) -> bytes:
         """Return the stored form, JSON in UTF-8."""
         (kind,) = (name for name, form in _KINDS.items() if isinstance(self.learned, form))
-        return json.dumps({"format": FORMAT, "kind": kind, **asdict(self)}).encode()
+        values = {name: value for name, value in asdict(self).items() if name != "encodings" or value}
+        return json.dumps({"format": FORMAT, "kind": kind, **values}).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Classifier:
@@ -208,13 +260,17 @@ class Classifier:
             if values["format"] != FORMAT:
                 raise ValueError(f"it has format {values['format']}, and this fraudlake reads format {FORMAT}")
             learned = _KINDS[values["kind"]](**values["learned"])
-            return cls(tuple(values["features"]), learned, values["slope"], values["offset"])
+            encodings = {name: Encoding(**encoding) for name, encoding in values.get("encodings", {}).items()}
+            return cls(tuple(values["features"]), learned, values["slope"], values["offset"], encodings)
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is not a stored classifier ({type(error).__name__}: {error})") from None
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> Floats:
         """Return the probability of fraud of a frame's rows; ``mlflow.pyfunc`` calls this."""
-        return self.probabilities(frame[list(self.features)].to_numpy())
+        frame = frame[list(self.features)].copy()
+        for name, encoding in self.encodings.items():
+            frame[name] = [encoding.of(text if isinstance(text, str) else None) for text in frame[name]]
+        return self.probabilities(frame.to_numpy())
 
 
 def _load_pyfunc(path: str) -> Classifier:

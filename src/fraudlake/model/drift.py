@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.model import features, search
+from fraudlake.model import search
 
 if TYPE_CHECKING:
     from datetime import date
@@ -27,6 +27,7 @@ LEAST = 1_000
 
 _LEAST_SHARE = 1e-4
 """The share of an empty bin: the index takes a logarithm, which zero does not have."""
+_MOST_TEXTS = 20
 _SHARES = tuple(step / 10 for step in range(1, 10))
 _KEYS = ("date", "model_version", "feature")
 _COUNTED = "date DATE, model_version STRING, feature STRING, bins ARRAY<BIGINT>"
@@ -34,11 +35,13 @@ _COUNTED = "date DATE, model_version STRING, feature STRING, bins ARRAY<BIGINT>"
 
 class Shape(TypedDict):
     """Distribution of a feature: ``edges`` between its bins (the distinct deciles), ``shares`` of the bins, and the
-    ``median``. A bin excludes its lower edge and includes its upper edge."""
+    ``median``. A bin excludes its lower edge and includes its upper edge; the last one has missing numbers, too. A
+    feature that is a text has a bin for each of its ``values``, the most frequent ones, and one for all others."""
 
     edges: list[float]
     shares: list[float]
     median: float
+    values: NotRequired[list[str]]
 
 
 class Profile(TypedDict):
@@ -52,7 +55,11 @@ class Profile(TypedDict):
 
 def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
     """Measure how a feature is distributed; each value counts with its weight."""
-    deciles = search.quantiles(values, weights, _SHARES)
+    if values.dtype == object:
+        return _shape_of_texts(values, weights)
+    is_there = ~np.isnan(values)
+    known, counting = (values, weights) if is_there.all() else (values[is_there], weights[is_there])
+    deciles = search.quantiles(known, counting, _SHARES) if len(known) else np.zeros(len(_SHARES))
     edges = np.unique(deciles)
     counts = np.bincount(np.searchsorted(edges, values), weights=weights, minlength=len(edges) + 1)
     return Shape(
@@ -62,6 +69,14 @@ def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
     )
 
 
+def _shape_of_texts(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
+    counts = pd.Series(weights).groupby(pd.Series(values)).sum().sort_values(ascending=False, kind="stable")
+    frequent = [str(text) for text in counts.index[:_MOST_TEXTS]]
+    shares = np.append(counts.to_numpy()[:_MOST_TEXTS], 0.0) / weights.sum()
+    shares[-1] = 1 - shares.sum()
+    return Shape(edges=[], shares=shares.tolist(), median=0.0, values=frequent)
+
+
 def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
     """Compute the population stability index of each day (UTC), model version and feature.
 
@@ -69,7 +84,7 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
     below 0.1 means no change, and a value above 0.25 a large change.
 
     Args:
-        predictions: ``date, model_version``, :data:`features.NAMES` and ``probability``.
+        predictions: ``date, model_version``, the features of the profiles, and ``probability``.
         profiles: by model version; predictions of other versions are left out.
 
     Returns:
@@ -77,11 +92,7 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
         there a high index means that something has changed since.
     """
     known = predictions.where(F.col("model_version").isin(list(profiles)))
-    edges = {
-        version: {name: shape["edges"] for name, shape in profile["shapes"].items()}
-        for version, profile in profiles.items()
-    }
-    counted = _counted(known, edges).collect()
+    counted = _counted(known, {version: profile["shapes"] for version, profile in profiles.items()}).collect()
     return _indexes([(row["date"], row["model_version"], row["feature"], row["bins"]) for row in counted], profiles)
 
 
@@ -89,8 +100,7 @@ def of_group(predictions: pa.Table, profile: Profile) -> pa.Table:
     """Compute the rows of :func:`drift` of a day and a version in this process."""
     day, version = (predictions[name][0].as_py() for name in ("date", "model_version"))
     counted = (
-        (day, version, name, _bins(predictions[name].to_numpy(), shape["edges"]))
-        for name, shape in profile["shapes"].items()
+        (day, version, name, _bins(predictions[name].to_numpy(), shape)) for name, shape in profile["shapes"].items()
     )
     return _indexes(counted, {version: profile})
 
@@ -106,8 +116,13 @@ def _indexes(counted: Iterable[tuple[date, str, str, Sequence[int]]], profiles: 
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
-def _bins(values: NDArray[Any], edges: list[float]) -> list[int]:
-    bins: list[int] = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1).tolist()
+def _bins(values: NDArray[Any], shape: Shape) -> list[int]:
+    if "values" in shape:
+        at = pd.Index(shape["values"]).get_indexer(pd.Index(values))
+        at[at < 0] = len(shape["values"])
+    else:
+        at = np.searchsorted(shape["edges"], values)
+    bins: list[int] = np.bincount(at, minlength=len(shape["shares"])).tolist()
     return bins
 
 
@@ -117,16 +132,16 @@ def stability(shares: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
     return float(np.sum((now - then) * np.log(now / then)))
 
 
-def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataFrame:
+def _counted(rows: DataFrame, shapes: dict[str, dict[str, Shape]]) -> DataFrame:
     """Count rows by date, version, feature and bin: each Arrow batch gives partial counts, which are then added up."""
-    names = list(dict.fromkeys(name for by_feature in edges.values() for name in by_feature))
+    names = list(dict.fromkeys(name for by_feature in shapes.values() for name in by_feature))
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             lines = []
             for (day, version), group in batch.to_pandas().groupby(["date", "model_version"], dropna=False):
-                for name, cuts in edges[version].items():
-                    bins = _bins(group[name].to_numpy(), cuts)
+                for name, shape in shapes[version].items():
+                    bins = _bins(group[name].to_numpy(), shape)
                     lines.append((None if pd.isna(day) else day, version, name, bins))
             if lines:
                 yield pa.RecordBatch.from_arrays(
@@ -149,7 +164,3 @@ def _counted(rows: DataFrame, edges: dict[str, dict[str, list[float]]]) -> DataF
         lambda sums, bins: F.zip_with(sums, bins, lambda a, b: F.coalesce(a, F.lit(0)) + b),
     )
     return partial.groupBy(*_KEYS).agg(added.alias("bins"))
-
-
-MEASURED = (*features.NAMES, SCORE)
-"""The names whose drift is measured: the features and the score."""

@@ -6,16 +6,18 @@ fraud. Only contributions that raise the log-odds count as reasons.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fraudlake.model.classifier import Classifier
+    from fraudlake.settings.features import Feature
 
 TOP = 3
 
@@ -35,7 +37,20 @@ WORDS = {
 }
 
 
-def reasons(classifier: Classifier, features: NDArray[Any], medians: Mapping[str, float]) -> list[list[str]]:
+def declared(features: Iterable[Feature]) -> dict[str, str]:
+    """Return the sentences of declared features, with ``{}`` for the value."""
+    return {
+        feature.name: feature.text or f"the {feature.meaning.removeprefix('feature: ')} is {{}}" for feature in features
+    }
+
+
+def reasons(
+    classifier: Classifier,
+    features: NDArray[Any],
+    medians: Mapping[str, float],
+    sentences: Mapping[str, str],
+    texts: Mapping[str, Sequence[str | None]],
+) -> list[list[str]]:
     """Explain why each row looks like fraud, in up to three sentences, the strongest reason first.
 
     A reason names the feature's value and, in brackets, its usual value.
@@ -44,17 +59,31 @@ def reasons(classifier: Classifier, features: NDArray[Any], medians: Mapping[str
         classifier: the classifier that scored the rows.
         features: the rows, in the classifier's order of features.
         medians: the usual value of each feature.
+        sentences: those of declared features, from :func:`declared`.
+        texts: the values of features that are texts.
     """
+
     parts = classifier.contributions(features)[:, :-1]
     strongest = np.argsort(-parts, axis=1, kind="stable")[:, :TOP]
     names = classifier.features
-    return [
-        [_sentence(names[at], features[row, at], medians[names[at]]) for at in columns if parts[row, at] > 0]
-        for row, columns in enumerate(strongest)
-    ]
+
+    def sentence(row: int, at: int) -> str:
+        name = names[at]
+        if name in texts:
+            return sentences[name].format(texts[name][row] or "missing")
+        return _sentence(name, features[row, at], medians[name], sentences)
+
+    return [[sentence(row, at) for at in columns if parts[row, at] > 0] for row, columns in enumerate(strongest)]
 
 
-def _sentence(name: str, value: float, median: float) -> str:
+def _sentence(name: str, value: float, median: float, sentences: Mapping[str, str]) -> str:
+    if name in sentences:
+        usual = f" (usually {_number(median)})"
+        return sentences[name].format("missing" if math.isnan(value) else _number(value)) + usual
     words = WORDS[name]
     number = words[words.index("%") :].split()[0]
     return f"{words % value} (usually {number % median})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

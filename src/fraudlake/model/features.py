@@ -10,7 +10,8 @@ by the hour, and everything before that as one sum; an account that pays nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import durations, tables
 from fraudlake.detection import buckets, detector, ordering
+from fraudlake.model import entity_features
+from fraudlake.model.entity_features import HASH_OF, Plan
+from fraudlake.settings.entities import ACCOUNT, number
+from fraudlake.settings.features import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,8 +73,15 @@ _COLUMNS = [
     *(_PREDICTIONS[name] for name in (*NAMES, "date")),
 ]
 COMPUTED = tables.schema(_COLUMNS)
-"""The rows of :func:`unpacked`: a transaction, its source, and :data:`NAMES`."""
+"""The rows of :func:`compute`: a transaction, its source, and :data:`NAMES`."""
+TILES = "tiles"
+"""The name of the state of declared features, in a lake that has some."""
+TILES_ROWS = pa.schema([("entity", pa.int64()), ("part", pa.string()), ("tiles", pa.binary())])
+"""The tables of :data:`entity_features.State`, of the entity that a bucket is of, as Arrow IPC streams."""
 _PAYLOAD = "payload BINARY"
+_PARTS = "slice BIGINT, entity BIGINT, payload BINARY"
+_SLICE_ROWS = 8_192
+"""The number of rows whose parts meet at once; it divides the 2**33 by which the numbers of partitions differ."""
 _PAYLOAD_ROWS = 100_000
 _PART_ROWS = 250_000
 """The approximate number of rows whose features are computed at once in this process."""
@@ -197,6 +209,17 @@ def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldes
     return pa.table([merged[name] for name in MEMORY.names], schema=MEMORY)
 
 
+def names(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the features of a lake: its own, and those that it declares."""
+    return (*NAMES, *(feature.name for feature in settings.features))
+
+
+def computed_columns(settings: Settings) -> list[tables.Column]:
+    """Return the columns of :func:`unpacked`: those of :data:`COMPUTED`, and the declared features."""
+    declared = typed(settings.features, settings.columns)
+    return [*_COLUMNS, *(tables.Column(feature.name, type_, feature.meaning) for feature, type_ in declared)]
+
+
 def of_history(
     silver: DataFrame,
     settings: Settings,
@@ -209,23 +232,28 @@ def of_history(
         silver: the transactions.
         settings: the settings of the lake.
         extra: further columns of ``silver`` to carry along with the features.
-        select: maps a bucket's computed rows to the rows that are returned.
+        select: maps computed rows to the rows that are returned.
 
     Returns:
-        ``payload``: the packed rows that ``select`` returned, by default :data:`COMPUTED`.
+        ``payload``: the packed rows that ``select`` returned, by default :func:`computed_columns`.
     """
-    schema = pa.schema([*_ROWS, *extra])
+    declared = _Declared.of(settings, extra)
 
-    def computed_payloads(frame: pd.DataFrame) -> pd.DataFrame:
-        computed, _ = compute(MEMORY.empty_table(), buckets.unpack(frame["payload"], schema))
-        payloads: pd.DataFrame = _payloads(select(computed)).to_pandas()
-        return payloads
+    def parts(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
+        computed, _ = declared.step(key[0], {}, buckets.unpack(frame["payload"], declared.rows))
+        output: pd.DataFrame = declared.packed(computed, key[0], select).to_pandas()
+        return output
 
-    return _packed(silver, settings, schema).groupBy("bucket").applyInPandas(computed_payloads, _PAYLOAD)
+    packed = declared.pack(silver).groupBy("bucket").applyInPandas(parts, declared.output)
+    return declared.joined(packed, select)
 
 
 def of_table(
-    silver: pa.Table, extra: Sequence[pa.Field], select: Callable[[pa.Table], pa.Table], schema: pa.Schema
+    silver: pa.Table,
+    extra: Sequence[pa.Field],
+    select: Callable[[pa.Table], pa.Table],
+    schema: pa.Schema,
+    settings: Settings,
 ) -> pa.Table:
     """Compute the features of a whole table in this process; bit by bit those of :func:`of_history`.
 
@@ -236,10 +264,15 @@ def of_table(
         extra: further columns of ``silver`` to carry along with the features.
         select: maps computed rows to the rows that are returned.
         schema: the columns that ``select`` returns.
+        settings: the settings of the lake.
 
     Returns:
         The rows that ``select`` returned, by account in the order of their ids, and by time.
     """
+    declared = entity_features.of_table(silver, settings)
+    for name in declared.column_names:
+        silver = silver.append_column(name, declared[name])
+    extra = (*extra, *declared.schema)
     named = silver["account_id"].combine_chunks().dictionary_encode()
     account = pc.rank(named.dictionary, "ascending").to_numpy().astype(np.int64)[named.indices.to_numpy()]
     time = silver["timestamp"].cast(pa.int64())
@@ -257,39 +290,251 @@ def of_table(
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def of_stream(silver: DataFrame, settings: Settings, forget: Collection[int] = ()) -> DataFrame:
+def of_stream(
+    silver: DataFrame, settings: Settings, forget: Collection[int] = (), warm: Mapping[int, bytes] | None = None
+) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
     A row that arrives after a later transaction of its account sees the transactions before it, as far as the tiles
-    distinguish them. The features of the later transaction are not recomputed. The state of every bucket loses the
-    accounts whose hashes (``xxhash64``) are in ``forget``.
+    distinguish them. The features of the later transaction are not recomputed.
+
+    Args:
+        silver: the transactions.
+        settings: the settings of the lake.
+        forget: hashes (``xxhash64``) of accounts that the state of every bucket loses.
+        warm: the tiles of new features, by bucket, from :func:`tiles_of`.
     """
+    declared = _Declared.of(settings)
 
     def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
-        computed, memory = compute(state[STATE], rows)
-        return _payloads(computed), {STATE: memory}
+        computed, after = declared.step(bucket, state, rows)
+        return declared.packed(computed, bucket), after
 
     def change(bucket: int, state: buckets.State) -> buckets.State:
-        return {name: buckets.without_accounts(forget, table) for name, table in state.items()} if forget else state
+        return declared.changed(bucket, state, forget, warm or {})
 
-    processor = buckets.BucketProcessor({STATE: MEMORY}, _ROWS, step, change)
-    packed = _packed(silver, settings, _ROWS, every=(0,) if forget else ()).groupBy("bucket")
-    return packed.transformWithStateInPandas(processor, _PAYLOAD, "Append", "None")
+    processor = buckets.BucketProcessor(declared.state, declared.rows, step, change)
+    # Entities without features now may have had some.
+    known = [number(name) for name in settings.entities] if declared.plans else []
+    every = sorted({*declared.entities, *known}) if forget or warm else ()
+    packed = declared.pack(silver, every).groupBy("bucket")
+    return declared.joined(packed.transformWithStateInPandas(processor, declared.output, "Append", "None"))
 
 
-def unpacked(payloads: DataFrame) -> DataFrame:
-    """Return the rows of payloads, :data:`COMPUTED`."""
-    return payloads.mapInArrow(opened, tables.ddl(_COLUMNS))
+def tiles_of(silver: DataFrame, settings: Settings) -> dict[int, bytes]:
+    """Return the tiles that a stream of all these transactions would have for the declared features, by bucket."""
+    declared = _Declared.of(settings)
+    newest = silver.agg(F.unix_micros(F.max("timestamp"))).collect()[0][0]
+    if newest is not None:
+        first = F.timestamp_micros(F.lit(newest - durations.microseconds(entity_features.look_back(settings))))
+        silver = silver.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
+
+    def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
+        _, state = declared.step(key[0], {}, buckets.unpack(frame["payload"], declared.rows))
+        output: pd.DataFrame = pa.table({"bucket": [key[0]], "payload": [buckets.to_bytes(state[TILES])]}).to_pandas()
+        return output
+
+    computed = declared.pack(silver).groupBy("bucket").applyInPandas(tiles, buckets.PACKED)
+    return {row["bucket"]: bytes(row["payload"]) for row in computed.toArrow().to_pylist()}
+
+
+def unpacked(payloads: DataFrame, settings: Settings) -> DataFrame:
+    """Return the rows of payloads, :func:`computed_columns`."""
+    return payloads.mapInArrow(opened, tables.ddl(computed_columns(settings)))
 
 
 def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Unpack Arrow batches of payloads into batches of :data:`COMPUTED`; unpacked batches pass through."""
+    """Unpack Arrow batches of payloads into batches of :func:`computed_columns`; unpacked batches pass through."""
     for batch in batches:
-        if batch.schema.names == COMPUTED.names:
+        if batch.schema.names != ["payload"]:
             yield batch
             continue
         for payload in batch.column("payload"):
             yield from pa.ipc.open_stream(payload.as_buffer())
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """The features of a lake by entity, and how rows are packed for them.
+
+    If another entity than the account has features, rows have a number, and are packed once for each entity. The parts
+    of a row meet in one exchange, by slices of some thousand rows.
+    """
+
+    entities: Mapping[int, str]
+    """The entities by their numbers; the account is 0."""
+    plans: Mapping[str, Plan]
+    bucket_count: int
+    columns: Mapping[str, tuple[str, ...]]
+    """The columns of the key of each entity."""
+    fields: pa.Schema
+    """The columns of the packed rows, without their numbers."""
+    computed: pa.Schema
+    """The computed rows, without further columns."""
+
+    @classmethod
+    def of(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> _Declared:
+        plans = entity_features.plans(settings)
+        fields = [*_ROWS, *extra]
+        for plan in plans.values():
+            known = {field.name for field in fields}
+            fields += [field for field in plan.needed if field.name not in known]
+        names = dict.fromkeys((ACCOUNT, *plans))
+        return cls(
+            {number(name): name for name in names},
+            plans,
+            settings.buckets,
+            {name: settings.entity_columns(name) for name in names},
+            pa.schema(fields),
+            tables.schema(computed_columns(settings)),
+        )
+
+    @property
+    def rows(self) -> pa.Schema:
+        """The packed rows."""
+        return self.fields.append(pa.field(buckets.NUMBER, pa.int64())) if len(self.entities) > 1 else self.fields
+
+    @property
+    def state(self) -> dict[str, pa.Schema]:
+        """The tables of a bucket's state."""
+        return {STATE: MEMORY, **({TILES: TILES_ROWS} if self.plans else {})}
+
+    @property
+    def output(self) -> str:
+        """The columns of :meth:`packed`."""
+        return _PARTS if len(self.entities) > 1 else _PAYLOAD
+
+    def pack(self, silver: DataFrame, every: Collection[int] = ()) -> DataFrame:
+        """Pack transactions by bucket."""
+        added = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
+        keys = [buckets.ACCOUNT]
+        for entity_number, name in self.entities.items():
+            if name != ACCOUNT:
+                key = buckets.Key(entity_number, f"key_of_{name}")
+                added[key.column] = buckets.key_hash(self.columns[name])
+                keys.append(key)
+        for name in self.fields.names:
+            if name.startswith(HASH_OF):
+                added[name] = buckets.key_hash([name.removeprefix(HASH_OF)])
+        return buckets.pack(silver.withColumns(added), self.fields, self.bucket_count, every, keys, len(keys) > 1)
+
+    def step(self, bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
+        """Compute a bucket's part of the features of its rows, and its new state."""
+        entity = self.entities[buckets.entity_of(bucket, self.bucket_count)]
+        memory, after = state.get(STATE, MEMORY.empty_table()), {}
+        computed = rows
+        if entity in self.plans:
+            plan = self.plans[entity]
+            declared, tiles = entity_features.compute(_tiles(state), rows, plan)
+            after[TILES] = _stored(buckets.entity_of(bucket, self.bucket_count), tiles)
+            for name in declared.column_names:
+                computed = computed.append_column(name, declared[name])
+        elif self.plans:
+            after[TILES] = TILES_ROWS.empty_table()
+        if entity != ACCOUNT:
+            part = computed.select([buckets.NUMBER, *self.plans[entity].names])
+            return part, {STATE: memory, **after}
+        needed = {field.name for plan in self.plans.values() for field in plan.needed} - {*_ROWS.names}
+        computed = computed.drop_columns([name for name in computed.column_names if name in needed])
+        computed, after[STATE] = compute(memory, computed)
+        return computed, after
+
+    def packed(
+        self, part: pa.Table, bucket: int, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
+    ) -> pa.Table:
+        """Return a bucket's part as payloads, by slice if it is not the whole; ``select`` chooses from whole rows."""
+        if len(self.entities) == 1:
+            return _payloads(select(self._ordered(part)))
+        part = part.sort_by(buckets.NUMBER)
+        cut = part[buckets.NUMBER].to_numpy() // _SLICE_ROWS
+        begins = np.flatnonzero(np.diff(cut, prepend=-1))
+        slices = [
+            buckets.to_bytes(part.slice(begin, end - begin).combine_chunks())
+            for begin, end in zip(begins, np.append(begins[1:], len(part)), strict=True)
+        ]
+        entity = np.full(len(begins), buckets.entity_of(bucket, self.bucket_count))
+        return pa.table({"slice": cut[begins], "entity": entity, "payload": pa.array(slices, pa.binary())})
+
+    def joined(
+        self, packed: DataFrame, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
+    ) -> DataFrame:
+        """Return payloads of whole rows from those of their parts."""
+        if len(self.entities) == 1:
+            return packed
+
+        def join(frame: pd.DataFrame) -> pd.DataFrame:
+            by_entity = {entity: list(of["payload"]) for entity, of in frame.groupby(frame["entity"].astype(int))}
+            parts = {entity: pa.concat_tables(map(_read, payloads)) for entity, payloads in by_entity.items()}
+            rows = parts[0].sort_by(buckets.NUMBER)
+            for entity, name in self.entities.items():
+                if name == ACCOUNT:
+                    continue
+                schema = self.plans[name].schema()
+                nothing = pa.schema([(buckets.NUMBER, pa.int64()), *schema]).empty_table()
+                part = parts.get(entity, nothing)
+                at = pc.index_in(rows[buckets.NUMBER], part[buckets.NUMBER].combine_chunks())
+                for column in schema.names:
+                    rows = rows.append_column(column, part[column].take(at))
+            payloads: pd.DataFrame = _payloads(select(self._ordered(rows.drop_columns(buckets.NUMBER)))).to_pandas()
+            return payloads
+
+        return packed.groupBy("slice").applyInPandas(join, _PAYLOAD)
+
+    def changed(
+        self, bucket: int, state: buckets.State, forget: Collection[int], warm: Mapping[int, bytes]
+    ) -> buckets.State:
+        """Return a bucket's state without accounts, and with the tiles of new features."""
+        entity = buckets.entity_of(bucket, self.bucket_count)
+        if entity not in self.entities:
+            return {name: table.slice(0, 0) for name, table in state.items()}
+        if forget and entity == 0:
+            state = {**state, STATE: buckets.without_accounts(forget, state[STATE])}
+        if not self.plans or not (forget or bucket in warm):
+            return state
+        tiles = _tiles(state)
+        if forget:
+            tiles = {key: _without(key, table, forget, is_account=entity == 0) for key, table in tiles.items()}
+        plan = self.plans.get(self.entities[entity])
+        if bucket in warm and plan is not None and entity_features.lacks(tiles, plan):
+            tiles = entity_features.warmed(tiles, _tiles({TILES: _read(warm[bucket])}))
+        return {**state, TILES: _stored(entity, tiles)}
+
+    def _ordered(self, rows: pa.Table) -> pa.Table:
+        """Return computed rows in the order of their columns, and the further columns."""
+        further = [name for name in rows.column_names if name not in self.computed.names]
+        return rows.select([*self.computed.names, *further])
+
+
+def _tiles(state: buckets.State) -> entity_features.State:
+    return {row["part"]: _read(row["tiles"]) for row in state[TILES].to_pylist()} if TILES in state else {}
+
+
+def _stored(entity: int, tiles: entity_features.State) -> pa.Table:
+    rows = [{"entity": entity, "part": key, "tiles": buckets.to_bytes(one)} for key, one in tiles.items()]
+    return pa.Table.from_pylist(rows, TILES_ROWS)
+
+
+def hashes_in(tiles: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Return the hashes of accounts (``account``) in a state, :data:`TILES_ROWS`, by the name of the table."""
+    for row in tiles.to_pylist():
+        table = _read(row["tiles"])
+        if row["entity"] == 0:
+            yield row["part"], table.select(["account"])
+        if entity_features.has_accounts(row["part"]):
+            yield row["part"], table.select(["value"]).rename_columns(["account"])
+
+
+def _read(payload: bytes) -> pa.Table:
+    return pa.ipc.open_stream(payload).read_all()
+
+
+def _without(key: str, tiles: pa.Table, forget: Collection[int], is_account: bool) -> pa.Table:
+    """Return tiles without accounts: those of the accounts, or the accounts among distinct values."""
+    if is_account:
+        return buckets.without_accounts(forget, tiles)
+    if entity_features.has_accounts(key):
+        return tiles.filter(pc.invert(pc.is_in(tiles["value"], pa.array(list(forget), pa.int64()))))
+    return tiles
 
 
 def _payloads(computed: pa.Table) -> pa.Table:
@@ -297,9 +542,3 @@ def _payloads(computed: pa.Table) -> pa.Table:
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
     payloads = [buckets.to_bytes(part.combine_chunks()) for part in parts]
     return pa.table({"payload": pa.array(payloads, pa.binary())})
-
-
-def _packed(silver: DataFrame, settings: Settings, schema: pa.Schema, every: Collection[int] = ()) -> DataFrame:
-    """Pack transactions by bucket; ``schema`` names columns of ``silver``, and ``account`` and ``time``."""
-    computed = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
-    return buckets.pack(silver.withColumns(computed), schema, settings.buckets, every)

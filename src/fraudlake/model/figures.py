@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fraudlake.model import features
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -21,7 +19,7 @@ def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
     Returns:
         Figures by file name.
     """
-    probability = classifier.probabilities(rows.features)
+    probability = classifier.probabilities(rows.matrix(classifier.features, classifier.encodings))
     step = np.floor(probability * 1000).astype(int)
     weights = (rows.weights, rows.weights * rows.fraud, rows.weights * probability)
     counts, fraud, expected = (np.bincount(step, weights=weight, minlength=1001) for weight in weights)
@@ -29,7 +27,7 @@ def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
     return {
         "pr_curve.png": _curve(counts[occupied], fraud[occupied]),
         "calibration.png": _calibration(occupied, counts[occupied], fraud[occupied], expected[occupied]),
-        "feature_importance.png": _importance(classifier.learned.importance),
+        "feature_importance.png": _importance(classifier),
     }
 
 
@@ -60,8 +58,9 @@ def _calibration(step: Any, rows: Any, fraud: Any, expected: Any) -> Figure:
     return figure
 
 
-def _importance(importance: Any) -> Figure:
+def _importance(classifier: Classifier) -> Figure:
+    importance = classifier.learned.importance
     figure, axes = _axes("Importance of the features", "share", "")
     order = np.argsort(importance)
-    axes.barh([features.NAMES[at] for at in order], importance[order])
+    axes.barh([classifier.features[at] for at in order], importance[order])
     return figure

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,32 +16,26 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import buckets
 from fraudlake.durations import microseconds
-from fraudlake.model import features
+from fraudlake.model import entity_features, features
 from fraudlake.model.classifier import single
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
+    from fraudlake.model.classifier import Encoding
     from fraudlake.settings import Settings
 
 Labels = Literal["flink", "verdicts"]
 _LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict"}
 _HASHES = 1_000_000
-_SCHEMA = pa.schema(
-    [
-        ("time", pa.int64()),
-        ("account", pa.int64()),
-        *((name, pa.float64()) for name in features.NAMES),
-        ("label", pa.bool_()),
-        ("verdict", pa.bool_()),
-        ("weight", pa.float64()),
-    ]
-)
+_FURTHER = (pa.field("verdict", pa.bool_()), pa.field("weight", pa.float64()))
+_READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 
-_FURTHER = (_SCHEMA.field("verdict"), _SCHEMA.field("weight"))
-READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
-"""The columns of ``silver_transactions`` that a history is computed from."""
+
+def columns_read(settings: Settings) -> list[str]:
+    """Return the columns of ``silver_transactions`` that a history is computed from."""
+    return [*_READ, *sorted(entity_features.columns_read(settings).difference(_READ))]
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,10 @@ class Rows:
     weights: NDArray[np.float64]
     account: NDArray[np.int64]
     amount: NDArray[np.float64]
+    names: tuple[str, ...] = ()
+    """The features' names."""
+    texts: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    """The values of features that are texts: the matrix has their numbers in this list."""
 
     def between(self, begin: datetime | None, end: datetime | None) -> Rows:
         """Return the rows from ``begin`` on and before ``end``."""
@@ -63,15 +62,43 @@ class Rows:
             chosen &= self.time >= micros(begin)
         if end is not None:
             chosen &= self.time < micros(end)
-        return Rows(*(values[chosen] for values in vars(self).values()))
+        return replace(
+            self,
+            time=self.time[chosen],
+            features=self.features[chosen],
+            fraud=self.fraud[chosen],
+            weights=self.weights[chosen],
+            account=self.account[chosen],
+            amount=self.amount[chosen],
+        )
+
+    def matrix(self, names: Sequence[str], encodings: Mapping[str, Encoding]) -> NDArray[np.float32]:
+        """Return some of the features; ``encodings`` turn texts into numbers."""
+        if tuple(names) == self.names and not encodings:
+            return self.features
+        matrix = self.features[:, [self.names.index(name) for name in names]]
+        for name, encoding in encodings.items():
+            at = list(names).index(name)
+            numbers = np.array([encoding.of(text) for text in self.texts[name]], np.float32)
+            matrix[:, at] = numbers[matrix[:, at].astype(np.int64)]
+        return matrix
+
+    def frame(self, rows: int) -> pd.DataFrame:
+        """Return the features of the first rows."""
+        frame = pd.DataFrame(self.features[:rows].astype(float), columns=list(self.names))
+        for name, texts in self.texts.items():
+            frame[name] = [texts[int(code)] for code in frame[name]]
+        return frame
 
 
 @dataclass(frozen=True)
 class History:
-    """``time`` (microseconds since 1970 UTC), ``account`` (a hash), :data:`features.NAMES`, ``label``, ``verdict`` and
+    """``time`` (microseconds since 1970 UTC), ``account`` (a hash), features by their names, ``label``, ``verdict`` and
     ``weight`` of transactions."""
 
     table: pa.Table
+    names: tuple[str, ...] = features.NAMES
+    """The features' names."""
 
     def labelled(self, by: Labels, delay: timedelta = timedelta(0)) -> Rows:
         """Return the rows that have a label: Flink's, or an analyst's verdict.
@@ -85,17 +112,24 @@ class History:
         time = self.table["time"].to_numpy()
         is_known = time <= time.max(initial=0) - microseconds(delay)
         rows = self.table.filter(pc.and_(self.table[label].is_valid(), pa.array(is_known)))
-        matrix = np.empty((len(rows), len(features.NAMES)), np.float32)
-        for at, name in enumerate(features.NAMES):
-            matrix[:, at] = single(rows[name].to_numpy())
+        matrix = np.empty((len(rows), len(self.names)), np.float32)
+        texts: dict[str, list[str | None]] = {}
+        for at, name in enumerate(self.names):
+            column = rows[name]
+            if pa.types.is_string(column.type):
+                encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+                texts[name] = encoded.dictionary.to_pylist()
+                matrix[:, at] = encoded.indices.to_numpy()
+            else:
+                matrix[:, at] = single(column.to_numpy())
         fraud = rows[label].to_numpy().astype(float)
-        others = (rows[name].to_numpy() for name in ("weight", "account", "amount"))
-        return Rows(rows["time"].to_numpy(), matrix, fraud, *others)
+        weights, account, amount = (rows[name].to_numpy() for name in ("weight", "account", "amount"))
+        return Rows(rows["time"].to_numpy(), matrix, fraud, weights, account, amount, self.names, texts)
 
     def columns(self, since: datetime | None) -> dict[str, NDArray[Any]]:
-        """Return ``weight`` and :data:`features.NAMES` of all rows since a time."""
+        """Return ``weight`` and the features of all rows since a time."""
         table = self.table if since is None else self.table.filter(self.table["time"].to_numpy() >= micros(since))
-        return {name: table[name].to_numpy() for name in ("weight", *features.NAMES)}
+        return {name: table[name].to_numpy() for name in ("weight", *self.names)}
 
     @property
     def span(self) -> tuple[datetime, datetime]:
@@ -104,16 +138,18 @@ class History:
         return from_micros(time.min()), from_micros(time.max())
 
 
-def of(silver: pa.Table, verdicts: pa.Table) -> History:
+def of(silver: pa.Table, verdicts: pa.Table, settings: Settings) -> History:
     """Compute the features of a history in this process; each row counts once.
 
     Args:
-        silver: the transactions, in the columns :data:`READ`.
+        silver: the transactions, in the columns :func:`columns_read`.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
+        settings: the settings of the lake.
     """
     decided = verdicts["verdict"].take(pc.index_in(silver["transaction_id"], verdicts["transaction_id"]))
     rows = silver.append_column("verdict", decided).append_column("weight", pa.array(np.ones(len(silver))))
-    return History(features.of_table(rows, _FURTHER, _chosen, _SCHEMA))
+    schema = _schema(settings)
+    return History(features.of_table(rows, _FURTHER, _choice(schema), schema, settings), features.names(settings))
 
 
 def sample_of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
@@ -128,21 +164,31 @@ def sample_of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Se
         settings: the settings of the lake.
     """
     decided = verdicts.select("transaction_id", "verdict")
-    known = silver.select(*tables.SILVER_TRANSACTIONS.column_names).join(decided, on="transaction_id", how="left")
+    known = silver.select(*columns_read(settings)).join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # The rows stay packed arrays: converting them to Spark's rows and back takes as long as computing them.
-    payloads = features.of_history(weighed, settings, _FURTHER, _chosen)
-    return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), _SCHEMA))
+    schema = _schema(settings)
+    payloads = features.of_history(weighed, settings, _FURTHER, _choice(schema))
+    return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 
 
-def _chosen(computed: pa.Table) -> pa.Table:
-    """Return :data:`_SCHEMA` of the rows that have a weight."""
-    chosen = computed.filter(computed["weight"].is_valid())
-    time = chosen["timestamp"].cast(pa.int64())
-    chosen = chosen.append_column("time", time).append_column("account", _hashes(chosen["account_id"]))
-    return chosen.select(_SCHEMA.names).cast(_SCHEMA)
+def _schema(settings: Settings) -> pa.Schema:
+    computed = tables.schema(features.computed_columns(settings))
+    of_features = (computed.field(name) for name in features.names(settings))
+    return pa.schema([("time", pa.int64()), ("account", pa.int64()), *of_features, ("label", pa.bool_()), *_FURTHER])
+
+
+def _choice(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    """Return a function that chooses the rows that have a weight, in the columns of a schema."""
+
+    def chosen(computed: pa.Table) -> pa.Table:
+        rows = computed.filter(computed["weight"].is_valid())
+        rows = rows.append_column("time", rows["timestamp"].cast(pa.int64()))
+        return rows.append_column("account", _hashes(rows["account_id"])).select(schema.names).cast(schema)
+
+    return chosen
 
 
 def _hashes(ids: pa.ChunkedArray) -> pa.Array:

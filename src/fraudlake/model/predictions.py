@@ -6,9 +6,9 @@ be registered in a session, and scoring works in any session that a micro-batch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,54 +18,83 @@ from fraudlake.model import explanations, features
 from fraudlake.model.classifier import Classifier
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fraudlake.model.published import Model
+    from fraudlake.settings.features import Feature
 
 _Batches = Iterator[pa.RecordBatch]
-SCHEMA = tables.GOLD_FRAUD_PREDICTIONS.schema
-"""The columns of ``gold_fraud_predictions``."""
 
 
-def scorer(model: Model, wanted: float | str, scored_from: str, scored_at: datetime) -> Callable[[_Batches], _Batches]:
-    """Return a function from Arrow batches of :data:`features.COMPUTED`, packed or not, to batches of :data:`SCHEMA`.
+def scorer(
+    model: Model,
+    wanted: float | str,
+    scored_from: str,
+    scored_at: datetime,
+    declared: Sequence[tuple[Feature, str]] = (),
+) -> Callable[[_Batches], _Batches]:
+    """Return a function from Arrow batches of :func:`features.computed_columns`, packed or not, to predictions.
 
-    ``prediction`` is true if the probability reaches the threshold, a probability or a budget; these rows have
-    ``reasons`` (:mod:`explanations`).
+    Predictions are the columns of ``gold_fraud_predictions``, with those of declared features. ``prediction`` is true
+    if the probability reaches the threshold, a probability or a budget; these rows have ``reasons``
+    (:mod:`explanations`). ``declared`` are the lake's declared features with their types.
 
     Raises:
         FraudlakeError: it is a budget, and the version knows none.
     """
     stored, threshold = model.stored, model.threshold(wanted)
+    schema = tables.with_declared(tables.GOLD_FRAUD_PREDICTIONS, {}, declared).schema
+    sentences = explanations.declared(feature for feature, _ in declared)
     medians = {name: float(shape["median"]) for name, shape in model.profile["shapes"].items()}
     constants = {"model_version": model.number, "scored_from": scored_from, "scored_at": scored_at}
 
     def score(batches: _Batches) -> _Batches:
         classifier = Classifier.from_bytes(stored)
         for batch in features.opened(batches):
-            scored = _scored(batch, classifier, medians, threshold)
+            scored = _scored(batch, classifier, medians, sentences, threshold)
             constant_columns = {
-                name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), batch.num_rows)
+                name: pa.repeat(pa.scalar(value, schema.field(name).type), batch.num_rows)
                 for name, value in constants.items()
             }
             columns = {name: batch.column(name) for name in batch.schema.names} | scored | constant_columns
-            yield pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     return score
 
 
 def _scored(
-    batch: pa.RecordBatch, classifier: Classifier, medians: dict[str, float], threshold: float
+    batch: pa.RecordBatch,
+    classifier: Classifier,
+    medians: dict[str, float],
+    sentences: dict[str, str],
+    threshold: float,
 ) -> dict[str, pa.Array]:
     """Return ``probability``, ``prediction`` and ``reasons`` of a batch's rows."""
-    matrix = np.column_stack([batch.column(name).to_numpy() for name in classifier.features])
+    matrix = np.column_stack([_numbers(batch.column(name), classifier, name) for name in classifier.features])
     probability = classifier.probabilities(matrix)
     predicted = probability >= threshold
     reasons: list[list[str] | None] = [None] * batch.num_rows
     flagged = np.flatnonzero(predicted)
     if len(flagged):
-        for row, sentences in zip(flagged, explanations.reasons(classifier, matrix[flagged], medians), strict=True):
-            reasons[row] = sentences
+        texts = {name: batch.column(name).take(pa.array(flagged)).to_pylist() for name in classifier.encodings}
+        explained = explanations.reasons(classifier, matrix[flagged], medians, sentences, texts)
+        for row, of_row in zip(flagged, explained, strict=True):
+            reasons[row] = of_row
     return {
         "probability": pa.array(probability),
         "prediction": pa.array(predicted),
-        "reasons": pa.array(reasons, SCHEMA.field("reasons").type),
+        "reasons": pa.array(reasons, pa.list_(pa.field("element", pa.string()))),
     }
+
+
+def _numbers(column: pa.Array, classifier: Classifier, name: str) -> NDArray[Any]:
+    """Return a feature as numbers; NaN is missing."""
+    encoding = classifier.encodings.get(name)
+    numbers: NDArray[Any]
+    if encoding is None:
+        numbers = column.to_numpy(zero_copy_only=False)
+    else:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        of_texts = np.array([encoding.of(text) for text in encoded.dictionary.to_pylist()])
+        numbers = of_texts[encoded.indices.to_numpy()]
+    return numbers

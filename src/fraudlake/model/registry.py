@@ -8,7 +8,7 @@ import json
 import math
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -115,13 +115,16 @@ class Trained:
 class Registry:
     """Versions of a model in an MLflow store, and the aliases ``champion`` and ``challenger``."""
 
-    def __init__(self, store: ModelStore, name: str, experiment: str) -> None:
+    def __init__(
+        self, store: ModelStore, name: str, experiment: str, computed: Collection[str] = features.NAMES
+    ) -> None:
         """Open the stores of runs and of registered models.
 
         Args:
             store: the stores.
             name: the name of the model; in a Unity Catalog it has three levels.
             experiment: the name of the experiment that its runs belong to.
+            computed: the names of the features that the lake computes.
         """
         import mlflow
 
@@ -130,14 +133,15 @@ class Registry:
         mlflow.set_registry_uri(store.registry)
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
         self._uri, self._name, self._experiment = store.tracking, name, experiment
-        self._artifacts = store.artifacts
+        self._artifacts, self._computed = store.artifacts, computed
         self._files = store.artifacts or store.tracking
 
     @classmethod
     def of(cls, lake: Lake) -> Registry:
         """Open a lake's registry."""
         settings = lake.settings
-        return cls(model_store(lake), settings.model_name, settings.experiment or settings.model_name)
+        experiment = settings.experiment or settings.model_name
+        return cls(model_store(lake), settings.model_name, experiment, features.names(settings))
 
     def champion(self) -> Version | None:
         """Return the version that scores, if there is one."""
@@ -262,7 +266,7 @@ class Registry:
         """Load a version.
 
         Raises:
-            OutdatedModelError: an earlier fraudlake registered it, or its features differ from :data:`features.NAMES`.
+            OutdatedModelError: an earlier fraudlake registered it, or it asks for features that the lake does not have.
             FraudlakeError: its files cannot be read.
         """
         uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
@@ -280,11 +284,11 @@ class Registry:
                 f"{what} was trained by an earlier fraudlake, as a Spark ML model, and cannot be used: "
                 "train again with 'fraudlake train'"
             )
-        differing = sorted(set(model.classifier.features) ^ set(features.NAMES))
-        if differing:
+        missing = [name for name in model.classifier.features if name not in self._computed]
+        if missing:
             raise OutdatedModelError(
-                f"{what} does not fit the features of this fraudlake (they differ in {', '.join(differing)}): "
-                "train again with 'fraudlake train'"
+                f"{what} asks for features that the lake does not have ({', '.join(missing)}): "
+                "train again with 'fraudlake train', or declare them with 'fraudlake features apply'"
             )
         return model
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.model import budget, features, history
-from fraudlake.model.classifier import Classifier, Logistic, Trees
+from fraudlake.model import budget, history
+from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
 from fraudlake.model.metrics import Budget, Judged, all_of, area_under_pr
 
 if TYPE_CHECKING:
@@ -159,12 +159,21 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
     are left.
     """
     first, second = labelled.between(None, cut.validated_from), labelled.between(cut.validated_from, cut.tested_from)
+    encodings = {
+        name: Encoding.fit(texts, first.features[:, first.names.index(name)].astype(int), first.fraud, first.weights)
+        for name, texts in first.texts.items()
+    }
+    first, second, labelled = (
+        replace(part, features=part.matrix(part.names, encodings)) for part in (first, second, labelled)
+    )
     candidates = (BASELINE, *SEARCH[algorithm])
     tried: list[tuple[float, Candidate, Classifier]] = []
     for number, candidate in enumerate(candidates):
         progress(number, len(candidates), str(candidate))
         learned = candidate.fit(first)
-        classifier = Classifier.calibrated(features.NAMES, learned, second.features, second.fraud, second.weights)
+        classifier = Classifier.calibrated(
+            first.names, learned, second.features, second.fraud, second.weights, encodings
+        )
         area = area_under_pr(second.fraud == 1, classifier.log_odds(second.features), second.weights)
         tried.append((area, candidate, classifier))
     progress(len(candidates), len(candidates), "testing")
@@ -179,7 +188,7 @@ def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str,
 
     A threshold that is a budget becomes a probability on the same rows.
     """
-    probability = classifier.probabilities(rows.features)
+    probability = classifier.probabilities(rows.matrix(classifier.features, classifier.encodings))
     known = budget.curve(rows, probability) if isinstance(settings.threshold, str) else []
     predicted = probability >= budget.threshold(settings.threshold, known, "the model")
     days = rows.time // _DAY

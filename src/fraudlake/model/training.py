@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import budget, drift, features, figures, history, published, search
+from fraudlake.model import budget, drift, figures, history, published, search
 from fraudlake.model.registry import (
     AREA,
     BASELINE,
@@ -41,7 +40,7 @@ _RATE = "true_prediction_rate"
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
 _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
 """What a version was trained on: versions of tables, and settings."""
-_LATER_SETTINGS = {"label_delay", "train_from"}
+_LATER_SETTINGS = {"label_delay", "train_from", "features"}
 """Settings that versions of earlier fraudlakes do not name; they are recorded unless they are the defaults."""
 _LEAST_VERDICTS = 2 * search.LEAST * len(search.PARTS)
 """The number of verdicts without which none is learned."""
@@ -113,7 +112,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             Trained(
                 fitted.final,
                 _profile(past, fitted, test_rows, cut),
-                pd.DataFrame(labelled.features[:3].astype(float), columns=list(features.NAMES)),
+                labelled.frame(3),
                 trained_on,
                 str(cut.tested_from),
                 metrics | {f"{BASELINE}{name}": value for name, value in baseline.items()},
@@ -318,7 +317,8 @@ def _history(lake: Lake) -> History:
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
     decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)).filter(pc.field("decided_at") <= now)
     decided_ids = verdicts.latest_of(decided)
-    return history.of(lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.READ)), decided_ids)
+    rows_read = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
+    return history.of(rows_read, decided_ids, lake.settings)
 
 
 def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.Split) -> drift.Profile:
@@ -328,8 +328,9 @@ def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.
     """
     first, last = past.span
     columns = past.columns(first + _DAY if last - first >= 2 * _DAY else None)
-    shapes = {name: drift.shape(columns[name], columns["weight"]) for name in features.NAMES}
-    probability = fitted.classifier.probabilities(test_rows.features)
+    shapes = {name: drift.shape(columns[name], columns["weight"]) for name in past.names}
+    classifier = fitted.classifier
+    probability = classifier.probabilities(test_rows.matrix(classifier.features, classifier.encodings))
     return drift.Profile(
         shapes=shapes | {drift.SCORE: drift.shape(probability, test_rows.weights)},
         until=cut.parts["tested"].last.date().isoformat(),

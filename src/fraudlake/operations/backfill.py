@@ -39,9 +39,11 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
         in_range = F.col("date") >= literals.day(first)
         dates = [row["date"] for row in known.where(in_range).select("date").distinct().collect()]
         if dates:
-            computed = features.unpacked(features.of_history(known, lake.settings)).where(in_range)
-            score = predictions.scorer(model, lake.settings.threshold, "backfill", datetime.now(UTC))
-            scored = computed.mapInArrow(score, tables.GOLD_FRAUD_PREDICTIONS.columns)
+            computed = features.unpacked(features.of_history(known, lake.settings), lake.settings).where(in_range)
+            score = predictions.scorer(
+                model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features
+            )
+            scored = computed.mapInArrow(score, lake.table(tables.GOLD_FRAUD_PREDICTIONS).columns)
             lake.upsert(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *prediction_quality.DAYS), dates)
             measure(lake, {(day, model.number) for day in dates}, {model.number: model.profile})
         return model.number, known.where(in_range).count()

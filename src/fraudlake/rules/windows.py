@@ -70,7 +70,7 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
             totals = _sums(values, spans)
             return np.where(counts > 0, totals if function == "sum" else totals / counts, np.nan)
     worst, better = (np.inf, np.minimum) if function == "minimum" else (-np.inf, np.maximum)
-    extremes = _extreme(np.where(valid, values, worst), spans, better)
+    extremes = extreme(np.where(valid, values, worst), spans, better)
     return np.where(counts > 0, extremes, np.nan)
 
 
@@ -110,13 +110,13 @@ def _difference(running: NDArray[Any], spans: Spans) -> NDArray[Any]:
     return difference
 
 
-def _extreme(
+def extreme(
     values: NDArray[np.float64], spans: Spans, better: Callable[..., NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Return the extreme of each window, which two runs of a power of two of rows cover."""
     length = spans.high - spans.low
     level = np.frexp(length)[1] - 1
-    result, runs = np.empty(len(values)), values
+    result, runs = np.empty(len(length)), values
     for power in range(int(level.max(initial=-1)) + 1):
         chosen = np.flatnonzero(level == power)
         result[chosen] = better(runs[spans.low[chosen]], runs[spans.high[chosen] - (1 << power)])

@@ -12,6 +12,7 @@ from fraudlake.settings.columns import Columns
 from fraudlake.settings.delivery import Delivery
 from fraudlake.settings.detection import Detection
 from fraudlake.settings.entities import Entities
+from fraudlake.settings.features import Features
 from fraudlake.settings.files import Files
 from fraudlake.settings.kafka import Kafka
 from fraudlake.settings.model import Model
@@ -22,13 +23,26 @@ from fraudlake.settings.storage import Storage
 from fraudlake.settings.streams import Streams
 
 ENV_PREFIX = "FRAUDLAKE_"
-DEFINITION = ("columns", "entities", "ordering", "max_out_of_orderness", "buckets", "clustering")
+DEFINITION = ("columns", "entities", "features", "ordering", "max_out_of_orderness", "buckets", "clustering")
 """The settings that define a lake, which records them (:mod:`fraudlake.lake.definition`)."""
 
 
 # Pydantic collects the fields from the last base to the first. The first wrong setting is the one that is reported.
 class Settings(
-    Spark, Storage, Model, Delivery, Quality, Detection, Entities, Columns, Files, Streams, Kafka, Place, BaseSettings
+    Spark,
+    Storage,
+    Model,
+    Delivery,
+    Quality,
+    Detection,
+    Features,
+    Entities,
+    Columns,
+    Files,
+    Streams,
+    Kafka,
+    Place,
+    BaseSettings,
 ):
     """All settings. Made once, at the entry point, by :func:`load`, and passed on.
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.model import drift, features, prediction_quality, published
+from fraudlake.model import drift, prediction_quality, published
 from fraudlake.model.metrics import Budget
 from fraudlake.silver import verdicts
 from fraudlake.streams import refresh
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fraudlake.model.drift import Profile
 
 _DAYS = list(prediction_quality.DAYS)
-_READ = ("transaction_id", "account_id", *_DAYS, "label", "prediction", "probability", *features.NAMES)
+_READ = ("transaction_id", "account_id", "amount", *_DAYS, "label", "prediction", "probability")
 _FEW = 1_000_000
 """The number of predictions that this process reads at once; Spark reads a day that has more."""
 Group = tuple["date", str]
@@ -95,7 +95,8 @@ def _of_few(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tupl
     """Return quality and drift of days, computed in this process: each query of Spark takes longer than that."""
     decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY), _on(dates))
     latest = verdicts.latest_of(decided)
-    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, ", ".join(_READ), _on(dates))
+    names = dict.fromkeys((*_READ, *(name for profile in profiles.values() for name in profile["shapes"])))
+    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, ", ".join(names), _on(dates))
     quality, moved = (
         [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()],
         [tables.GOLD_FEATURE_DRIFT.schema.empty_table()],

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.appender import Appender
+from fraudlake.lake.missing_version import is_missing
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import features, predictions, published
 from fraudlake.model.registry import Registry
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from fraudlake.model.published import Model
 
 FROM_KAFKA = "score_kafka"
+_LOG = logging.getLogger(__name__)
 
 
 def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) -> list[Stream]:
@@ -44,8 +48,13 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
     """
     champion = _champion(lake)
     scoring = _from_kafka(lake) if from_topic else _from_silver(lake, forget)
+
     # Publish at the start: somebody may have moved the alias by hand.
-    return [replace(scoring, before=lambda: publish(lake, champion)), prediction_figures.stream(lake)]
+    def before() -> None:
+        publish(lake, champion)
+        _note(lake, scoring.step)
+
+    return [replace(scoring, before=before), prediction_figures.stream(lake)]
 
 
 def _champion(lake: Lake) -> Model:
@@ -64,19 +73,56 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        rows = batch if not_covered is None else features.unpacked(batch).where(not_covered)
-        score = predictions.scorer(champion.now(lake), threshold, "silver", datetime.now(UTC))
+        rows = batch if not_covered is None else features.unpacked(batch, lake.settings).where(not_covered)
+        now = datetime.now(UTC)
+        score = predictions.scorer(champion.now(lake), threshold, "silver", now, lake.declared_features)
         appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
+
+    def rows() -> DataFrame:
+        silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
+        return features.of_stream(silver_rows, lake.settings, forget, _warm(lake))
 
     return Stream(
         "score",
-        lambda: features.of_stream(lake.read_stream(tables.SILVER_TRANSACTIONS), lake.settings, forget),
+        rows,
         write,
         reads=(tables.SILVER_TRANSACTIONS,),
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'"},
         fixed=_fixed(lake),
         persist=False,
     )
+
+
+def _note(lake: Lake, step: str) -> None:
+    """Note in the checkpoint the features that the next micro-batch computes."""
+    checkpoint, declared = lake.checkpoint(step), _declared(lake)
+    if (checkpoint.features_of(checkpoint.next_batch) or "[]") != declared:
+        checkpoint.note_features(checkpoint.next_batch, declared)
+
+
+def _warm(lake: Lake) -> dict[int, bytes] | None:
+    """Return the tiles of features that the stream has not computed yet, as if it always had; None: it needs none.
+
+    They are computed from the rows that the stream has read. If these are gone, the features begin with the next rows.
+    """
+    checkpoint, table = lake.checkpoint("score"), tables.SILVER_TRANSACTIONS
+    done = checkpoint.next_batch - 1
+    if not lake.settings.features or done < 0 or (checkpoint.features_of(done) or "[]") == _declared(lake):
+        return None
+    version = checkpoint.version_read(done, lake.identity(table))
+    if version is None:
+        return None
+    try:
+        return features.tiles_of(lake.read_version(table, version), lake.settings)
+    except PySparkException as error:
+        if not is_missing(error):
+            raise
+        _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
+        return None
+
+
+def _declared(lake: Lake) -> str:
+    return json_text.dumps([feature.model_dump(mode="json") for feature in lake.settings.features])
 
 
 def _from_kafka(lake: Lake) -> Stream:
@@ -90,8 +136,9 @@ def _from_kafka(lake: Lake) -> Stream:
     champion = published.Champion()
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        rows = _without_duplicates(lake, features.unpacked(batch))
-        score = predictions.scorer(champion.now(lake), threshold, "kafka", datetime.now(UTC))
+        rows = _without_duplicates(lake, features.unpacked(batch, lake.settings))
+        now = datetime.now(UTC)
+        score = predictions.scorer(champion.now(lake), threshold, "kafka", now, lake.declared_features)
         appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
 
     topic = kafka.Topic(lake, checkpoint)

@@ -1,0 +1,77 @@
+"""Commands for the declared features: features list, check, apply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fraudlake import json_text
+from fraudlake.cli.app import App, cli
+from fraudlake.cli.definition import redefined
+from fraudlake.cli.rule_changes import author_of, signed
+
+if TYPE_CHECKING:
+    from fraudlake.settings.features import Feature
+
+
+@cli.group(name="features", example="fraudlake features check features.toml")
+def features_() -> None:
+    """Declare features of accounts and other entities, which models learn and score with."""
+
+
+@features_.command(name="list", example="fraudlake features list")
+@click.pass_obj
+def list_(app: App, /) -> None:
+    """List the features of the lake: its own, and those that it declares."""
+    from fraudlake import tables
+
+    own = [column for column in tables.GOLD_FRAUD_PREDICTIONS.fields if column.meaning.startswith("feature: ")]
+    meanings = {column.name: column.meaning for column in own}
+    declared = app.settings_of_lake().features
+    meanings |= {feature.name: feature.meaning for feature in declared}
+    width = max(map(len, meanings))
+    lines = [f"{name:<{width}}  {meaning.removeprefix('feature: ')}" for name, meaning in meanings.items()]
+    app.say({"own": [column.name for column in own], "declared": _as_json(declared)}, "\n".join(lines))
+
+
+@features_.command(example="fraudlake features check features.toml")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def check(app: App, /, file: Path) -> None:
+    """Check whether the features of FILE are valid, for the columns and entities of the lake if there is one.
+
+    FILE is a TOML file with [[features]] entries, as in the settings.
+    """
+    from fraudlake.settings.features import read, require_declared
+
+    settings, declared = app.settings_of_lake(), read(file)
+    require_declared(declared, settings.columns, settings.entities, settings.label_delay)
+    lines = [f"{feature.name}: {feature.meaning.removeprefix('feature: ')}" for feature in declared]
+    app.say({"valid": _as_json(declared)}, "\n".join(lines) or "no features")
+
+
+@features_.command(example="fraudlake features apply features.toml --yes")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Change the lake. Without this flag, only show the changes.")
+@signed
+@click.pass_obj
+def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | None) -> None:
+    """Replace the declared features of the lake by those of FILE; with --yes no step may run.
+
+    The next 'score' computes them, new ones with the history that they look back to; the next 'train' learns them.
+    """
+    from fraudlake.lake.definition import Change
+    from fraudlake.settings.features import read
+
+    wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
+    _, changes = redefined(wanted, yes, Change(author_of(author), reason))
+    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
+    hint = ["add --yes to apply the changes"] if changes and not yes else []
+    app.say({"changes": changes}, "\n".join([*lines, *hint]))
+
+
+def _as_json(declared: Sequence[Feature]) -> list[dict[str, object]]:
+    return [feature.model_dump(mode="json") for feature in declared]

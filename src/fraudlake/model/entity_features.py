@@ -1,0 +1,564 @@
+"""Entity features: figures of an entity's transactions before each of its transactions, as declarations ask for them.
+
+Training and scoring share one function, :func:`compute`, as in :mod:`fraudlake.model.features`. The state of a key (a
+terminal, say) is tiles: what a second, a minute, ten minutes, an hour or a day adds to the declared figures. Sums are
+of whole numbers, so they do not depend on how a history is split into micro-batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fraudlake import durations
+from fraudlake.detection import ordering
+from fraudlake.match_recognize.expressions import Column
+from fraudlake.match_recognize.rows import codes_of, vector_of
+from fraudlake.match_recognize.values import STRING, Scope, Vector
+from fraudlake.rules import windows
+from fraudlake.rules.columns import TIME, query_columns
+from fraudlake.settings.features import Feature, condition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fraudlake.settings import Settings
+
+MOST_DISTINCT = 1_000
+"""A ``distinct`` counts up to so many values; a tile stores no more."""
+_UNITS = 10_000
+"""Sums of columns of type double count ten-thousandths."""
+_LARGEST = 1e9
+"""The largest value of a column of type double that enters a sum, so that no sum overflows."""
+_LARGEST_INTEGER = 10_000_000_000_000
+_NEVER = np.iinfo(np.int64).min
+_KEY = ("account", "tile")
+_PLACE = ("timestamp", "source", "position", "label")
+_TILES = b"tiles"
+"""The metadata of a table of the state with the number of tiles that its windows have."""
+HASH_OF = "hash_of_"
+"""The beginning of the name of a column with 64-bit hashes of another column's values."""
+
+State = dict[str, pa.Table]
+"""The state of a bucket: tiles by their length in seconds, and values of tiles by length and what they are values of.
+Each table has ``account`` (the 64-bit hash of the key) and ``tile`` (its number since 1970), and is sorted by them."""
+
+
+class _Measure(NamedTuple):
+    """What a tile stores: a statistic of the transactions that a condition selects."""
+
+    statistic: Literal["count", "sum", "min", "max", "last", "values"]
+    column: str | None
+    where: str | None
+    labels: Literal["", "known", "fraud"] = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the state."""
+        return " ".join(part for part in (self.statistic, self.labels, self.column, self.where) if part)
+
+
+_NEUTRAL: Mapping[str, Any] = {"count": 0, "sum": 0, "min": np.inf, "max": -np.inf, "last": _NEVER}
+_MERGE: Mapping[str, np.ufunc] = {
+    "count": np.add,
+    "sum": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "last": np.maximum,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The features of one entity, and the settings that they depend on: ``columns`` and ``label_delay``."""
+
+    features: tuple[Feature, ...]
+    columns: Mapping[str, Any]
+    label_delay: timedelta = timedelta(0)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The features' names."""
+        return tuple(feature.name for feature in self.features)
+
+    @cached_property
+    def needed(self) -> tuple[pa.Field, ...]:
+        """The columns of silver that the features are computed from, and of hashes for distinct values."""
+        known = {column.name: column.type.name for column in query_columns(self.columns).values()}
+        types = {"STRING": pa.string(), "BIGINT": pa.int64(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
+        types["TIMESTAMP"] = pa.timestamp("us", tz="UTC")
+        plain: set[str] = set()
+        hashed: set[str] = set()
+        for feature in self.features:
+            if feature.column is not None:
+                (hashed if feature.aggregate == "distinct" else plain).add(self.column_of(feature))
+            if feature.where is not None:
+                plain |= self.conditions[feature.where].columns
+        fields = [pa.field(name, types[known[name]]) for name in sorted(plain - {TIME})]
+        return (*fields, *(pa.field(f"{HASH_OF}{name}", pa.int64()) for name in sorted(hashed)))
+
+    @cached_property
+    def conditions(self) -> dict[str, Any]:
+        """The compiled conditions, by their text."""
+        return {f.where: condition(f, self.columns) for f in self.features if f.where is not None}
+
+    def column_of(self, feature: Feature) -> str:
+        """Return silver's name of a feature's column."""
+        return query_columns(self.columns)[str(feature.column)].name
+
+    def schema(self) -> pa.Schema:
+        """Return the features as columns: texts for the values of text columns, otherwise numbers."""
+        return pa.schema(
+            [(feature.name, pa.string() if self.is_text(feature) else pa.float64()) for feature in self.features]
+        )
+
+    def is_text(self, feature: Feature) -> bool:
+        """Return whether a feature is a text."""
+        is_value = feature.aggregate == "value"
+        return is_value and query_columns(self.columns)[str(feature.column)].type.name == "STRING"
+
+    def measures(self, feature: Feature) -> tuple[_Measure, ...]:
+        """Return what a feature is computed from."""
+        column = None if feature.column is None else self.column_of(feature)
+        where, aggregate = feature.where, feature.aggregate
+        match aggregate:
+            case "count":
+                return (_Measure("count", column, where),)
+            case "sum" | "min" | "max":
+                return (_Measure(aggregate, column, where),)
+            case "mean" | "ratio_to_mean":
+                return (_Measure("sum", column, where), _Measure("count", column, where))
+            case "distinct":
+                return (_Measure("values", column, where),)
+            case "seconds_since_last":
+                return (_Measure("last", None, where),)
+            case "fraud_count":
+                return (_Measure("count", None, where, "fraud"),)
+            case "fraud_share":
+                return (_Measure("count", None, where, "fraud"), _Measure("count", None, where, "known"))
+            case "seconds_since_fraud":
+                return (_Measure("last", None, where, "fraud"),)
+            case "value":
+                return ()
+
+
+class _Span(NamedTuple):
+    """Where a window begins and ends: a number of tiles, and how far back, in microseconds, it begins and ends."""
+
+    tiles: int
+    delay: int
+    lag: int
+
+
+def compute(state: State, rows: pa.Table, plan: Plan) -> tuple[pa.Table, State]:
+    """Compute the features of a bucket's rows; each row sees only the rows of its key before it.
+
+    A row is before another if its time is earlier, or its time is the same and its ``source``, ``position`` is earlier.
+
+    Args:
+        state: the state.
+        rows: the bucket's new transactions, in any order: ``account`` (the hash of the entity's key), ``time``
+            (microseconds), ``source``, ``position``, ``label``, and :attr:`Plan.needed`.
+        plan: the features.
+
+    Returns:
+        A column for each feature, in the order of ``rows``, null if nothing is known; and the state for the next call.
+    """
+    order = ordering.row_order(rows.slice(0, 0), rows, by_time=True)
+    account, time = (rows[name].to_numpy()[order] for name in ("account", "time"))
+    given = _Rows(rows, order, plan)
+    clock = ordering.clock(rows) if len(rows) else None
+    computed: dict[str, NDArray[Any]] = {}
+    after: State = {}
+    for size in sorted({feature.size for feature in plan.features if feature.aggregate != "value"}):
+        of_size = [feature for feature in plan.features if feature.aggregate != "value" and feature.size == size]
+        measures = dict.fromkeys(measure for feature in of_size for measure in plan.measures(feature))
+        tiled = [measure for measure in measures if measure.statistic != "values"]
+        tile = time // (size * 1_000_000)
+        length = max(feature.tiles for feature in of_size)
+        oldest = None if clock is None else clock // (size * 1_000_000) - length
+        metadata = {_TILES: str(length)}
+        if tiled:
+            seen = state.get(str(size))
+            line = _Line(account, time, tile, size, seen)
+            merged = {measure: line.merged(_seen(seen, measure), given.contribution(measure)) for measure in tiled}
+            for feature in of_size:
+                if feature.aggregate != "distinct":
+                    parts = [(measure, merged[measure]) for measure in plan.measures(feature)]
+                    computed[feature.name] = _figure(feature, line, _span(feature, plan), parts, given)
+            after[str(size)] = line.tiles(merged, oldest).replace_schema_metadata(metadata)
+        for measure in measures:
+            if measure.statistic == "values":
+                key = f"{size} {measure.name}"
+                seen = state.get(key)
+                line = _Line(account, time, tile, size, seen)
+                values, is_counted = given.values(measure)
+                values = line.merged(_seen_values(seen), values)
+                is_counted = line.merged(np.ones(line.seen, bool), is_counted)
+                for feature in of_size:
+                    if plan.measures(feature) == (measure,):
+                        computed[feature.name] = line.distinct(_span(feature, plan), values, is_counted)
+                after[key] = line.values(values, is_counted, oldest).replace_schema_metadata(metadata)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    columns = [
+        given.own(feature) if feature.aggregate == "value" else _nullable(computed[feature.name][back])
+        for feature in plan.features
+    ]
+    return pa.table(columns, schema=plan.schema()), after
+
+
+def warmed(state: State, history: State) -> State:
+    """Return a state with what it lacks, from the state that a history ends with."""
+    result = dict(state)
+    for key, tiles in history.items():
+        known = state.get(key)
+        lacking = [] if known is None else [name for name in tiles.column_names if name not in known.column_names]
+        if known is None or _length(known) < _length(tiles):
+            result[key] = tiles
+        elif lacking:
+            joined = known.join(tiles.select([*_KEY, *lacking]), list(_KEY), join_type="full outer")
+            neutral = {name: _NEUTRAL[name.split(" ")[0]] for name in joined.column_names if name not in _KEY}
+            filled = [joined[name].fill_null(pa.scalar(neutral[name], joined[name].type)) for name in neutral]
+            whole = pa.table([*(joined[name] for name in _KEY), *filled], names=[*_KEY, *neutral])
+            ordered = whole.sort_by([(name, "ascending") for name in _KEY])
+            result[key] = ordered.replace_schema_metadata(known.schema.metadata)
+    return result
+
+
+def lacks(state: State, plan: Plan) -> bool:
+    """Return whether a state has nothing of some feature, or less than its window needs."""
+    for feature in plan.features:
+        for measure in plan.measures(feature):
+            is_value = measure.statistic == "values"
+            tiles = state.get(f"{feature.size} {measure.name}" if is_value else str(feature.size))
+            if tiles is None or _length(tiles) < feature.tiles:
+                return True
+            if not is_value and measure.name not in tiles.column_names:
+                return True
+    return False
+
+
+def look_back(settings: Settings) -> timedelta:
+    """Return how far before a transaction the declared features see at most."""
+    tiles = ((feature.tiles + 1) * timedelta(seconds=feature.size) for feature in settings.features)
+    return max(tiles, default=timedelta(0))
+
+
+def _length(tiles: pa.Table) -> int:
+    """Return the number of tiles that the windows of a table of the state have."""
+    return int((tiles.schema.metadata or {}).get(_TILES, 0))
+
+
+class _Rows:
+    """New rows, in the order of their keys and times, as what they add to tiles."""
+
+    def __init__(self, rows: pa.Table, order: NDArray[np.int64], plan: Plan) -> None:
+        self._rows, self._order, self._plan = rows, order, plan
+        self._masks: dict[tuple[str | None, str], NDArray[np.bool_]] = {}
+        self._numbers: dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]] = {}
+
+    def contribution(self, measure: _Measure) -> NDArray[Any]:
+        """Return what each row adds to a measure."""
+        chosen = self._chosen(measure)
+        if measure.statistic == "last":
+            return np.where(chosen, self._rows["time"].to_numpy()[self._order], _NEVER)
+        if measure.statistic == "count":
+            if measure.column is not None:
+                chosen = chosen & self._is_there(measure.column)
+            return chosen.astype(np.int64)
+        numbers, is_there = self.numbers(str(measure.column))
+        chosen = chosen & is_there
+        if measure.statistic == "sum":
+            return np.where(chosen, self._units(str(measure.column)), 0)
+        return np.where(chosen, numbers, _NEUTRAL[measure.statistic])
+
+    def values(self, measure: _Measure) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the hashes of a column's values, and which rows count."""
+        vector = vector_of(self._rows[f"{HASH_OF}{measure.column}"])
+        is_there = np.ones(len(self._order), bool) if vector.null is None else ~vector.null
+        return vector.values[self._order], self._chosen(measure) & is_there[self._order]
+
+    def numbers(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return a column's values, and which are not null."""
+        if column not in self._numbers:
+            vector = vector_of(self._rows[column])
+            values = vector.values[self._order].astype(np.float64)
+            is_there = ~np.isnan(values)
+            if vector.null is not None:
+                is_there &= ~vector.null[self._order]
+            self._numbers[column] = values, is_there
+        return self._numbers[column]
+
+    def own(self, feature: Feature) -> pa.ChunkedArray:
+        """Return a feature that is the value of a column, in the order in which the rows were given."""
+        column = self._rows[self._plan.column_of(feature)]
+        if self._plan.is_text(feature):
+            return column.cast(pa.string())
+        return (
+            column.cast(pa.int8()).cast(pa.float64()) if column.type == pa.bool_() else column.cast(pa.float64(), False)
+        )
+
+    def _units(self, column: str) -> NDArray[np.int64]:
+        vector = vector_of(self._rows[column])
+        if vector.values.dtype == np.int64:
+            whole: NDArray[np.int64] = np.clip(vector.values[self._order], -_LARGEST_INTEGER, _LARGEST_INTEGER)
+            return whole
+        values, is_there = self.numbers(column)
+        cut = np.clip(np.where(is_there, values, 0), -_LARGEST, _LARGEST)
+        units: NDArray[np.int64] = np.rint(cut * _UNITS).astype(np.int64)
+        return units
+
+    def is_whole(self, column: str) -> bool:
+        """Return whether a column has whole numbers."""
+        return bool(pa.types.is_integer(self._rows.schema.field(column).type))
+
+    def _is_there(self, column: str) -> NDArray[np.bool_]:
+        valid: NDArray[np.bool_] = self._rows[column].is_valid().to_numpy()[self._order]
+        return valid & self.numbers(column)[1] if self._rows.schema.field(column).type == pa.float64() else valid
+
+    def _chosen(self, measure: _Measure) -> NDArray[np.bool_]:
+        key = (measure.where, measure.labels)
+        if key not in self._masks:
+            self._masks[key] = self._mask(*key)
+        return self._masks[key]
+
+    def _mask(self, where: str | None, labels: str) -> NDArray[np.bool_]:
+        rows = self._rows
+        chosen = np.ones(len(rows), bool)
+        if where is not None and len(rows):
+            compiled = self._plan.conditions[where]
+            columns = {name: vector_of(rows[name]) for name in compiled.columns - {TIME}}
+            columns[TIME] = Vector(rows["time"].to_numpy())
+            holds = compiled.vector(Scope(columns, len(rows), (0, 0), 0))
+            chosen = holds.values if holds.null is None else holds.values & ~holds.null
+        if labels:
+            label = vector_of(rows["label"])
+            known = np.ones(len(rows), bool) if label.null is None else ~label.null
+            chosen = chosen & known & (label.values if labels == "fraud" else True)
+        return chosen[self._order]
+
+
+class _Line:
+    """The tiles of the state and the new rows of a bucket in one line: by key and tile, tiles before rows."""
+
+    def __init__(
+        self,
+        account: NDArray[np.int64],
+        time: NDArray[np.int64],
+        tile: NDArray[np.int64],
+        size: int,
+        seen: pa.Table | None,
+    ) -> None:
+        known = [np.zeros(0, np.int64)] * 2 if seen is None else [seen[name].to_numpy() for name in _KEY]
+        self.seen, self._time, self._tile, self._size = len(known[0]), time, tile, size * 1_000_000
+        accounts, tiles = np.concatenate([known[0], account]), np.concatenate([known[1], tile])
+        self._order = np.lexsort((tiles, accounts))
+        self._account, self._tiles = accounts[self._order], tiles[self._order]
+        place = np.empty(len(accounts), np.int64)
+        place[self._order] = np.arange(len(accounts))
+        self._place = place[self.seen :]
+        is_first = np.diff(self._account, prepend=0) != 0
+        is_first[:1] = True
+        self._run = np.cumsum(is_first)
+        self._low = int(tiles.min(initial=0)) if len(tiles) else 0
+        self._width = int(tiles.max(initial=0)) - self._low + 2
+        # A number that rises with (key, tile).
+        self._rank = self._run * self._width + self._tiles - self._low
+        self._spans: dict[_Span, windows.Spans] = {}
+
+    def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        """Return values of the state and of the rows in this order."""
+        return np.concatenate([seen, new])[self._order]
+
+    def spans(self, span: _Span) -> windows.Spans:
+        """Return the window of each row: a window begins with a tile, and one that ends earlier ends with one."""
+        if span not in self._spans:
+            base = self._run[self._place] * self._width
+            first = (self._time - span.delay) // self._size - span.tiles + (span.delay == 0)
+            low = np.searchsorted(self._rank, base + np.clip(first - self._low, 0, self._width - 1))
+            high = self._place
+            if span.lag:
+                end = (self._time - span.lag) // self._size
+                high = np.searchsorted(self._rank, base + np.clip(end - self._low, 0, self._width - 1))
+            self._spans[span] = windows.Spans(low, np.maximum(high, low))
+        return self._spans[span]
+
+    def total(self, span: _Span, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sum over the window of each row."""
+        low, high = self.spans(span)
+        before = np.append(0, np.cumsum(values))
+        sums: NDArray[np.int64] = before[high] - before[low]
+        return sums
+
+    def extreme(self, span: _Span, values: NDArray[np.float64], better: np.ufunc) -> NDArray[np.float64]:
+        """Return the least or the greatest value in the window of each row; NaN if there is none."""
+        spans = self.spans(span)
+        extremes = windows.extreme(values, spans, better)
+        return np.where((spans.high > spans.low) & np.isfinite(extremes), extremes, np.nan)
+
+    def seconds_since(self, span: _Span, last: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the seconds since the last time in the window of each row; NaN if there is none."""
+        low, high = self.spans(span)
+        latest = np.append(-1, np.maximum.accumulate(np.where(last != _NEVER, np.arange(len(last)), -1)))[high]
+        is_there = latest >= low
+        seconds = (self._time - last[np.maximum(latest, 0)] * is_there) / 1e6 if len(last) else np.zeros(0)
+        return np.where(is_there, np.maximum(seconds, 0), np.nan)
+
+    def distinct(self, span: _Span, values: NDArray[np.int64], is_counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Count the distinct values in the window of each row.
+
+        Windows begin and end ever later. So the last occurrence of a value within a window is that of a run of rows:
+        from the first whose window has it, to those whose window has the next one, or begins after it.
+        """
+        low, high = self.spans(span)
+        at = np.flatnonzero(is_counted)
+        at = at[np.lexsort((at, values[at], self._run[at]))]
+        is_again = (np.diff(values[at]) == 0) & (np.diff(self._run[at]) == 0)
+        follows = np.append(np.where(is_again, at[1:], len(values)), np.full(min(len(at), 1), len(values)))
+        begin, end = np.searchsorted(high, at, "right"), np.searchsorted(high, follows, "right")
+        end = np.minimum(end, np.searchsorted(low, at, "right"))
+        begin, end = begin[begin < end], end[begin < end]
+        rows = len(self._place)
+        counts = np.cumsum(np.bincount(begin, minlength=rows + 1) - np.bincount(end, minlength=rows + 1))[:rows]
+        return np.minimum(counts, MOST_DISTINCT).astype(np.float64)
+
+    def tiles(self, merged: Mapping[_Measure, NDArray[Any]], oldest: int | None) -> pa.Table:
+        """Return the tiles of the state and of the rows, from the number ``oldest`` on."""
+        is_needed = self._tiles >= (self._low if oldest is None else oldest)
+        adds = np.zeros(len(is_needed), bool)
+        for measure, values in merged.items():
+            adds |= values != _NEUTRAL[measure.statistic]
+        at = np.flatnonzero(is_needed & adds)
+        start = np.flatnonzero(np.diff(self._rank[at], prepend=-1))
+        columns = {"account": self._account[at[start]], "tile": self._tiles[at[start]]}
+        for measure, values in merged.items():
+            of_tiles = _MERGE[measure.statistic].reduceat(values[at], start) if len(start) else values[:0]
+            columns[measure.name] = of_tiles
+        return pa.table(columns)
+
+    def values(self, values: NDArray[np.int64], is_counted: NDArray[np.bool_], oldest: int | None) -> pa.Table:
+        """Return the distinct values of the tiles from the number ``oldest`` on."""
+        at = np.flatnonzero(is_counted & (self._tiles >= (self._low if oldest is None else oldest)))
+        at = at[np.lexsort((values[at], self._rank[at]))]
+        is_new_tile = np.diff(self._rank[at], prepend=-1) != 0
+        is_other = is_new_tile | (np.diff(values[at], prepend=0) != 0)
+        at, is_new_tile = at[is_other], is_new_tile[is_other]
+        number = np.arange(len(at)) - np.maximum.accumulate(np.where(is_new_tile, np.arange(len(at)), 0))
+        at = at[number < MOST_DISTINCT]
+        return pa.table({"account": self._account[at], "tile": self._tiles[at], "value": values[at]})
+
+
+def _span(feature: Feature, plan: Plan) -> _Span:
+    delay = durations.microseconds(feature.delay)
+    lag = max(delay, durations.microseconds(plan.label_delay)) if feature.is_of_labels else delay
+    size = timedelta(seconds=feature.size)
+    return _Span(-(-(feature.window or size) // size), delay, lag)
+
+
+def _figure(
+    feature: Feature,
+    line: _Line,
+    span: _Span,
+    parts: Sequence[tuple[_Measure, NDArray[Any]]],
+    given: _Rows,
+) -> NDArray[np.float64]:
+    """Return a feature of each row from its measures."""
+    (measure, values), *others = parts
+    if measure.statistic in ("min", "max"):
+        return line.extreme(span, values, _MERGE[measure.statistic])
+    if measure.statistic == "last":
+        return line.seconds_since(span, values)
+    total = line.total(span, values).astype(np.float64)
+    if measure.statistic == "sum" and not given.is_whole(str(measure.column)):
+        total /= _UNITS
+    if not others:
+        return total
+    count = line.total(span, others[0][1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(count > 0, total / count, np.nan)
+        if feature.aggregate != "ratio_to_mean":
+            return share
+        own, is_there = given.numbers(str(measure.column))
+        return np.where(is_there & (share != 0), own / share, np.nan)
+
+
+def _seen(seen: pa.Table | None, measure: _Measure) -> NDArray[Any]:
+    """Return a measure of the state's tiles; a measure that they lack begins now."""
+    if seen is not None and measure.name in seen.column_names:
+        values: NDArray[Any] = seen[measure.name].to_numpy()
+        return values
+    neutral = _NEUTRAL[measure.statistic]
+    return np.full(
+        0 if seen is None else len(seen), neutral, np.float64 if measure.statistic in ("min", "max") else np.int64
+    )
+
+
+def _seen_values(seen: pa.Table | None) -> NDArray[np.int64]:
+    return np.zeros(0, np.int64) if seen is None else seen["value"].to_numpy()
+
+
+def _nullable(values: NDArray[np.float64]) -> pa.Array:
+    return pa.array(values, pa.float64(), mask=np.isnan(values))
+
+
+def of_table(silver: pa.Table, settings: Settings) -> pa.Table:
+    """Compute the declared features of a whole table in this process.
+
+    Args:
+        silver: all transactions, in any order, with the columns of ``silver_transactions`` that features need.
+        settings: declares features, columns and entities.
+
+    Returns:
+        A column for each feature, in the order of ``silver``.
+    """
+    columns: dict[str, pa.ChunkedArray] = {}
+    for entity, plan in plans(settings).items():
+        key = settings.entity_columns(entity)
+        has_key = np.all([silver[name].is_valid().to_numpy() for name in key], axis=0)
+        at = np.flatnonzero(has_key)
+        raw = {*key, *_PLACE, *(field.name.removeprefix(HASH_OF) for field in plan.needed)}
+        rows = silver.select(sorted(raw))
+        if not has_key.all():
+            rows = rows.take(pa.array(at))
+        added = {"account": codes_of(rows, [Column(name, STRING) for name in key])}
+        added["time"] = rows["timestamp"].cast(pa.int64())
+        for field in plan.needed:
+            if field.name.startswith(HASH_OF):
+                hashed = rows[field.name.removeprefix(HASH_OF)]
+                added[field.name] = hashed.combine_chunks().dictionary_encode().indices.cast(pa.int64())
+        source = rows["source"].combine_chunks().dictionary_encode()
+        whole = {name: rows[name] for name in rows.column_names} | added | {"source": source}
+        computed, _ = compute({}, pa.table(whole), plan)
+        back = np.full(len(silver), -1)
+        back[at] = np.arange(len(at))
+        places = pa.array(back, mask=~has_key)
+        columns |= {name: computed[name].take(places) for name in computed.column_names}
+    return pa.table({feature.name: columns[feature.name] for feature in settings.features})
+
+
+def columns_read(settings: Settings) -> set[str]:
+    """Return the columns of ``silver_transactions`` that the declared features are computed from."""
+    names: set[str] = set()
+    for entity, plan in plans(settings).items():
+        names |= {*settings.entity_columns(entity), *(field.name.removeprefix(HASH_OF) for field in plan.needed)}
+    return names
+
+
+def has_accounts(key: str) -> bool:
+    """Return whether a table of the state, by its key, has hashes of accounts as values."""
+    return key.split(" ")[1:3] == ["values", "account_id"]
+
+
+def plans(settings: Settings) -> dict[str, Plan]:
+    """Return the plan of each entity that has features."""
+    by_entity: dict[str, list[Feature]] = {}
+    for feature in settings.features:
+        by_entity.setdefault(feature.entity, []).append(feature)
+    return {entity: Plan(tuple(of), settings.columns, settings.label_delay) for entity, of in by_entity.items()}

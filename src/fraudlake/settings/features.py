@@ -1,0 +1,265 @@
+"""Features: what a model may see of a transaction in addition to the lake's own features, as declarations."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_settings import NoDecode
+
+from fraudlake import durations, tables
+from fraudlake.durations import Duration
+from fraudlake.errors import UsageError, first_line
+from fraudlake.settings.entities import ACCOUNT
+
+_SIZES = (86_400, 3600, 600, 60, 1)
+"""The lengths of tiles, in seconds."""
+_LEAST_TILES, _MOST_TILES = 24, 20_000
+_FRAUD = ("fraud_count", "fraud_share", "seconds_since_fraud")
+_OF_COLUMN = ("sum", "mean", "min", "max", "distinct", "ratio_to_mean", "value")
+_OF_NUMBER = ("sum", "mean", "min", "max", "ratio_to_mean")
+
+
+class Feature(BaseModel):
+    """A figure of an entity's transactions before a transaction, or a value of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    entity: str = ACCOUNT
+    aggregate: Literal[
+        "count",
+        "sum",
+        "mean",
+        "min",
+        "max",
+        "distinct",
+        "seconds_since_last",
+        "ratio_to_mean",
+        "value",
+        "fraud_count",
+        "fraud_share",
+        "seconds_since_fraud",
+    ]
+    column: str | None = None
+    where: str | None = None
+    """A condition, in SQL; transactions for which it does not hold are not counted."""
+    window: Duration | None = Field(default=None, gt=timedelta(0))
+    """How far the transactions go back that count."""
+    delay: Duration = Field(default=timedelta(0), ge=timedelta(0))
+    """How long before the transaction the window ends."""
+    text: str | None = None
+    """A sentence for explanations, with ``{}`` for the value."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise ValueError(
+                f"'{self.name}' must be of lower-case letters, digits and underscores, and begin with a letter"
+            )
+        needs = self.aggregate in _OF_COLUMN
+        if needs and self.column is None:
+            raise ValueError(f"'{self.name}' lacks the column that it is the {self.aggregate} of")
+        if self.column is not None and not needs and self.aggregate != "count":
+            raise ValueError(f"'{self.name}': {self.aggregate} takes no column")
+        if self.aggregate == "value":
+            if self.window or self.delay or self.where or self.entity != ACCOUNT:
+                raise ValueError(f"'{self.name}': a value has no window, delay, where or entity, only its column")
+            return self
+        if self.window is None:
+            raise ValueError(f"'{self.name}' lacks the window of its transactions, such as '7 days'")
+        if self.text is not None and self.text.count("{}") != 1:
+            raise ValueError(f"'{self.name}': text must have one {{}}, for the value")
+        if self.aggregate == "ratio_to_mean" and self.delay:
+            raise ValueError(f"'{self.name}': a ratio_to_mean has no delay")
+        if self.tiles > _MOST_TILES:
+            raise ValueError(
+                f"'{self.name}' needs {self.tiles:,} tiles of {durations.text(timedelta(seconds=self.size))} for each "
+                f"{self.entity}, and {_MOST_TILES:,} are the most: shorten the delay, or lengthen the window"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _short(self, serialize: Callable[[Feature], dict[str, Any]]) -> dict[str, Any]:
+        """Leave out what is not given."""
+        fields = type(self).model_fields
+        return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether it sees labels."""
+        return self.aggregate in _FRAUD
+
+    @property
+    def size(self) -> int:
+        """The length of its tiles in seconds: the largest of which the window has at least 24."""
+        window = self.window or timedelta(0)
+        return next((size for size in _SIZES if window >= _LEAST_TILES * timedelta(seconds=size)), _SIZES[-1])
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles from the end of its delay to the beginning of its window."""
+        size = timedelta(seconds=self.size)
+        return -(-(self.window or timedelta(0)) // size) - (-self.delay // size)
+
+    @property
+    def meaning(self) -> str:
+        """A few words for the column of its table."""
+        what = self.aggregate if self.column is None else f"{self.aggregate} of {self.column}"
+        if self.window is None:
+            return f"feature: {what}"
+        delayed = f", up to {durations.text(self.delay)} before it" if self.delay else ""
+        condition = f" where {' '.join(self.where.split())}" if self.where else ""
+        return f"feature: {what} of its {self.entity}{condition} in {durations.text(self.window)}{delayed}"
+
+
+def _entries(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("must be JSON") from None
+    if not isinstance(value, list | tuple):
+        raise ValueError("must be a list of features, as [[features]] makes them")
+    return value
+
+
+def _names_are_distinct(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+    own = {name.lower() for name in (*tables.RESERVED_NAMES, *tables.GOLD_FRAUD_PREDICTIONS.column_names)}
+    names = [feature.name for feature in features]
+    for name in names:
+        if name in own:
+            raise ValueError(f"'{name}' is a column of the lake's own: name the feature otherwise")
+        if names.count(name) > 1:
+            raise ValueError(f"'{name}' is declared twice: rename one")
+    return features
+
+
+DeclaredFeatures = Annotated[
+    tuple[Feature, ...], NoDecode, BeforeValidator(_entries), AfterValidator(_names_are_distinct)
+]
+
+
+class Features(BaseModel):
+    """What a model may see."""
+
+    features: DeclaredFeatures = Field(
+        (), description='Features in addition to the lake\'s own, as JSON: [{"name": …, "aggregate": …}, …].'
+    )
+
+
+def read(file: Path) -> tuple[Feature, ...]:
+    """Read the ``[[features]]`` of a TOML file.
+
+    Raises:
+        UsageError: the file cannot be read, or a feature is not valid.
+    """
+    try:
+        content = tomllib.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: {first_line(error)}") from None
+    entries = content.pop("features", None)
+    if content or entries is None:
+        further = ", ".join(content) or "nothing"
+        raise UsageError(f"{file}: a file of features has [[features]] entries and nothing else, not {further}")
+    try:
+        features: tuple[Feature, ...] = TypeAdapter(DeclaredFeatures).validate_python(entries)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(["features", *map(str, first["loc"])])
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{file}: {where}: {reason[0].lower()}{reason[1:]}") from None
+    return features
+
+
+def typed(features: Collection[Feature], columns: Mapping[str, Any]) -> list[tuple[Feature, str]]:
+    """Return features with the types of their columns in SQL, for the setting ``columns``."""
+    return [(feature, column_type(feature, columns)) for feature in features]
+
+
+def require_declared(
+    features: Collection[Feature], columns: Mapping[str, Any], entities: Mapping[str, Any], label_delay: timedelta
+) -> None:
+    """Check features against what a lake declares.
+
+    Args:
+        features: the features.
+        columns: the setting ``columns``.
+        entities: the setting ``entities``.
+        label_delay: the setting ``label_delay``.
+
+    Raises:
+        UsageError: an entity or a column is not declared, or has another type; a condition is not valid; or no label
+            is known within the window.
+    """
+    from fraudlake.rules.columns import query_columns
+
+    known = query_columns(columns)
+    for feature in features:
+        where = f"features: {feature.name}"
+        if feature.name in (name.lower() for name in columns):
+            raise UsageError(f"{where} is a declared column, too: name the feature otherwise")
+        if feature.entity != ACCOUNT and feature.entity not in entities:
+            declared = ", ".join((ACCOUNT, *entities))
+            raise UsageError(
+                f"{where}: there is no entity '{feature.entity}', only {declared}: declare it in [entities]"
+            )
+        if feature.column is not None:
+            column = known.get(feature.column)
+            if column is None:
+                raise UsageError(
+                    f"{where}: there is no column '{feature.column}'; there are {', '.join(known)}: declare it in "
+                    "[columns]"
+                )
+            if feature.aggregate in _OF_NUMBER and not column.type.is_numeric:
+                raise UsageError(f"{where}: {feature.aggregate} takes a number, and {feature.column} is {column.type}")
+            is_own = column.name in ("label", "transaction_id", "account_id")
+            if feature.aggregate == "value" and (is_own or column.type.name == "TIMESTAMP"):
+                raise UsageError(f"{where}: {feature.column} cannot be a feature's value")
+        if feature.where is not None:
+            condition(feature, columns)
+        if feature.is_of_labels and feature.window is not None and feature.window + feature.delay <= label_delay:
+            raise UsageError(
+                f"{where} sees no label: labels are known after {durations.text(label_delay)} (label_delay), and it "
+                f"looks back {durations.text(feature.window + feature.delay)}: give it a delay of that"
+            )
+
+
+def column_type(feature: Feature, columns: Mapping[str, Any]) -> str:
+    """Return the type, in SQL, of a feature's column: STRING for values of a text, otherwise DOUBLE."""
+    from fraudlake.rules.columns import query_columns
+
+    is_text = feature.aggregate == "value" and query_columns(columns)[str(feature.column)].type.name == "STRING"
+    return "STRING" if is_text else "DOUBLE"
+
+
+def condition(feature: Feature, columns: Mapping[str, Any]) -> Any:
+    """Compile the condition of a feature for the setting ``columns``; None if it has none.
+
+    Raises:
+        UsageError: the condition is not valid.
+    """
+    from fraudlake.match_recognize import expressions, sql
+    from fraudlake.rules.columns import TIME, query_columns
+
+    if feature.where is None:
+        return None
+    text = sql.Text(feature.where, f"features: {feature.name}: where")
+    context = expressions.Context(text, query_columns(columns), TIME, is_outer=True)
+    return expressions.condition(text.parse(0, len(feature.where)), context)

@@ -1,0 +1,118 @@
+"""Declared features: what is refused, in one line each, and how a file of them becomes the lake's."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake import settings
+from fraudlake.errors import UsageError
+from fraudlake.settings.columns import DeclaredColumn
+from fraudlake.settings.features import Feature, column_type, read, require_declared
+from tests.conftest import FraudlakeHere
+
+GOOD: dict[str, Any] = {"name": "n", "entity": "terminal", "aggregate": "count", "window": "7 days"}
+COLUMNS = {
+    name: DeclaredColumn.model_validate({"from": name, "type": type_})
+    for name, type_ in {"terminal_id": "string", "items": "bigint", "shown": "timestamp"}.items()
+}
+ENTITIES = {"terminal": ("terminal_id",)}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"name": "N!"}, "'N!' must be of lower-case letters"),
+        ({"name": "amount"}, "'amount' is a column of the lake's own"),
+        ({"aggregate": "median"}, "input should be 'count', 'sum'"),
+        ({"aggregate": "sum"}, "'n' lacks the column that it is the sum of"),
+        ({"aggregate": "fraud_count", "column": "amount"}, "'n': fraud_count takes no column"),
+        ({"window": None}, "'n' lacks the window of its transactions, such as '7 days'"),
+        ({"window": "soon"}, "must be a duration such as"),
+        ({"window": "1 hour", "delay": "30 days"}, "'n' needs 43,260 tiles of 1 minute for each terminal"),
+        ({"aggregate": "value", "column": "amount"}, "'n': a value has no window, delay, where or entity"),
+        ({"aggregate": "ratio_to_mean", "column": "amount", "delay": "1 day"}, "'n': a ratio_to_mean has no delay"),
+        ({"text": "many"}, "'n': text must have one {}, for the value"),
+        ({"color": "red"}, "there is no setting 'features.0.color'"),
+    ],
+)
+def test_a_feature_that_is_none_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        settings.load(features=json.dumps([GOOD | given]))
+    assert reason in str(refused.value)
+
+
+def test_two_features_of_a_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="'n' is declared twice: rename one"):
+        settings.load(features=json.dumps([GOOD, GOOD]))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"entity": "device"}, "n: there is no entity 'device', only account, terminal: declare it in [entities]"),
+        ({"column": "size"}, "n: there is no column 'size'; there are"),
+        ({"aggregate": "mean", "column": "terminal_id"}, "n: mean takes a number, and terminal_id is STRING"),
+        ({"where": "size > 1"}, "features: n: where:"),
+        ({"name": "items"}, "items is a declared column, too"),
+        ({"name": "v", "aggregate": "value", "column": "shown"}, "v: shown cannot be a feature's value"),
+        ({"aggregate": "fraud_share"}, "n sees no label: labels are known after 7 days (label_delay), and it looks"),
+    ],
+)
+def test_a_feature_of_something_that_is_not_declared_is_refused(given: dict[str, Any], reason: str) -> None:
+    bare = {"name": "v", "aggregate": "value"} if given.get("aggregate") == "value" else GOOD
+    feature = Feature.model_validate(bare | given)
+    with pytest.raises(UsageError) as refused:
+        require_declared([feature], COLUMNS, ENTITIES, timedelta(days=7))
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("window", "size"),
+    [("10 seconds", 1), ("1 minute", 1), ("1 hour", 60), ("4 hours", 600), ("1 day", 3600), ("30 days", 86_400)],
+)
+def test_tiles_follow_the_window(window: str, size: int) -> None:
+    assert Feature.model_validate(GOOD | {"window": window}).size == size
+
+
+def test_a_value_of_text_is_a_column_of_text() -> None:
+    values = [{"name": "v", "aggregate": "value", "column": column} for column in ("terminal_id", "items")]
+    assert [column_type(Feature.model_validate(value), COLUMNS) for value in values] == ["STRING", "DOUBLE"]
+
+
+def test_a_file_of_features_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "features.toml"
+    file.write_text('[[features]]\nname = "n"\naggregate = "count"\nwindow = "7 days"\n')
+    assert [feature.model_dump(mode="json") for feature in read(file)] == [
+        {"name": "n", "aggregate": "count", "window": "604800 s"}
+    ]
+    file.write_text('[[features]]\nname = "n"\naggregate = "sum"\nwindow = "7 days"\n')
+    with pytest.raises(UsageError, match=r"features\.toml: features\.0: 'n' lacks the column"):
+        read(file)
+    file.write_text("[columns]\n")
+    with pytest.raises(UsageError, match=r"has \[\[features\]\] entries and nothing else, not columns"):
+        read(file)
+
+
+@pytest.mark.slow
+def test_a_file_of_features_becomes_the_lakes(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    lake, file = ("--lake", str(tmp_path / "lake")), tmp_path / "features.toml"
+    columns, entities = '{"terminal_id": "string"}', '{"terminal": "terminal_id"}'
+    assert fraudlake_here(*lake, "define", "--yes", "--columns", columns, "--entities", entities).returncode == 0
+    file.write_text('[[features]]\nname = "n"\nentity = "terminal"\naggregate = "count"\nwindow = "7 days"\n')
+    checked = fraudlake_here(*lake, "features", "check", str(file))
+    assert checked.stdout == "n: count of its terminal in 7 days\n"
+    planned = fraudlake_here(*lake, "features", "apply", str(file))
+    assert planned.stdout == "features: n is new\nadd --yes to apply the changes\n"
+    assert fraudlake_here(*lake, "features", "apply", str(file), "--yes").stdout == "features: n is new\n"
+    listed = fraudlake_here(*lake, "features", "list")
+    assert listed.stdout.splitlines()[0].startswith("amount ")
+    assert listed.stdout.splitlines()[-1].split(None, 1) == ["n", "count of its terminal in 7 days"]
+    shown = fraudlake_here(*lake, "define").stdout
+    assert '[[features]]\nname = "n"\nentity = "terminal"\naggregate = "count"\nwindow = "604800 s"\n' in shown
+    refused = fraudlake_here(*lake, "define", "--yes", "--entities", "{}")
+    assert "features: n: there is no entity 'terminal', only account" in refused.stderr

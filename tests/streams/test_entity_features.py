@@ -1,0 +1,109 @@
+"""Declared features in the stream: those of a history, by several entities, with restarts and new features."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake import tables
+from fraudlake.lake import Lake
+from fraudlake.lake.definition import Change
+from fraudlake.model import features, history, training
+from fraudlake.streams import score, stream
+
+pytestmark = [pytest.mark.stream, pytest.mark.long]
+COLUMNS = {"terminal_id": "string", "country": "string"}
+ENTITIES = {"terminal": "terminal_id", "account_at_terminal": ["account_id", "terminal_id"]}
+FIRST = [
+    {"name": "terminal_count", "entity": "terminal", "aggregate": "count", "window": "7 days"},
+    {"name": "terminal_risk", "entity": "terminal", "aggregate": "fraud_share", "window": "7 days", "delay": "1 day"},
+    {"name": "account_month", "aggregate": "mean", "column": "amount", "window": "30 days"},
+    {"name": "own_country", "aggregate": "value", "column": "country"},
+]
+"""The features that the lake begins with; its label is known after a day."""
+ADDED = [
+    *FIRST[1:],
+    {"name": "terminal_month", "entity": "terminal", "aggregate": "count", "window": "14 days"},
+    {"name": "accounts", "entity": "terminal", "aggregate": "distinct", "column": "account_id", "window": "7 days"},
+    {"name": "pair_since", "entity": "account_at_terminal", "aggregate": "seconds_since_last", "window": "30 days"},
+    {"name": "account_large", "aggregate": "count", "where": "amount > 90", "window": "90 days"},
+]
+
+
+def transactions(first: int, last: int) -> pa.Table:
+    """Transactions of numbers, the same each time: some hours apart, of few accounts and terminals."""
+    rows = []
+    for n in range(first, last):
+        draw = random.Random(n)
+        time = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=20 * n, seconds=draw.random())
+        fraud = draw.random() < 0.1
+        rows.append(
+            {
+                "transaction_id": f"t{n}",
+                "account_id": f"a{draw.randrange(20)}",
+                "timestamp": time,
+                "amount": round(draw.uniform(1, 100) * (3 if fraud else 1), 2),
+                "label": fraud,
+                "source": "part-0",
+                "position": n,
+                "date": time.date(),
+                "terminal_id": draw.choice(["one", "two", "three", None]),
+                "country": draw.choice(["DE", "FR", None]),
+            }
+        )
+    return pa.Table.from_pylist(rows)
+
+
+def add(lake: Lake, rows: pa.Table) -> None:
+    table = lake.table(tables.SILVER_TRANSACTIONS)
+    columns = [rows[name] if name in rows.column_names else pa.nulls(len(rows)) for name in table.column_names]
+    lake.writer(table).write(pa.table(columns, table.column_names).cast(table.schema), "append")
+
+
+def scored(lake: Lake) -> dict[str, dict[str, Any]]:
+    """Score what is new; return the stream's features of all transactions."""
+    stream.run(lake, score.streams(lake)[:1], "available-now")
+    names = ["transaction_id", *features.names(lake.settings)]
+    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, ", ".join(names)).to_pylist()
+    return {row["transaction_id"]: row for row in rows}
+
+
+def of_history(lake: Lake) -> dict[str, dict[str, Any]]:
+    """The features of all transactions, computed at once in this process, with their whole history."""
+    names = ["transaction_id", *features.names(lake.settings)]
+    schema = tables.schema(features.computed_columns(lake.settings))
+    silver = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
+    found = features.of_table(silver, (), lambda rows: rows, schema, lake.settings)
+    return {row["transaction_id"]: row for row in found.select(names).to_pylist()}
+
+
+def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(lake: Callable[..., Lake]) -> None:
+    given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
+    opened = lake(buckets=2, shuffle_partitions=2, label_delay="1 day", features=json.dumps(FIRST), **given)
+    add(opened, transactions(0, 900))
+    assert training.train(opened).is_champion
+    add(opened, transactions(900, 1000))
+    scored(opened)
+    add(opened, transactions(1000, 1300))
+    assert scored(opened) == of_history(opened)
+
+    # The model goes on with the features that it names; a new one is there for the next training.
+    again = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
+    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[3:]), **again)
+    add(opened, transactions(1300, 1500))
+    new = {row["transaction_id"] for row in transactions(1300, 1500).to_pylist()}
+    found, truth = scored(opened), of_history(opened)
+    assert {name: row for name, row in found.items() if name in new} == {name: truth[name] for name in new}
+    assert training.train(opened).is_new
+
+    # Spark's tasks compute the same as this process.
+    payloads = features.of_history(opened.read(tables.SILVER_TRANSACTIONS), opened.settings)
+    names = ["transaction_id", *features.names(opened.settings)]
+    rows = features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
+    assert {row["transaction_id"]: row for row in rows} == truth
