@@ -12,7 +12,7 @@ import pytest
 from fraudlake import settings
 from fraudlake.errors import UsageError
 from fraudlake.settings.columns import DeclaredColumn
-from fraudlake.settings.features import Feature, column_type, read, require_declared
+from fraudlake.settings.features import Feature, column_type, read, require_declared, require_kept
 from tests.conftest import FraudlakeHere
 
 GOOD: dict[str, Any] = {"name": "n", "entity": "terminal", "aggregate": "count", "window": "7 days"}
@@ -84,6 +84,14 @@ def test_a_value_of_text_is_a_column_of_text() -> None:
     assert [column_type(Feature.model_validate(value), COLUMNS) for value in values] == ["STRING", "DOUBLE"]
 
 
+def test_a_feature_that_looks_back_further_than_silver_keeps_rows_is_refused() -> None:
+    feature = Feature.model_validate(GOOD | {"delay": "7 days"})
+    require_kept([feature], None)
+    require_kept([feature], timedelta(days=14))
+    with pytest.raises(UsageError, match=r"n looks back 14 days, and silver_transactions keeps rows for 13 days"):
+        require_kept([feature], timedelta(days=13))
+
+
 def test_a_file_of_features_is_read(tmp_path: Path) -> None:
     file = tmp_path / "features.toml"
     file.write_text('[[features]]\nname = "n"\naggregate = "count"\nwindow = "7 days"\n')
@@ -99,6 +107,7 @@ def test_a_file_of_features_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_file_of_features_becomes_the_lakes(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     lake, file = ("--lake", str(tmp_path / "lake")), tmp_path / "features.toml"
     columns, entities = '{"terminal_id": "string"}', '{"terminal": "terminal_id"}'

@@ -249,6 +249,21 @@ def column_type(feature: Feature, columns: Mapping[str, Any]) -> str:
     return "STRING" if is_text else "DOUBLE"
 
 
+def require_kept(features: Collection[Feature], limit: timedelta | None) -> None:
+    """Check that no feature looks back further than silver keeps rows, since training would see less than scoring.
+
+    Raises:
+        UsageError: one does.
+    """
+    for feature in features:
+        back = (feature.window or timedelta(0)) + feature.delay
+        if limit is not None and back > limit:
+            raise UsageError(
+                f"features: {feature.name} looks back {durations.text(back)}, and silver_transactions keeps rows for "
+                f"{durations.text(limit)} (row_retention): shorten the window, or keep them longer"
+            )
+
+
 def condition(feature: Feature, columns: Mapping[str, Any]) -> Any:
     """Compile the condition of a feature for the setting ``columns``; None if it has none.
 
