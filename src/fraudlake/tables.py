@@ -296,6 +296,8 @@ SILVER_ALERTS = Table(
     measures MAP<STRING,STRING> values that the rule computed, by name
     rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
     evidence_columns ARRAY<MAP<STRING,STRING>> for each transaction of evidence, further columns that the rule reads
+    entity STRING what the rule is by: account, or an entity of [entities]; null, as the next one, in older alerts
+    entity_key STRING its key: the account, or the value of the column; a JSON object if it has several columns
     """,
     properties=_STREAMED,
 )

@@ -34,6 +34,8 @@ def alert(
         "evidence": [{"variable": "LARGE", "transaction_id": f"large-{number}", "timestamp": time, "amount": 900.5}],
         "measures": [("seconds_between", "1.25")],
         "rule_version": 1,
+        "entity": "account",
+        "entity_key": account,
     }
 
 

@@ -23,6 +23,8 @@ def alert(day: int, *names: str, labels: list[bool | None] | None = None) -> dic
         "account_id": "7",
         "transaction_id": names[-1],
         "amount": 10.0,
+        "entity": "account",
+        "entity_key": "7",
         "roles": ["counted"] * len(names),
         "transaction_ids": list(names),
         "times": [0] * len(names),

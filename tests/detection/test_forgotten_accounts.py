@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import buckets, detector
+from fraudlake.detection.entity import THE_ACCOUNT
 from fraudlake.detection.live_rules import STATE, LiveRules
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
@@ -51,7 +52,7 @@ def alerts(raised: list[Any]) -> list[tuple[str, tuple[str, ...]]]:
 @pytest.mark.parametrize("seed", range(8))
 def test_rules_go_on_as_if_a_forgotten_account_had_never_paid(seed: int) -> None:
     settings = Settings(rules=RULES)
-    live = LiveRules.of(settings, RuleSet.of(settings.known_rules).versions)
+    live = LiveRules.by_entity(settings, RuleSet.of(settings.known_rules).versions)[THE_ACCOUNT]
     rows = history(seed, 200, 4)
     first, second = rows[:110], rows[110:]
 

@@ -50,7 +50,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
     rules = [_rule(settings, name, file)] if name or file else list(settings.known_rules)
     columns = query_columns(settings.columns)
     for rule in rules:
-        rule.compile(columns)
+        rule.compile(columns, settings.entities)
     valid = [{"name": rule.name, "kind": rule.kind} for rule in rules]
     app.say({"valid": valid}, "\n".join(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules))
 
@@ -83,7 +83,7 @@ def backtest(
     query = query_of(file) if file else None
     lake = app.open_existing(**flags)
     rule = query or rule_table.read(lake).version_of(str(name)).rule
-    rule.compile(query_columns(lake.settings.columns))
+    rule.compile(query_columns(lake.settings.columns), lake.settings.entities)
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
         report, alerts = backtest.backtest(lake, rule, *days)

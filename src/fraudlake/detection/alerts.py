@@ -9,16 +9,20 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fraudlake.detection import buckets, detector, live_rules, ordering
+from fraudlake import json_text, tables
+from fraudlake.detection import buckets, detector, entity, evidence, live_rules, ordering
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from fraudlake.detection.entity import Entity
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
@@ -38,6 +43,8 @@ STATE = {OPEN_FLAGS: detector.FLAGS, "rules": live_rules.STATE}
 GRACE = detector.microseconds(600)
 """Grace period in the order of arrival: how long, in event time (microseconds), an expired flag stays open for rows out
 of order."""
+NOTHING: buckets.State = {name: schema.empty_table() for name, schema in STATE.items()}
+"""The state of a bucket before its first rows."""
 _RULE = pa.schema([("rule", pa.string()), ("rule_version", pa.int64()), ("is_shadow", pa.bool_())])
 
 _OUTPUT = pa.schema(
@@ -58,7 +65,9 @@ _OUTPUT = pa.schema(
         ("evidence", pa.string()),  # JSON
         ("columns", pa.string()),  # JSON; null if the rule reads no further columns
         ("measures", pa.string()),  # JSON
-        ("explanation", pa.string()),
+        ("explanation", pa.string()),  # null for small_then_large by account, as all that follows
+        ("entity", pa.string()),
+        ("entity_key", pa.string()),
     ]
 )
 _EVIDENCE = "array<struct<variable:string,transaction_id:string,time:bigint,amount:double>>"
@@ -66,34 +75,127 @@ _COLUMNS = "array<map<string,string>>"
 
 
 @dataclass(frozen=True)
-class Evaluator:
-    """Evaluates rules of all kinds on a bucket's rows."""
+class EntityRules:
+    """Evaluates the rules of an entity on the rows of one of its buckets."""
 
+    by: Entity
     pairs: tuple[tuple[RuleVersion, SmallThenLargeRule], ...]
-    live: live_rules.LiveRules
+    live: live_rules.LiveRules | None
+    """The rules of other kinds, if there are any."""
+    flags: pa.Schema
+    """The open flags: the detector's columns, and those of the key."""
+
+    def evaluate(self, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
+        """Apply all rules to a bucket's rows: see :meth:`Evaluator.evaluate`."""
+        open_flags, needed = state[OPEN_FLAGS], live_rules.STATE.empty_table()
+        if open_flags.schema.names != self.flags.names:  # there are none
+            open_flags = self.flags.empty_table()
+        pairs, open_flags = detector.detect(open_flags, rows, [rule for _, rule in self.pairs], now, self._key)
+        alerts = [self._pairs(pairs)]
+        if self.live is not None:
+            raised, needed = self.live.evaluate(state["rules"], rows, now)
+            alerts += [_rule_alert_rows(self.by, *of_rule) for of_rule in raised]
+        return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
+
+    def without_accounts(self, state: buckets.State, accounts: Collection[str]) -> buckets.State:
+        """Return a bucket's state without accounts."""
+        others = {
+            name: table.filter(pc.invert(pc.is_in(table["account_id"], pa.array(list(accounts), pa.string()))))
+            for name, table in state.items()
+            if name != "rules"
+        }
+        rules = NOTHING["rules"] if self.live is None else self.live.without_accounts(state["rules"], accounts)
+        return {**others, "rules": rules}
+
+    @property
+    def versions(self) -> tuple[RuleVersion, ...]:
+        """The rules."""
+        return (*(version for version, _ in self.pairs), *(self.live.versions if self.live else ()))
+
+    @property
+    def _key(self) -> list[str]:
+        """The columns of the key, by their names in the detector's rows."""
+        return [name if name in detector.FLAGS.names else live_rules.PREFIX + name for name in self.by.columns]
+
+    def _pairs(self, pairs: detector.AlertPairs) -> pa.Table:
+        alerts = _alert_rows(pairs, [version for version, _ in self.pairs])
+        if self.by.is_account or not self.pairs:
+            return alerts
+        small, large = (pairs.candidates.take(pa.array(numbers)).to_pylist() for numbers in (pairs.small, pairs.large))
+        key = pairs.candidates.select(self._key).rename_columns(list(self.by.columns))
+        keys = evidence.keys(key, pairs.large, self.by)
+        both = [*zip(small, large, strict=True)]
+        columns = {
+            "entity": [self.by.name] * len(both),
+            "entity_key": keys,
+            "columns": [json_text.dumps([{"account_id": row["account_id"]} for row in pair]) for pair in both],
+            "explanation": [evidence.pair_story(self.by, key, *pair) for key, pair in zip(keys, both, strict=True)],
+        }
+        for name, values in columns.items():
+            alerts = alerts.set_column(_OUTPUT.get_field_index(name), name, pa.array(values, pa.string()))
+        return alerts
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates rules of all kinds on the rows of a bucket, which is of some entity."""
+
+    by_entity: Mapping[int, EntityRules]
+    """The rules of each entity that rows are sent to, by its number."""
     further: Mapping[str, pa.Field]
     """The further columns of silver, each with its field in :attr:`rows`."""
+    buckets_each: int
+    """The number of buckets of an entity."""
 
     @classmethod
     def of(cls, settings: Settings, versions: Sequence[RuleVersion]) -> Evaluator:
-        """Return the evaluator of rules under some settings, of which it needs the declared columns.
+        """Return the evaluator of rules under some settings, of which it needs entities, columns, order and buckets.
+
+        In event-time order the account has rows anyway: its buckets say which rows are late.
 
         Raises:
-            UsageError: a rule does not suit the columns, or its rows are not divided by account.
+            UsageError: a rule does not suit the columns, or it is by no entity.
         """
-        live = live_rules.LiveRules.of(settings, versions)
-        pairs = tuple((one, one.rule) for one in versions if isinstance(one.rule, SmallThenLargeRule))
-        return cls(pairs, live, live.fields(settings))
+        live = live_rules.LiveRules.by_entity(settings, versions)
+        pairs: dict[Entity, list[tuple[RuleVersion, SmallThenLargeRule]]] = defaultdict(list)
+        for version in versions:
+            if isinstance(version.rule, SmallThenLargeRule):
+                pairs[entity.named(version.rule, settings)].append((version, version.rule))
+        entities = {*live, *pairs}
+        if settings.ordering == "event_time" or not entities:
+            entities.add(entity.THE_ACCOUNT)
+        needed = {name for rules in live.values() for name in rules.further}
+        needed |= {name for by in pairs for name in by.columns} - {*detector.FLAGS.names}
+        silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema
+        further = {name: pa.field(live_rules.PREFIX + name, silver.field(name).type) for name in sorted(needed)}
+        by_entity = {
+            by.number: EntityRules(
+                by,
+                tuple(pairs.get(by, ())),
+                live.get(by),
+                pa.schema(
+                    [*detector.FLAGS, *(further[name] for name in by.columns if name in further and by in pairs)]
+                ),
+            )
+            for by in sorted(entities, key=lambda by: by.number)
+        }
+        return cls(by_entity, further, settings.buckets)
 
     @property
     def rows(self) -> pa.Schema:
         """The columns of the rows: the detector's, and further ones that rules need."""
         return pa.schema([*detector.ROWS, *self.further.values()])
 
+    @property
+    def keys(self) -> list[buckets.Key]:
+        """What the rows are packed by."""
+        return [rules.by.key for rules in self.by_entity.values()]
+
     def columns(self, may_be_late: bool) -> list[Column]:
-        """Select :attr:`rows` from silver. A value that no output can need is sent as null, which saves space."""
-        amount, is_whole = F.col("amount"), bool(self.live.versions)
-        of_pairs = (rule.is_small(amount) | rule.is_large(amount) for _, rule in self.pairs)
+        """Select :attr:`rows` from silver, then hashes of keys. A value that no output can need is sent as null."""
+        rules = self.by_entity.values()
+        amount, is_whole = F.col("amount"), any(of_entity.live is not None for of_entity in rules)
+        of_pairs = (rule.is_small(amount) | rule.is_large(amount) for one in rules for _, rule in one.pairs)
         candidate = functools.reduce(operator.or_, of_pairs, F.lit(is_whole))
         is_labelled = F.lit(may_be_late or is_whole)
         return [
@@ -106,12 +208,14 @@ class Evaluator:
             F.when(candidate, F.col("transaction_id")).alias("transaction_id"),
             F.when(is_labelled, F.col("label")).alias("label"),
             *(F.col(name).alias(field.name) for name, field in self.further.items()),
+            *(buckets.key_hash(one.by.columns).alias(one.by.key.column) for one in rules if not one.by.is_account),
         ]
 
-    def evaluate(self, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
-        """Apply all rules to a bucket's rows.
+    def evaluate(self, bucket: int, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
+        """Apply the rules of its entity to a bucket's rows.
 
         Args:
+            bucket: the number of the bucket.
             state: the tables of :data:`STATE`, as the micro-batch before returned them.
             rows: new rows, :attr:`rows`.
             now: no later row has an earlier event time, microseconds; in the order of arrival hardly any has.
@@ -119,13 +223,8 @@ class Evaluator:
         Returns:
             The alerts, in the columns of the detector's output, and the new state.
         """
-        pairs, open_flags = detector.detect(state[OPEN_FLAGS], rows, [rule for _, rule in self.pairs], now)
-        raised, needed = self.live.evaluate(state["rules"], rows, now)
-        alerts = [
-            _alert_rows(pairs, [version for version, _ in self.pairs]),
-            *(_rule_alert_rows(*of_rule) for of_rule in raised),
-        ]
-        return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
+        rules = self.by_entity.get(buckets.entity_of(bucket, self.buckets_each))
+        return (_OUTPUT.empty_table(), NOTHING) if rules is None else rules.evaluate(state, rows, now)
 
 
 def detector_output(
@@ -133,6 +232,7 @@ def detector_output(
     settings: Settings,
     evaluator: Evaluator | None = None,
     change: buckets.Change | None = None,
+    changed: Collection[int] = (),
 ) -> DataFrame:
     """Run the detector over a stream, in the order that ``settings.ordering`` names.
 
@@ -141,6 +241,7 @@ def detector_output(
         settings: the declared columns, the order, how late a row may be, and the number of buckets.
         evaluator: of the rules; by default those of the settings.
         change: applied to the state of every bucket in each micro-batch; usually none.
+        changed: the entities, by number, whose buckets are processed for it even without rows.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
@@ -151,8 +252,8 @@ def detector_output(
         bound = bound_milliseconds(settings)
         silver = silver.withWatermark("timestamp", f"{bound} milliseconds")
     rows = evaluator.rows
-    every = (0,) if change else ()
-    packed = buckets.pack(silver.select(*evaluator.columns(in_event_time)), rows, settings.buckets, every)
+    selected = silver.select(*evaluator.columns(in_event_time))
+    packed = buckets.pack(selected, rows, settings.buckets, changed, evaluator.keys)
     by_bucket, change = packed.groupBy("bucket"), change or buckets.unchanged
     schema = from_arrow_schema(_OUTPUT)
     if in_event_time:
@@ -183,6 +284,13 @@ def detector_output_of_history(
         What :func:`alerts` selects from; no row is late.
     """
     evaluator = Evaluator.of(settings, versions)
+    selected = silver.select(*evaluator.columns(may_be_late=False))
+    parts = (_of_history(selected, evaluator, rules, tasks, now) for rules in evaluator.by_entity.values())
+    return functools.reduce(lambda some, others: some.union(others), parts)
+
+
+def _of_history(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, tasks: int, now: int) -> DataFrame:
+    """Apply the rules of an entity to rows that :meth:`Evaluator.columns` selects."""
     columns = evaluator.rows
 
     def detect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -190,26 +298,41 @@ def detector_output_of_history(
         if present:
             rows = pa.Table.from_batches(present).combine_chunks()
             rows = rows.set_column(3, "source", rows["source"].dictionary_encode()).cast(columns)
-            alerts, _ = evaluator.evaluate({name: table.empty_table() for name, table in STATE.items()}, rows, now)
+            alerts, _ = rules.evaluate(NOTHING, rows, now)
             yield from alerts.to_batches()
 
-    rows = silver.select(*evaluator.columns(may_be_late=False))
+    key = rules.by.key.column
+    keyed = (
+        selected if rules.by.is_account else selected.where(F.col(key).isNotNull()).withColumn("account", F.col(key))
+    )
+    rows = keyed.select(*columns.names)
     return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))
 
 
-def forgetting(settings: Settings, versions: Sequence[RuleVersion], forget: Mapping[int, str]) -> buckets.Change:
+def forgetting(evaluator: Evaluator, forget: Mapping[int, str]) -> buckets.Change:
     """Return what leaves accounts, given by their hash (``xxhash64``), out of the state."""
-    live = live_rules.LiveRules.of(settings, versions)
+    accounts = set(forget.values())
 
     def change(bucket: int, state: buckets.State) -> buckets.State:
-        return {
-            name: live.without_accounts(table, set(forget.values()))
-            if name == "rules"
-            else buckets.without_accounts(forget, table)
-            for name, table in state.items()
-        }
+        rules = evaluator.by_entity.get(buckets.entity_of(bucket, evaluator.buckets_each))
+        return empty(state) if rules is None else rules.without_accounts(state, accounts)
 
     return change
+
+
+def dropping(entities: Collection[int], number_of_buckets: int) -> buckets.Change:
+    """Return what leaves the state of entities, given by their numbers, empty."""
+
+    def change(bucket: int, state: buckets.State) -> buckets.State:
+        is_dropped = buckets.entity_of(bucket, number_of_buckets) in entities
+        return empty(state) if is_dropped else state
+
+    return change
+
+
+def empty(state: buckets.State) -> buckets.State:
+    """Return a bucket's state without rows."""
+    return {name: table.schema.empty_table() for name, table in state.items()}
 
 
 def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterable[str] = ()) -> DataFrame:
@@ -260,6 +383,8 @@ def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterabl
         .alias("measures"),
         "rule_version",
         F.from_json("columns", _COLUMNS).alias("evidence_columns"),
+        F.coalesce("entity", F.lit(ACCOUNT)).alias("entity"),
+        F.coalesce("entity_key", "account_id").alias("entity_key"),
         *columns,
     )
 
@@ -298,8 +423,7 @@ def late(detector_output: DataFrame) -> DataFrame:
 
 def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
     def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
-        alerts, state = evaluator.evaluate(state, rows, ordering.clock(rows) - GRACE)
-        return alerts, state
+        return evaluator.evaluate(bucket, state, rows, ordering.clock(rows) - GRACE)
 
     return step
 
@@ -309,9 +433,11 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
 
     def step(bucket: int, state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pa.Table, buckets.State]:
         split = detector.split_by_watermark(state[buckets.WAITING], rows, watermark, bound)
-        alerts, state = evaluator.evaluate(state, split.ready, split.ready_before)
-        output = pa.concat_tables([alerts, _late_rows(split.late)])
-        return output, {**state, buckets.WAITING: split.waiting}
+        alerts, state = evaluator.evaluate(bucket, state, split.ready, split.ready_before)
+        # The watermark is the stream's, so a row is late for all entities or for none; it is output once.
+        is_of_account = buckets.entity_of(bucket, evaluator.buckets_each) == buckets.ACCOUNT.entity
+        output = [alerts, _late_rows(split.late)] if is_of_account else [alerts]
+        return pa.concat_tables(output), {**state, buckets.WAITING: split.waiting}
 
     return step
 
@@ -334,8 +460,8 @@ def _rule_columns(version: RuleVersion) -> dict[str, Any]:
     return {"rule": version.rule.name, "rule_version": version.version, "is_shadow": version.is_shadow}
 
 
-def _rule_alert_rows(version: RuleVersion, alerts: pa.Table) -> pa.Table:
-    of_rule = {**_rule_columns(version), "kind": version.rule.kind}
+def _rule_alert_rows(by: Entity, version: RuleVersion, alerts: pa.Table) -> pa.Table:
+    of_rule = {**_rule_columns(version), "kind": version.rule.kind, "entity": by.name}
     columns = {
         name: pa.repeat(pa.scalar(value, _OUTPUT.field(name).type), len(alerts)) for name, value in of_rule.items()
     }

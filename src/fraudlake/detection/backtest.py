@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fraudlake import json_text, tables
-from fraudlake.detection import evidence, truth
+from fraudlake.detection import entity, evidence, truth
 from fraudlake.detection.report import Report, report
+from fraudlake.errors import UsageError
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
@@ -19,7 +20,9 @@ from fraudlake.rules.columns import query_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from fraudlake.detection.entity import Entity
     from fraudlake.lake import Lake
+    from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.kinds import Rule
     from fraudlake.settings import Settings
 
@@ -55,21 +58,32 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     Raises:
         UsageError: the rule does not suit the columns.
     """
-    columns = query_columns(settings.columns)
-    compiled = rule.compile(columns)
+    columns, entities = query_columns(settings.columns), settings.entities
+    compiled = rule.compile(columns, entities)
+    by = _entity(rule, compiled, settings)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
         if present:
             table = pa.Table.from_batches(present)
             # A rule travels to the task; a compiled one holds functions of numpy, which do not.
-            of_rows = rule.compile(columns)
-            yield from evidence.table(table, of_rows.evaluate(table).alerts, of_rows.columns).to_batches()
+            of_rows = rule.compile(columns, entities)
+            yield from evidence.table(table, of_rows.evaluate(table).alerts, of_rows.columns, by).to_batches()
 
     names = dict.fromkeys((*evidence.NEEDS, *compiled.columns))
     rows = silver.select(*names)
+    if not by.is_account:  # rows without a key are not evaluated
+        rows = rows.dropna(subset=list(by.columns))
     divided = rows.repartition(tasks, *compiled.partition_by) if compiled.partition_by else rows.coalesce(1)
     return divided.mapInArrow(evaluate, evidence.COLUMNS)
+
+
+def _entity(rule: Rule, compiled: CompiledRule, settings: Settings) -> Entity:
+    """Return what a rule is by; the account for a query that no stream can evaluate."""
+    try:
+        return entity.of_rule(rule, compiled.partition_by, settings)
+    except UsageError:
+        return entity.THE_ACCOUNT
 
 
 def in_order(alerts: pa.Table) -> pa.Table:

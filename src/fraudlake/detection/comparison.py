@@ -115,6 +115,8 @@ def as_evidence(alerts: DataFrame, silver: DataFrame) -> DataFrame:
             "account_id",
             "transaction_id",
             "amount",
+            F.coalesce("entity", F.lit("account")).alias("entity"),
+            F.coalesce("entity_key", "account_id").alias("entity_key"),
             F.col("parts.variable").alias("roles"),
             F.col("parts.transaction_id").alias("transaction_ids"),
             F.transform("parts.timestamp", F.unix_micros).alias("times"),

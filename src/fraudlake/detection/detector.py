@@ -4,10 +4,13 @@ The large transaction must *immediately* follow the small one, so each small-the
 consecutive transactions of an account. A whole bucket of accounts is sorted once, by account and order, and each rule
 is evaluated on neighbouring rows as arrays. The state of a bucket is its open flags. An open flag is the last
 transaction of an account, if it is small for some rule and a large one may still follow within the rule's time.
+In the buckets of another entity, its key takes the place of the account.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -68,24 +71,29 @@ class AlertPairs(NamedTuple):
 
 
 def detect(
-    flags: pa.Table, rows: pa.Table, rules: Sequence[SmallThenLargeRule], now: int
+    flags: pa.Table,
+    rows: pa.Table,
+    rules: Sequence[SmallThenLargeRule],
+    now: int,
+    key: Sequence[str] = ("account_id",),
 ) -> tuple[AlertPairs, pa.Table]:
     """Apply the small-then-large rules to a bucket's rows, in event-time order, after the flags that were open.
 
     Rows of the same time are ordered by ``source`` and ``position``.
 
     Args:
-        flags: open flags, :data:`FLAGS`.
-        rows: the bucket's new transactions, :data:`ROWS`, in any order.
+        flags: open flags, :data:`FLAGS` and the columns of the key.
+        rows: the bucket's new transactions, :data:`ROWS` and the columns of the key, in any order.
         rules: the rules.
         now: event time in microseconds; flags that expired before it are dropped.
+        key: the columns whose hash is ``account``.
 
     Returns:
         The alerts, and the flags that are open now.
     """
     if not rules:
         nothing = np.zeros(0, np.int64)
-        return AlertPairs(FLAGS.empty_table(), nothing, nothing, nothing), FLAGS.empty_table()
+        return AlertPairs(flags.schema.empty_table(), nothing, nothing, nothing), flags.schema.empty_table()
     order = ordering.row_order(flags, rows)
     account, time, amount = (
         np.concatenate([flags[name].to_numpy(), rows[name].to_numpy()])[order] for name in ("account", "time", "amount")
@@ -102,10 +110,10 @@ def detect(
     rule = np.repeat(np.arange(len(small_by_rule)), [len(numbers) for numbers in small_by_rule])
     table = ordering.pick(flags, rows, order[np.concatenate([small, small + 1, open_flags])])
     count = len(small)
-    # Accounts are sorted by a hash, which two of them may share: no account's row is a reason to suspect another one.
-    names = table["account_id"]
-    is_same = np.asarray(pc.equal(names.slice(0, count), names.slice(count, count)))
-    numbers = np.flatnonzero(is_same)
+    # Keys are sorted by a hash, which two of them may share: no account's row is a reason to suspect another one.
+    parts = (table[name] for name in key)
+    is_same = (np.asarray(pc.equal(part.slice(0, count), part.slice(count, count))) for part in parts)
+    numbers = np.flatnonzero(functools.reduce(operator.and_, is_same))
     return AlertPairs(table, rule[numbers], numbers, numbers + count), table.slice(2 * count)
 
 

@@ -12,34 +12,37 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import json_text
+from fraudlake.detection.entity import key_text, title
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fraudlake.detection.entity import Entity
     from fraudlake.rules.compiled_rule import Alert
 
 NEEDS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 """The columns of silver that evidence is made of, and that order rows."""
 COLUMNS = """
-    time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, roles ARRAY<STRING>,
-    transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>, labels ARRAY<BOOLEAN>, columns STRING,
-    measures STRING
+    time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, entity STRING, entity_key STRING,
+    roles ARRAY<STRING>, transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>,
+    labels ARRAY<BOOLEAN>, columns STRING, measures STRING
 """
-"""An alert: its last transaction, then what each of its transactions is called, with id, event time (microseconds
-since 1970 UTC), amount and Flink's label; ``columns`` is a JSON list with an object for each transaction, of the
-further columns that the rule reads, and null if it reads none; ``measures`` is a JSON object."""
+"""An alert: its last transaction, the entity and the key of the rule, then what each of its transactions is called,
+with id, event time (microseconds since 1970 UTC), amount and Flink's label; ``columns`` is a JSON list with an object
+for each transaction, of further columns, and null if there are none; ``measures`` is a JSON object."""
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
-def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
+def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     """Return alerts in the columns of :data:`COLUMNS`.
 
     Args:
         rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
         alerts: their alerts.
         read: the columns that the rule reads.
+        by: what the rule is by.
     """
     times = _times(rows)
     columns = {"times": times, "transaction_ids": rows["transaction_id"], "amounts": rows["amount"]}
@@ -49,7 +52,7 @@ def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
     last = pa.array([alert.rows[-1] for alert in alerts], pa.int64())
     roles = pa.array([role for alert in alerts for role in alert.roles], pa.string())
     measures = pa.array([json_text.dumps(dict(alert.measures)) for alert in alerts], pa.string())
-    further = _further(rows, np.unique(numbers.to_numpy()), read)
+    further = _values(rows, np.unique(numbers.to_numpy()), _shown(read, by))
     lists = {
         name: pa.ListArray.from_arrays(offsets, column.take(numbers).combine_chunks())
         for name, column in columns.items()
@@ -58,6 +61,8 @@ def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
         {
             "time": times.take(last).cast(pa.timestamp("us", "UTC")),
             **{name: rows[name].take(last) for name in ("account_id", "transaction_id", "amount")},
+            "entity": pa.repeat(by.name, len(alerts)),
+            "entity_key": pa.array(keys(rows, last.to_numpy(), by), pa.string()),
             "roles": pa.ListArray.from_arrays(offsets, roles),
             **{name: lists[name] for name in ("transaction_ids", "times", "amounts", "labels")},
             "columns": pa.array([_list(further, alert) for alert in alerts], pa.string()),
@@ -77,7 +82,7 @@ class _Described(NamedTuple):
     text: str
 
 
-def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Table:
+def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     """Return alerts with their texts.
 
     Windows share most of their rows, so the texts of a row are made once.
@@ -86,23 +91,26 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Ta
         rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
         alerts: their alerts.
         read: the columns that the rule reads.
+        by: what the rule is by.
 
     Returns:
-        ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``first_transaction_id``,
+        ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``entity_key``,
+        ``first_transaction_id``,
         ``evidence`` and ``measures`` as JSON, ``columns`` as in :data:`COLUMNS`, and ``explanation``.
     """
     numbers = np.unique(np.fromiter((row for alert in alerts for row in alert.rows), np.int64))
     named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))
     times = _times(rows).take(pa.array(numbers)).to_pylist()
     columns = (named[name].to_pylist() for name in named.column_names)
-    further = _further(rows, numbers, read)
+    further = _values(rows, numbers, _shown(read, by))
     described_rows = {
         number: _Described(account, id_, time, amount, _json(id_, time, amount), _text(amount, time, further[number]))
         for number, id_, account, amount, time in zip(numbers.tolist(), *columns, times, strict=True)
     }
     variables = {role: json_text.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
     described_alerts = []
-    for alert in alerts:
+    last_rows = np.array([alert.rows[-1] for alert in alerts])
+    for alert, key in zip(alerts, keys(rows, last_rows, by), strict=True):
         of_alert = [described_rows[row] for row in alert.rows]
         last, named_rows = of_alert[-1], [*zip(alert.roles, of_alert, strict=True)]
         evidence = (f'{{"variable": {variables[role]}, {row.json}' for role, row in named_rows)
@@ -113,11 +121,12 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Ta
                 "transaction_id": last.transaction_id,
                 "time": last.time,
                 "amount": last.amount,
+                "entity_key": key,
                 "first_transaction_id": of_alert[0].transaction_id,
                 "evidence": f"[{', '.join(evidence)}]",
                 "columns": _list(further, alert),
                 "measures": json_text.dumps(dict(alert.measures)),
-                "explanation": _sentence(last.account_id, parts, alert.measures),
+                "explanation": _sentence(by.name, key, parts, alert.measures),
             }
         )
     nothing = {"columns"} if described_alerts[0]["columns"] is None else set()
@@ -125,11 +134,30 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str]) -> pa.Ta
 
 
 def story(alert: Mapping[str, Any]) -> str:
-    """Describe an alert in a sentence: the account, its transactions with their names, and the measures."""
+    """Describe an alert in a sentence: what it is by, its transactions with their names, and the measures."""
     further = json.loads(alert["columns"] or "null") or [{}] * len(alert["roles"])
     transactions = zip(alert["roles"], alert["amounts"], alert["times"], further, strict=True)
     parts = [f"{role} {_text(amount, time, columns)}" for role, amount, time, columns in transactions]
-    return _sentence(alert["account_id"], parts, json.loads(alert["measures"]))
+    return _sentence(alert["entity"], alert["entity_key"], parts, json.loads(alert["measures"]))
+
+
+def pair_story(by: Entity, key: str, small: Mapping[str, Any], large: Mapping[str, Any]) -> str:
+    """Describe an alert of ``small_then_large`` by another entity than the account.
+
+    Each transaction has ``account_id, time`` (microseconds), ``amount``.
+    """
+    seconds = f"{(large['time'] - small['time']) / 1_000_000:.3f}".rstrip("0").removesuffix(".")
+    return (
+        f"{title(by.name)} {key}: account {small['account_id']} paid {small['amount']:.2f} and, {seconds} s later, "
+        f"account {large['account_id']} {_text(large['amount'], large['time'], {})} UTC: "
+        "a small payment to test the card, then a large one."
+    )
+
+
+def keys(rows: pa.Table, numbers: NDArray[np.int64], by: Entity) -> list[str]:
+    """Return the keys of some rows as texts."""
+    values = _values(rows, np.unique(numbers), by.columns)
+    return [key_text(values[number]) for number in numbers.tolist()]
 
 
 def _times(rows: pa.Table) -> pa.ChunkedArray:
@@ -151,9 +179,18 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else "unknown" if value is None else json_text.dumps(value)
 
 
-def _further(rows: pa.Table, numbers: NDArray[np.int64], read: Sequence[str]) -> dict[int, dict[str, Any]]:
-    """Return the columns that a rule reads beyond :data:`_ALWAYS_SHOWN`, of some rows by their numbers."""
+def _shown(read: Sequence[str], by: Entity) -> list[str]:
+    """Return the columns to show of each transaction, of those that a rule reads.
+
+    Those that any alert shows are left out, and those of a key other than the account. Its transactions may be of
+    several accounts.
+    """
     names = [name for name in read if name not in _ALWAYS_SHOWN]
+    return names if by.is_account else ["account_id", *(name for name in names if name not in by.columns)]
+
+
+def _values(rows: pa.Table, numbers: NDArray[np.int64], names: Sequence[str]) -> dict[int, dict[str, Any]]:
+    """Return columns of some rows, by their numbers."""
     columns = [rows[name].take(pa.array(numbers)) for name in names]
     values = [
         [json_value(value, TIMESTAMP) for value in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
@@ -171,7 +208,7 @@ def _list(further: Mapping[int, dict[str, Any]], alert: Alert) -> str | None:
     return json_text.dumps(of_alert) if any(of_alert) else None
 
 
-def _sentence(account: str, parts: Sequence[str], measures: Mapping[str, Any]) -> str:
+def _sentence(entity: str, key: str, parts: Sequence[str], measures: Mapping[str, Any]) -> str:
     shown = parts if len(parts) <= 6 else [*parts[:3], f"{len(parts) - 6} more", *parts[-3:]]
     values = ", ".join(f"{name} {value}" for name, value in measures.items())
-    return f"Account {account}: {', '.join(shown)} (UTC); {values}."
+    return f"{title(entity)} {key}: {', '.join(shown)} (UTC); {values}."

@@ -13,15 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from fraudlake import tables
-from fraudlake.detection import buckets, evidence
-from fraudlake.errors import UsageError
+from fraudlake.detection import buckets, entity, evidence
 from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
+    from fraudlake.detection.entity import Entity
     from fraudlake.match_recognize.expressions import Column
+    from fraudlake.rules.any_rule import Entities
     from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
@@ -36,45 +35,50 @@ STATE = pa.schema(
 )
 """A rule that needs earlier rows of a bucket."""
 
-_PREFIX = "silver_"
+PREFIX = "silver_"
+"""The names of further columns of silver begin with it in the detector's rows."""
 
 
 @dataclass(frozen=True)
 class LiveRules:
-    """The rules other than ``small_then_large``.
+    """The rules of an entity other than ``small_then_large``.
 
     ``columns`` are the columns by the names that rules use, ``further`` those columns of silver that the detector does
-    not have anyway: in its rows their names begin with ``silver_``.
+    not have anyway.
     """
 
+    by: Entity
     versions: tuple[RuleVersion, ...]
     columns: Mapping[str, Column]
-    further: tuple[str, ...]
+    entities: Entities
+    further: frozenset[str]
 
     @classmethod
-    def of(cls, settings: Settings, versions: Iterable[RuleVersion]) -> LiveRules:
-        """Return the rules among those of all kinds.
+    def by_entity(cls, settings: Settings, versions: Iterable[RuleVersion]) -> dict[Entity, LiveRules]:
+        """Return the rules among those of all kinds, by entity.
 
         Raises:
-            UsageError: a rule does not suit the columns, or its rows are not divided by account.
+            UsageError: a rule does not suit the columns, or it is by no entity.
         """
-        versions = tuple(version for version in versions if version.rule.kind != "small_then_large")
+        versions = [version for version in versions if version.rule.kind != "small_then_large"]
         columns = query_columns(settings.columns) if versions else {}
-        needed: set[str] = set()
-        for version in versions:
-            compiled = version.rule.compile(columns)
-            if "account_id" not in compiled.partition_by:
-                raise UsageError(
-                    f"{version.rule.name}: a rule of a stream needs PARTITION BY accountId, since the stream divides "
-                    "rows by account; 'fraudlake rules backtest' evaluates it as it is"
-                )
-            needed |= set(compiled.columns)
-        return cls(versions, columns, tuple(sorted(needed - {*evidence.NEEDS})))
-
-    def fields(self, settings: Settings) -> dict[str, pa.Field]:
-        """Return the further columns of silver, each with its field in the detector's rows."""
-        silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema
-        return {name: pa.field(_PREFIX + name, silver.field(name).type) for name in self.further}
+        compiled = [version.rule.compile(columns, settings.entities) for version in versions]
+        entities = [
+            entity.of_rule(version.rule, rule.partition_by, settings)
+            for version, rule in zip(versions, compiled, strict=True)
+        ]
+        live = {}
+        for by in dict.fromkeys(entities):
+            of_entity = [number for number, other in enumerate(entities) if other == by]
+            needed = {name for number in of_entity for name in compiled[number].columns}
+            live[by] = cls(
+                by,
+                tuple(versions[number] for number in of_entity),
+                columns,
+                settings.entities,
+                frozenset(needed - {*evidence.NEEDS}),
+            )
+        return live
 
     def evaluate(self, state: pa.Table, rows: pa.Table, now: int) -> tuple[list[RuleAlerts], pa.Table]:
         """Evaluate a bucket's rows.
@@ -102,7 +106,9 @@ class LiveRules:
                 rule_state = json.loads(known["open_matches"])
             evaluation = compiled.evaluate(part, seen, rule_state, now)
             if evaluation.alerts:
-                raised.append(RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns)))
+                raised.append(
+                    RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns, self.by))
+                )
             if len(evaluation.needed):
                 needed.append(
                     {
@@ -124,8 +130,7 @@ class LiveRules:
             if compiled is None:  # the rule is gone
                 continue
             rows = pa.ipc.open_stream(row["rows"]).read_all()
-            rule_state = compiled.forget(json.loads(row["open_matches"]), rows, accounts)
-            stays = rows.filter(pc.invert(pc.is_in(rows["account_id"], pa.array(list(accounts), pa.string()))))
+            stays, rule_state = compiled.forget(json.loads(row["open_matches"]), rows, accounts)
             if len(stays):
                 new = {"rows": buckets.to_bytes(stays.combine_chunks()), "open_matches": json.dumps(rule_state)}
                 states.append(row | new)
@@ -134,14 +139,14 @@ class LiveRules:
     @cached_property
     def _compiled(self) -> list[CompiledRule]:
         """The compiled rules: made in a task, since they cannot travel there."""
-        return [version.rule.compile(self.columns) for version in self.versions]
+        return [version.rule.compile(self.columns, self.entities) for version in self.versions]
 
     def _silver(self, rows: pa.Table) -> pa.Table:
         """Return rows of the detector in the columns of silver."""
         columns: dict[str, Any] = {name: rows[name] for name in evidence.NEEDS if name not in ("timestamp", "source")}
         columns["timestamp"] = rows["time"].cast(pa.timestamp("us", "UTC"))
         columns["source"] = rows["source"].cast(pa.string())
-        return pa.table(columns | {name: rows[_PREFIX + name] for name in self.further})
+        return pa.table(columns | {name: rows[PREFIX + name] for name in sorted(self.further)})
 
 
 class RuleAlerts(NamedTuple):

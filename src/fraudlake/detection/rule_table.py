@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import tables
-from fraudlake.detection.live_rules import LiveRules
+from fraudlake.detection.alerts import Evaluator
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
 from fraudlake.lake.lake import literal
@@ -165,9 +165,9 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
     """Check that a stream can evaluate rules.
 
     Raises:
-        UsageError: a rule does not suit the columns, or its rows are not divided by account; with the position.
+        UsageError: a rule does not suit the columns, with the position, or it is by no entity.
     """
-    LiveRules.of(settings, RuleSet.of(rules).versions)
+    Evaluator.of(settings, RuleSet.of(rules).versions)
 
 
 def _with_status(present: RuleSet, chosen: RuleVersion, status: Status) -> list[RuleVersion]:

@@ -51,8 +51,8 @@ def state(lake: Lake) -> State:
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
     flags = read(lake, "detect", alerts.OPEN_FLAGS, detector.FLAGS)
     waiting = read(lake, "detect", "waiting", detector.ROWS)
-    evaluated = live_rules.LiveRules.of(lake.settings, rule_table.read(lake).evaluated).versions
-    rows_by_rule = Counter({version.rule.name: 0 for version in evaluated})
+    evaluated = [version.rule for version in rule_table.read(lake).evaluated]
+    rows_by_rule = Counter({rule.name: 0 for rule in evaluated if rule.kind != "small_then_large"})
     for row in read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])

@@ -6,7 +6,7 @@ in the first micro-batch that has the rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +42,7 @@ class WarmState(NamedTuple):
 def states(
     silver: DataFrame,
     settings: Settings,
-    versions: Sequence[RuleVersion],
+    evaluator: Evaluator,
     added: Sequence[RuleVersion],
     watermark: int | None,
 ) -> dict[int, WarmState]:
@@ -50,8 +50,8 @@ def states(
 
     Args:
         silver: the rows of ``silver_transactions`` that the stream has read, without those that came too late.
-        settings: the declared columns and the number of buckets.
-        versions: all rules of the stream.
+        settings: the declared columns and entities, and the number of buckets.
+        evaluator: of all rules of the stream.
         added: the new ones among them.
         watermark: all rows before it are evaluated or too late, microseconds; None in the order of arrival.
 
@@ -62,27 +62,31 @@ def states(
     if begin is not None:
         first = F.timestamp_micros(F.lit(begin))
         silver = silver.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
-    evaluator, new = Evaluator.of(settings, versions), Evaluator.of(settings, added)
-    schema = evaluator.rows
+    new, schema = Evaluator.of(settings, added), evaluator.rows
 
     def evaluate(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         rows = buckets.unpack(frame["payload"], schema)
         newest = pc.max(rows["time"]).as_py() + 1
         is_before = pc.less(rows["time"], newest if watermark is None else watermark)
-        nothing = {name: schema.empty_table() for name, schema in alerts.STATE.items()}
         now = newest - alerts.GRACE if watermark is None else watermark
-        _, state = new.evaluate(nothing, rows.filter(is_before), now)
+        _, state = new.evaluate(key[0], alerts.NOTHING, rows.filter(is_before), now)
         tables = (state[alerts.OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
         payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
         return pd.DataFrame([(*key, *payloads)], columns=["bucket", *WarmState._fields])
 
-    packed = buckets.pack(silver.select(*evaluator.columns(may_be_late=True)), schema, settings.buckets)
+    selected = silver.select(*evaluator.columns(may_be_late=True))
+    packed = buckets.pack(selected, schema, settings.buckets, keys=new.keys)
     computed = packed.groupBy("bucket").applyInPandas(evaluate, _STATES).toArrow().to_pylist()
     return {row.pop("bucket"): WarmState(**row) for row in computed}
 
 
-def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int, WarmState]) -> buckets.Change:
-    """Return what puts the state of new rules, from :func:`states`, into the state of a bucket."""
+def change(
+    settings: Settings, added: Sequence[RuleVersion], states: Mapping[int, WarmState], known: Collection[int]
+) -> buckets.Change:
+    """Return what puts the state of new rules, from :func:`states`, into the state of a bucket.
+
+    Buckets of an entity that is not ``known``, by its number, have had no rows.
+    """
     new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
 
     def warmed(bucket: int, state: buckets.State) -> buckets.State:
@@ -92,17 +96,18 @@ def change(settings: Settings, added: Sequence[RuleVersion], states: Mapping[int
         open_flags, rules, recent = (pa.ipc.open_stream(payload).read_all() for payload in warm)
         begun = {alerts.OPEN_FLAGS: open_flags, "rules": rules}
         if buckets.WAITING in state:
-            waiting, others = _divided(state[buckets.WAITING], recent)
-            _, begun = new.evaluate(begun, others, _ready_before(waiting, others, bound))
+            is_known = buckets.entity_of(bucket, settings.buckets) in known
+            waiting, others = _divided(state[buckets.WAITING], recent) if is_known else _begun(recent, bound)
+            _, begun = new.evaluate(bucket, begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
         # An account's flag is its last transaction, whichever rule it is open for.
         flags, accounts = begun[alerts.OPEN_FLAGS], state[alerts.OPEN_FLAGS]["account"]
         flags = flags.filter(pc.invert(pc.is_in(flags["account"], accounts)))
-        known = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
-        others = state["rules"].filter(pc.invert(known))
+        is_again = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
+        others = state["rules"].filter(pc.invert(is_again))
         return {
             **state,
-            alerts.OPEN_FLAGS: pa.concat_tables([state[alerts.OPEN_FLAGS], flags]),
+            alerts.OPEN_FLAGS: pa.concat_tables([state[alerts.OPEN_FLAGS], flags], promote_options="default"),
             "rules": pa.concat_tables([others, begun["rules"]]),
         }
 
@@ -123,6 +128,12 @@ def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
     return whole, recent.filter(pc.invert(is_waiting))
 
 
+def _begun(recent: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
+    """Return the recent rows that would wait if the bucket had had them all along, and the others."""
+    waits = pc.greater_equal(recent["time"], (pc.max(recent["time"]).as_py() or 0) // 1000 * 1000 - bound)
+    return recent.filter(waits), recent.filter(pc.invert(waits))
+
+
 def _ready_before(waiting: pa.Table, evaluated: pa.Table, bound: int) -> int:
     """Return up to when a bucket's rows were evaluated, microseconds: see :func:`detector.split_by_watermark`."""
     newest = max(pc.max(rows["time"]).as_py() or 0 for rows in (waiting, evaluated))
@@ -139,7 +150,7 @@ def _newest(silver: DataFrame) -> int:
 def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> int | None:
     """Return the event time that rules look back to from a time, both microseconds; None: they look back to all."""
     columns = query_columns(settings.columns)
-    spans = [version.rule.compile(columns).look_back for version in added]
+    spans = [version.rule.compile(columns, settings.entities).look_back for version in added]
     if None in spans:
         return None
     longest = max(span for span in spans if span is not None)

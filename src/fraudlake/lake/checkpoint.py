@@ -8,7 +8,7 @@ import re
 import shutil
 import uuid
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,15 +55,24 @@ class Checkpoint:
         noted = {int(first): change for first, change in self._rules.items() if int(first) <= batch}
         return noted[max(noted)] if noted else None
 
-    def note_rules(self, batch: int, change: int, read: Mapping[str, int | None]) -> None:
+    def keys_of(self, batch: int) -> dict[str, list[str]]:
+        """Return what rules are by in a micro-batch, as :meth:`note_rules` was given it; nothing in older ones."""
+        noted = {int(first): keys for first, keys in self._noted("keys").items() if int(first) <= batch}
+        return dict(noted[max(noted)]) if noted else {}
+
+    def note_rules(
+        self, batch: int, change: int, read: Mapping[str, int | None], keys: Mapping[str, Sequence[str]]
+    ) -> None:
         """Note, before a micro-batch is processed, the change of rules after which it and later ones evaluate.
 
         Args:
             batch: the micro-batch.
             change: the number of the change.
             read: how far the stream had read by then; :meth:`read_before` gives it back.
+            keys: the entities, with the columns of their keys, of rules that are not by account.
         """
-        notes = {"rules": {**self._rules, str(batch): change}, "read": {**self._noted("read"), str(batch): dict(read)}}
+        now = {"rules": change, "read": dict(read), "keys": dict(keys)}
+        notes = {name: {**self._noted(name), str(batch): value} for name, value in now.items()}
         json_file.write(self._notes_file, {**self._notes(), **notes})
 
     def batches_of(self, first_change: int, end_change: float) -> tuple[int, int | None] | None:

@@ -48,7 +48,16 @@ _FOLDER = "days-"
 _NOT_COMPARED = {
     _QUARANTINE.name: ("quarantined_at",),
     # The explanation has these values, too; in older rows it is the only place.
-    _ALERTS.name: ("detected_at", "kind", "evidence", "measures", "rule_version", "evidence_columns"),
+    _ALERTS.name: (
+        "detected_at",
+        "kind",
+        "evidence",
+        "measures",
+        "rule_version",
+        "evidence_columns",
+        "entity",
+        "entity_key",
+    ),
 }
 """Columns that may differ between a row and the same row computed again, by table."""
 _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}
@@ -166,7 +175,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
         raise UsageError(f"--to {last} is before --from {first}")
     columns = query_columns(lake.settings.columns)
     rules = rule_table.read(lake).live
-    reaches = {version.rule.name: version.rule.compile(columns).look_back for version in rules}
+    reaches = {version.rule.name: version.rule.compile(columns, lake.settings.entities).look_back for version in rules}
     days = _Days(first, last, reaches)
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():

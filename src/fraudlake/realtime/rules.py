@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
@@ -96,6 +97,8 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
 def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     """Return why a rule cannot run here; None if it can."""
+    if rule.by != ACCOUNT:
+        return f"it is by {rule.by}, and this lane groups transactions by account"
     if isinstance(rule, SmallThenLargeRule):
         return None
     if not isinstance(rule, ThresholdRule):

@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.compiled_rule import CompiledRule
 
+ACCOUNT = "account"
+"""The entity that every lake has; its key is ``account_id``."""
+Entities = Mapping[str, Sequence[str]]
+"""The columns of silver by which other entities are keyed, by the entity's name."""
+NO_ENTITIES: Entities = MappingProxyType({})
+
 
 class AnyRule(BaseModel, ABC):
-    """A rule: its kind, its name, and its parameters, which the kind adds."""
+    """A rule: its kind, its name, what it looks at, and its parameters, which the kind adds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: str
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    by: str = ACCOUNT
+    """The entity whose transactions it looks at."""
 
     @abstractmethod
-    def compile(self, columns: Mapping[str, Column]) -> CompiledRule:
-        """Compile the rule for the columns, which are given by the names that a rule may use.
+    def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledRule:
+        """Compile the rule for the columns, which are given by the names that a rule may use, and for the entities.
 
         Raises:
-            UsageError: the rule does not suit the columns.
+            UsageError: the rule does not suit the columns, or its entity is not declared.
         """
+
+    def key(self, columns: Mapping[str, Column], entities: Entities) -> tuple[Column, ...]:
+        """Return the columns by which the rule's entity is keyed.
+
+        Raises:
+            UsageError: there is no such entity, or no such column.
+        """
+        names = ("account_id",) if self.by == ACCOUNT else entities.get(self.by)
+        if names is None:
+            known = ", ".join((ACCOUNT, *entities))
+            raise UsageError(
+                f"{self.name}: by = '{self.by}' is no declared entity; there are {known}: "
+                f'declare it in [entities], such as {self.by} = "COLUMN"'
+            )
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise UsageError(
+                f"{self.name}: the entity {self.by} is keyed by {missing[0]}, which is no column: "
+                "declare it in [columns]"
+            )
+        return tuple(columns[name] for name in names)
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave ``by`` out if it is the account: states and tables identify a rule by its JSON."""
+        written: dict[str, Any] = fields(self)
+        if self.by == ACCOUNT:
+            written.pop("by", None)
+        return written

@@ -60,11 +60,11 @@ class CompiledRule(Protocol):
             now: no row that follows has an earlier time, microseconds; None: no row follows.
         """
 
-    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
-        """Return the state without accounts.
+    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
+        """Return the needed rows and the state without accounts.
 
         Args:
             state: what :meth:`evaluate` gave.
-            needed: the rows that it gave with it, with those of the accounts.
+            needed: the rows that it gave with it: its columns, ``account_id``, ``source`` and ``position``.
             accounts: the accounts to forget.
         """

@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-ACCOUNT = "account"
-"""The entity that every lake has; its key is ``account_id``."""
+from fraudlake.rules.any_rule import ACCOUNT
+
 _NUMBERS = 4095
 
 

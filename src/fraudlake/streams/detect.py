@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
+from fraudlake.detection.entity import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import is_missing
@@ -49,34 +50,36 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
         The stream as its next micro-batch needs it.
 
     Raises:
-        UsageError: a rule does not suit the columns, or its rows are not divided by account.
+        UsageError: a rule does not suit the columns, or it is by no entity.
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
     rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
-    has_changed = first > 0 and _change_noted(checkpoint, first - 1) != rules.change
-    added = rules.added_since(_noted(lake, checkpoint, first - 1)) if has_changed else ()
     # Before the rules of the settings are written to their table: one may be impossible.
     evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
+    difference = _difference(lake, checkpoint, first, rules, evaluator)
     in_event_time = lake.settings.ordering == "event_time"
     has_shadow = any(version.is_shadow for version in rules.evaluated)
 
     def before() -> None:
         rule_table.start(lake)
         if pending is None:
-            _note(lake, checkpoint, first, rules.change)
+            _note(lake, checkpoint, first, rules.change, _keys(evaluator))
         is_late = f"array_contains(reasons, '{quality_rules.LATE}')"
         if checkpoint.is_new and lake.has_rows(tables.SILVER_QUARANTINE, is_late):
             name = lake.name_of(tables.SILVER_QUARANTINE)
             conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
 
     def renewed() -> Stream:
-        _note(lake, checkpoint, checkpoint.next_batch, rule_table.latest_change(lake))
+        latest = rule_table.read(lake)
+        keys = _keys(alerts.Evaluator.of(lake.settings, latest.evaluated))
+        _note(lake, checkpoint, checkpoint.next_batch, latest.change, keys)
         (stream,) = streams(lake, forget)
         return stream
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        if batch_id != pending and ((added and batch_id != first) or rule_table.latest_change(lake) != rules.change):
+        is_done = bool(difference.changed) and batch_id != first
+        if batch_id != pending and (is_done or rule_table.latest_change(lake) != rules.change):
             raise OutdatedError
         # In the order of arrival no row is late, and without a shadow the detector's output is used once.
         if not (in_event_time or has_shadow):
@@ -97,8 +100,9 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
 
     def rows() -> DataFrame:
         transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
-        change = _change(lake, checkpoint, rules, added, forget)
-        return alerts.detector_output(transactions, lake.settings, evaluator, change)
+        change = _change(lake, checkpoint, evaluator, difference, forget)
+        changed = {*evaluator.by_entity, *difference.changed} if forget else difference.changed
+        return alerts.detector_output(transactions, lake.settings, evaluator, change, changed if change else ())
 
     return [
         Stream(
@@ -116,9 +120,59 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     ]
 
 
-def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int) -> None:
-    """Record the change of rules that a micro-batch evaluates, and the position of the stream before it."""
-    if checkpoint.rules_of(batch) == change:
+class _Difference(NamedTuple):
+    """How a micro-batch's rules differ from those of the one before."""
+
+    added: tuple[RuleVersion, ...] = ()
+    """Versions that are new, or by another entity."""
+    known: frozenset[int] = frozenset()
+    """The numbers of the entities whose buckets have had rows."""
+    dropped: frozenset[int] = frozenset()
+    """Of those whose buckets must not have any state."""
+    changed: frozenset[int] = frozenset()
+    """Of those whose state changes."""
+
+
+def _difference(
+    lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, evaluator: alerts.Evaluator
+) -> _Difference:
+    keys, keys_before = _keys(evaluator), checkpoint.keys_of(batch - 1)
+    if batch == 0 or (_change_noted(checkpoint, batch - 1), keys_before) == (rules.change, keys):
+        return _Difference()
+    before = _noted(lake, checkpoint, batch - 1)
+    moved = {str(version) for version in before.evaluated if keys_before.get(str(version)) != keys.get(str(version))}
+    new = rules.added_since(before)
+    added = tuple(version for version in rules.evaluated if version in new or str(version) in moved)
+    entities = {of_entity.by for of_entity in evaluator.by_entity.values()}
+    entities_before = {_entity(keys_before, version) for version in before.evaluated}
+    if lake.settings.ordering == "event_time":
+        entities_before.add(THE_ACCOUNT)
+    dropped = frozenset(by.number for by in entities_before - entities)
+    begun = {
+        number for number, of_entity in evaluator.by_entity.items() if any(one in added for one in of_entity.versions)
+    }
+    known = frozenset(by.number for by in entities_before & entities)
+    return _Difference(added, known, dropped, dropped | begun)
+
+
+def _keys(evaluator: alerts.Evaluator) -> dict[str, list[str]]:
+    """Return what the rules are by that are not by account: an entity's name and the columns of its key."""
+    return {
+        str(version): [rules.by.name, *rules.by.columns]
+        for rules in evaluator.by_entity.values()
+        for version in rules.versions
+        if not rules.by.is_account
+    }
+
+
+def _entity(keys: Mapping[str, Sequence[str]], version: RuleVersion) -> Entity:
+    name, *columns = keys.get(str(version), (THE_ACCOUNT.name, *THE_ACCOUNT.columns))
+    return Entity(name, tuple(columns))
+
+
+def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Mapping[str, Sequence[str]]) -> None:
+    """Record the rules that a micro-batch evaluates, what they are by, and the position of the stream before it."""
+    if (checkpoint.rules_of(batch), checkpoint.keys_of(batch)) == (change, keys):
         return
     silver_table, done = tables.SILVER_TRANSACTIONS, batch - 1
     version = checkpoint.version_read(done, lake.identity(silver_table))
@@ -127,7 +181,7 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int) -> None:
     watermark = checkpoint.watermark_milliseconds(done) if lake.settings.ordering == "event_time" else None
     if watermark is not None:
         read["watermark"] = watermark * 1000
-    checkpoint.note_rules(batch, change, read)
+    checkpoint.note_rules(batch, change, read, keys)
 
 
 def _newest(lake: Lake, version: int) -> int | None:
@@ -155,17 +209,19 @@ def _change_noted(checkpoint: Checkpoint, batch: int) -> int:
 def _change(
     lake: Lake,
     checkpoint: Checkpoint,
-    rules: RuleSet,
-    added: Sequence[RuleVersion],
+    evaluator: alerts.Evaluator,
+    difference: _Difference,
     forget: Mapping[int, str] | None,
 ) -> buckets.Change | None:
-    """Return the state of every bucket for the next micro-batch: without accounts, and with new rules."""
+    """Return the state of every bucket for the next micro-batch: without what is to go, and with new rules."""
     changes = []
+    if difference.dropped:
+        changes.append(alerts.dropping(difference.dropped, lake.settings.buckets))
     if forget:
-        changes.append(alerts.forgetting(lake.settings, rules.evaluated, forget))
-    states = _states(lake, checkpoint, rules, added) if added else None
+        changes.append(alerts.forgetting(evaluator, forget))
+    states = _states(lake, checkpoint, evaluator, difference.added) if difference.added else None
     if states is not None:
-        changes.append(warm_start.change(lake.settings, added, states))
+        changes.append(warm_start.change(lake.settings, difference.added, states, difference.known))
     if not changes:
         return None
 
@@ -178,7 +234,7 @@ def _change(
 
 
 def _states(
-    lake: Lake, checkpoint: Checkpoint, rules: RuleSet, added: Sequence[RuleVersion]
+    lake: Lake, checkpoint: Checkpoint, evaluator: alerts.Evaluator, added: Sequence[RuleVersion]
 ) -> dict[int, WarmState] | None:
     """Return the initial state of new rules, by bucket; None if the rows that the stream has read are gone."""
     done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
@@ -192,7 +248,7 @@ def _states(
     micros = None if watermark is None else watermark * 1000
     try:
         read = lake.read_version(table, version).join(places, on=["source", "position"], how="left_anti")
-        return warm_start.states(read, lake.settings, rules.evaluated, added, micros)
+        return warm_start.states(read, lake.settings, evaluator, added, micros)
     except PySparkException as error:
         if not is_missing(error):
             raise

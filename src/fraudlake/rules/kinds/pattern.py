@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration
-from fraudlake.rules.any_rule import AnyRule
+from fraudlake.rules.any_rule import ACCOUNT, NO_ENTITIES, AnyRule, Entities
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
@@ -41,18 +41,19 @@ class PatternRule(AnyRule):
         fields = (self.pattern, self.define, self.within, self.skip, self.measures)
         if self.sql is not None and any(fields):
             raise ValueError("a pattern is given by sql alone, or by pattern, define, within, skip and measures")
+        if self.sql is not None and self.by != ACCOUNT:
+            raise ValueError("by is for a pattern given by fields: the PARTITION BY of sql says what it is by")
         if self.sql is None and (self.pattern is None or not self.define):
             raise ValueError("a pattern needs sql, or pattern and define")
         return self
 
-    @property
-    def text(self) -> str:
-        """The rule as a query."""
+    def text(self, partition_by: str) -> str:
+        """Return the rule as a query; without ``sql``, with these columns after PARTITION BY."""
         if self.sql is not None:
             return self.sql
         measures = self.measures or {"transactions": "COUNT(*)"}
         clauses = [
-            "PARTITION BY accountId ORDER BY dt",
+            f"PARTITION BY {partition_by} ORDER BY dt",
             "MEASURES " + ", ".join(f"{expression} AS {name}" for name, expression in measures.items()),
             f"AFTER MATCH SKIP {self.skip}" if self.skip else "",
             f"PATTERN ({self.pattern})",
@@ -62,16 +63,19 @@ class PatternRule(AnyRule):
         lines = "\n  ".join(clause for clause in clauses if clause)
         return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"  # noqa: S608 (our own parser reads it)
 
-    def compile(self, columns: Mapping[str, Column]) -> CompiledPattern:
-        """Compile the rule for the columns, which are given by the names that a query may use.
+    def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledPattern:
+        """Compile the rule for the columns, which are given by the names that a query may use, and for the entities.
 
         Raises:
-            UsageError: the query is not valid; with its position.
+            UsageError: the query is not valid, with its position; or there is no such entity.
         """
         from fraudlake.match_recognize import parse
         from fraudlake.rules.columns import TABLES, TIME
 
-        parsed = parse(self.text, columns, TIME, TABLES, self.name)
+        key = [column.name for column in self.key(columns, entities)]
+        # The account has Flink's name in the result; backquotes allow for names that are words of SQL.
+        partition_by = "accountId" if self.by == ACCOUNT else ", ".join(f"`{name}`" for name in key)
+        parsed = parse(self.text(partition_by), columns, TIME, TABLES, self.name)
         # Where matching continues after a match, the next match depends on where it ended, and so on back.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
         return CompiledPattern(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
@@ -120,8 +124,25 @@ class CompiledPattern:
             alerts.append(Alert(numbers, roles, measures))
         return Evaluation(alerts, ordered.behind(begin), still_open)
 
-    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
-        """Return the open matches of the other accounts: they are in the order of their partitions' first rows."""
-        partitions = dict.fromkeys(zip(*(needed[name].to_pylist() for name in self.partition_by), strict=True))
-        account = self.partition_by.index("account_id")
-        return [matches for matches, key in zip(state, partitions, strict=bool(state)) if key[account] not in accounts]
+    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
+        """Return the rows and open matches of the others.
+
+        Of a partition that has rows of the accounts, the open matches are those that its other rows begin. Open matches
+        are in the order of their partitions' first rows.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        keys = [*zip(*(needed[name].to_pylist() for name in self.partition_by), strict=True)]
+        is_gone = [account in accounts for account in needed["account_id"].to_pylist()]
+        touched = {key for key, is_theirs in zip(keys, is_gone, strict=True) if is_theirs}
+        others = zip(state, dict.fromkeys(keys), strict=bool(state))
+        rows = needed.filter(pa.array([key not in touched for key in keys], pa.bool_()))
+        matches = [of_one for of_one, key in others if key not in touched]
+        left = [key in touched and not is_theirs for key, is_theirs in zip(keys, is_gone, strict=True)]
+        again = needed.filter(pa.array(left, pa.bool_()))
+        if not len(again):
+            return rows, matches
+        first = pc.min(again[self.query.time].cast(pa.int64())).as_py()
+        evaluation = self.evaluate(again, now=first)
+        return pa.concat_tables([rows, again.take(pa.array(evaluation.needed))]), [*matches, *evaluation.state]

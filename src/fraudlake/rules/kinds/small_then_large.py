@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration, microseconds
-from fraudlake.rules.any_rule import AnyRule
+from fraudlake.rules.any_rule import NO_ENTITIES, AnyRule, Entities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SmallThenLargeRule(AnyRule):
-    """A small transaction, immediately followed by a large one of the same account, is fraud."""
+    """A small transaction, immediately followed by a large one of the same entity, is fraud."""
 
     kind: Literal["small_then_large"] = "small_then_large"
     small_below: float = Field(gt=0)
@@ -45,7 +45,7 @@ class SmallThenLargeRule(AnyRule):
         return amount > self.large_above
 
     def is_raised(self, small: Any, large: Any) -> Any:
-        """Return whether transactions of an account, ``large`` immediately after ``small``, raise an alert.
+        """Return whether transactions of an entity, ``large`` immediately after ``small``, raise an alert.
 
         Each has ``amount`` and ``time``, microseconds, by name: a mapping, or a struct of Spark. In the order of
         arrival the large one may have the earlier time: it alerts within the same bound.
@@ -53,7 +53,7 @@ class SmallThenLargeRule(AnyRule):
         gap, within = large["time"] - small["time"], microseconds(self.within)
         return self.is_small(small["amount"]) & self.is_large(large["amount"]) & (gap <= within) & (gap >= -within)
 
-    def compile(self, columns: Mapping[str, Column]) -> CompiledPattern:
+    def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledPattern:
         """Return the rule as the pattern that it is; in a stream, the detector's arrays give the same alerts."""
         from sqlglot import exp
 
@@ -68,5 +68,5 @@ class SmallThenLargeRule(AnyRule):
             "LARGE": f"{self.is_large(large).sql()} AND {within}",
         }
         measures = {"seconds_between": "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
-        pair = PatternRule(name=self.name, pattern="SMALL LARGE", define=define, measures=measures)
-        return replace(pair.compile(columns), look_back=self.within)
+        pair = PatternRule(name=self.name, by=self.by, pattern="SMALL LARGE", define=define, measures=measures)
+        return replace(pair.compile(columns, entities), look_back=self.within)

@@ -1,4 +1,4 @@
-"""The kind ``threshold``: an aggregate over an account's last transactions that crosses a limit raises an alert."""
+"""The kind ``threshold``: an aggregate over an entity's last transactions that crosses a limit raises an alert."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration, microseconds
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import AnyRule
+from fraudlake.rules.any_rule import NO_ENTITIES, AnyRule, Entities
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ EVIDENCE = 20
 
 
 class ThresholdRule(AnyRule):
-    """An aggregate of a column over the account's last duration, or its last transactions, at each transaction.
+    """An aggregate of a column over an entity's last duration, or its last transactions, at each transaction.
 
     As in an OVER window of Flink SQL, a window holds its last transaction, and a duration's holds those exactly that
     far back and all of the same time.
@@ -38,7 +38,7 @@ class ThresholdRule(AnyRule):
     last: Duration | None = Field(default=None, gt=timedelta(0))
     """The duration of the window."""
     transactions: int | None = Field(default=None, ge=1)
-    """The number of transactions in the window, this one included; an account's first windows have fewer."""
+    """The number of transactions in the window, this one included; the first windows have fewer."""
     where: str | None = None
     """A condition, in SQL; transactions for which it does not hold neither count nor alert."""
     above: float | None = None
@@ -69,11 +69,11 @@ class ThresholdRule(AnyRule):
         """
         return total > self.limit if self.above is not None else total < self.limit
 
-    def compile(self, columns: Mapping[str, Column]) -> CompiledThreshold:
-        """Compile the rule for the columns, which are given by the names that a rule may use.
+    def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledThreshold:
+        """Compile the rule for the columns, which are given by the names that a rule may use, and for the entities.
 
         Raises:
-            UsageError: there is no such column, its type does not suit, or the condition is not valid.
+            UsageError: there is no such column or entity, its type does not suit, or the condition is not valid.
         """
         from fraudlake.match_recognize import expressions, sql
         from fraudlake.rules.columns import TIME
@@ -88,7 +88,7 @@ class ThresholdRule(AnyRule):
             text = sql.Text(self.where, f"{self.name}: where")
             context = expressions.Context(text, columns, TIME, is_outer=True)
             condition = expressions.condition(text.parse(0, len(self.where)), context)
-        return CompiledThreshold(self, column, condition)
+        return CompiledThreshold(self, self.key(columns, entities), column, condition)
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,20 @@ class CompiledThreshold:
     """A threshold that can evaluate rows."""
 
     rule: ThresholdRule
+    key: tuple[Column, ...]
     column: Column
     condition: Expression | None
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The account."""
-        return ("account_id",)
+        """The columns of the entity's key."""
+        return tuple(column.name for column in self.key)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The account, the time, and the columns of the aggregate and the condition."""
+        """The key, the time, and the columns of the aggregate and the condition."""
         named = frozenset() if self.condition is None else self.condition.columns
-        return tuple(sorted({"account_id", "timestamp", self.column.name} | named))
+        return tuple(sorted({*self.partition_by, "timestamp", self.column.name} | named))
 
     @property
     def look_back(self) -> timedelta | None:
@@ -119,14 +120,13 @@ class CompiledThreshold:
         """Return an alert for each row at which the aggregate is beyond the limit; there is no state but the rows."""
         import numpy as np
 
-        from fraudlake.match_recognize import expressions
         from fraudlake.match_recognize.rows import sort
-        from fraudlake.match_recognize.values import STRING, Scope
+        from fraudlake.match_recognize.values import Scope
         from fraudlake.rules import windows
         from fraudlake.rules.columns import TIME, arrival
 
         rule = self.rule
-        ordered = sort(rows, TIME, [expressions.Column("account_id", STRING)], [], self.columns, arrival(rows), seen)
+        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), seen)
         if self.condition is not None and len(ordered):
             holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
             ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
@@ -148,6 +148,10 @@ class CompiledThreshold:
             alerts.append(Alert(numbers, ["counted"] * len(numbers), measures))
         return Evaluation(alerts, ordered.order[still_counts if now is not None else []])
 
-    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> Any:
-        """Return the state, in which no account is."""
-        return state
+    def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
+        """Return the rows of the others, and the state, in which no account is."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        is_gone = pc.is_in(needed["account_id"], pa.array(list(accounts), pa.string()))
+        return needed.filter(pc.invert(is_gone)), state

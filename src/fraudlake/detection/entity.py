@@ -1,0 +1,100 @@
+"""Entities: a rule becomes what it is by, with the columns of its key and the number of its buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fraudlake import json_text
+from fraudlake.detection import buckets
+from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.rules.columns import query_columns
+from fraudlake.settings import entities
+
+if TYPE_CHECKING:
+    from fraudlake.rules.any_rule import AnyRule
+    from fraudlake.settings import Settings
+
+
+class Entity(NamedTuple):
+    """What rows are keyed by: its name, and the columns of silver that are its key."""
+
+    name: str
+    columns: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        """Its number among buckets."""
+        return entities.number(self.name)
+
+    @property
+    def key(self) -> buckets.Key:
+        """What its rows are packed by."""
+        return buckets.ACCOUNT if self.name == ACCOUNT else buckets.Key(self.number, f"key_{self.number}")
+
+    @property
+    def is_account(self) -> bool:
+        """Whether it is the account."""
+        return self.name == ACCOUNT
+
+
+THE_ACCOUNT = Entity(ACCOUNT, ("account_id",))
+
+
+def named(rule: AnyRule, settings: Settings) -> Entity:
+    """Return the entity that a rule names.
+
+    Raises:
+        UsageError: it is not declared.
+    """
+    if rule.by == ACCOUNT:
+        return THE_ACCOUNT
+    key = rule.key(query_columns(settings.columns), settings.entities)
+    return Entity(rule.by, tuple(column.name for column in key))
+
+
+def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
+    """Return what a rule is by in a stream: the entity that it names, or that its rows are divided by.
+
+    A pattern's rows may be divided by more columns than those of an entity. Of several entities whose columns are
+    among them, the account comes first, then the one with the most columns.
+
+    Raises:
+        UsageError: there is no such entity.
+    """
+    by = named(rule, settings)
+    if set(by.columns) <= set(partition_by):
+        return by
+    if not by.is_account:
+        raise UsageError(f"{rule.name}: rules of the kind {rule.kind} are by account: leave out by = '{rule.by}'")
+    others = (Entity(name, tuple(columns)) for name, columns in sorted(settings.entities.items()))
+    within = [other for other in others if set(other.columns) <= set(partition_by)]
+    if not within:
+        raise UsageError(_advice(rule, partition_by))
+    return max(within, key=lambda other: len(other.columns))
+
+
+def _advice(rule: AnyRule, columns: Sequence[str]) -> str:
+    backtest = "'fraudlake rules backtest' evaluates it as it is"
+    if not columns:
+        return (
+            f"{rule.name}: a rule of a stream needs PARTITION BY accountId, or the columns of another entity, since "
+            f"the stream divides rows by entity; {backtest}"
+        )
+    key = f'"{columns[0]}"' if len(columns) == 1 else json_text.dumps(list(columns))
+    return (
+        f"{rule.name}: PARTITION BY {', '.join(columns)} has the columns of no entity: declare one in [entities], such "
+        f"as {columns[0].removesuffix('_id')} = {key}; {backtest}"
+    )
+
+
+def key_text(values: Mapping[str, Any]) -> str:
+    """Return a key as a text: its value, or if it has several columns a JSON object."""
+    value = next(iter(values.values())) if len(values) == 1 else values
+    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
+
+
+def title(name: str) -> str:
+    """Return an entity's name as a sentence begins with it."""
+    return name.replace("_", " ").capitalize()

@@ -1,0 +1,273 @@
+"""Rules of every kind by entity, on the rows of its buckets, against plain Python over the rows of each key."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from fraudlake.detection import alerts, buckets, detector, entity
+from fraudlake.detection.alerts import Evaluator
+from fraudlake.errors import UsageError
+from fraudlake.rules.rule_set import RuleSet
+from fraudlake.settings import Settings
+from tests.detection import plain_rules
+from tests.detection.test_live_rules import BUSY, DEAR, PROBE, TRIPLE
+from tests.oracle import SECOND, Row
+
+PAIR = {"kind": "small_then_large", "name": "pair", "small_below": 1.0, "large_above": 500.0, "within": "60 s"}
+KINDS = {fields["name"]: fields for fields in (PAIR, BUSY, DEAR, PROBE, TRIPLE)}
+COLUMNS = {"terminal_id": "string", "zone": "bigint"}
+ENTITIES = {"terminal": "terminal_id", "place": ["zone", "terminal_id"], "account_at_zone": ["account_id", "zone"]}
+BUCKETS = 2
+BOUND = 60 * SECOND
+END = 10**18
+
+
+class Paid(NamedTuple):
+    """A transaction with the columns that entities are keyed by."""
+
+    row: Row
+    terminal_id: str | None
+    zone: int | None
+
+    def key(self, columns: Sequence[str]) -> tuple[Any, ...] | None:
+        values = tuple(getattr(self.row if name == "account_id" else self, name) for name in columns)
+        return None if None in values else values
+
+
+def history(seed: int, rows: int) -> list[Paid]:
+    """Rows in the order of their evaluation; some have the same time, and some no terminal or zone."""
+    draw = random.Random(seed)
+    times = sorted(draw.choice([0, 1, 20, 60, 61]) + 45 * draw.randrange(rows // 6) for _ in range(rows))
+    amounts = [0.01, 0.5, 0.99, 1.0, 20.0, 500.0, 500.01, 900.0]
+    paid = [
+        Paid(
+            Row(str(draw.randrange(3)), time * SECOND, draw.choice(amounts), draw.choice("ab"), number),
+            draw.choice(["17", "18", "19", None]),
+            draw.choice([1, 2, None]),
+        )
+        for number, time in enumerate(times)
+    ]
+    return sorted(paid, key=lambda one: (one.row.time, one.row.source, one.row.position))
+
+
+def settings(rules: Iterable[dict[str, Any]], **others: Any) -> Settings:
+    return Settings(rules=list(rules), columns=COLUMNS, entities=ENTITIES, buckets=BUCKETS, **others)
+
+
+def evaluator(of: Settings) -> Evaluator:
+    rules = [rule for rule in of.known_rules if rule in of.rules]
+    return Evaluator.of(of, RuleSet.of(rules).versions)
+
+
+def packed(of: Evaluator, rows: list[Paid], hashed: Callable[[Any], int]) -> dict[int, pa.Table]:
+    """The rows of each bucket, as the exchange brings them."""
+    keys = [(rules.by.key.column, rules.by.columns) for rules in of.by_entity.values()]
+    values = []
+    for paid in rows:
+        row = paid.row
+        hashes = {name: None if paid.key(columns) is None else hashed(paid.key(columns)) for name, columns in keys}
+        values.append(
+            {
+                "account": hashed((row.account_id,)),
+                "time": row.time,
+                "amount": row.amount,
+                "source": row.source,
+                "position": row.position,
+                "account_id": row.account_id,
+                "transaction_id": str(row.position),
+                "label": None,
+                "silver_terminal_id": paid.terminal_id,
+                "silver_zone": paid.zone,
+                **hashes,
+            }
+        )
+    landed = [field if field.name != "source" else pa.field("source", pa.string()) for field in of.rows]
+    landed += [pa.field(name, pa.int64()) for name, _ in keys if name != "account"]
+    batch = pa.RecordBatch.from_pylist(values, pa.schema(landed))
+    parts = buckets.packed_batch(batch, of.rows, of.buckets_each, of.keys).to_pylist()
+    return {part["bucket"]: buckets.unpack([part["payload"]], of.rows) for part in parts}
+
+
+def crc(key: Any) -> int:
+    return zlib.crc32(repr(key).encode()) - 2**31
+
+
+def as_they_arrive(of: Evaluator, batches: list[list[Paid]], hashed: Callable[[Any], int] = crc) -> pa.Table:
+    states: dict[int, buckets.State] = defaultdict(lambda: alerts.NOTHING)
+    raised = []
+    for rows in batches:
+        for bucket, part in packed(of, rows, hashed).items():
+            output, states[bucket] = of.evaluate(bucket, states[bucket], part, rows[0].row.time)
+            raised.append(output)
+    return pa.concat_tables(raised)
+
+
+def by_watermark(of: Evaluator, batches: list[list[Paid]]) -> pa.Table:
+    """Rows come by up to the bound too late; the watermark moves as Spark's does, to the end at last."""
+    states: dict[int, buckets.State] = defaultdict(lambda: alerts.NOTHING | {buckets.WAITING: of.rows.empty_table()})
+    raised, watermark = [], 0
+    for rows in [*batches, []]:
+        watermark = watermark if rows else END
+        parts = packed(of, rows, crc) if rows else {}
+        for bucket in {*parts, *states}:
+            state = states[bucket]
+            part = parts.get(bucket, of.rows.empty_table())
+            split = detector.split_by_watermark(state[buckets.WAITING], part, watermark, BOUND)
+            assert not len(split.late)
+            output, state = of.evaluate(bucket, state, split.ready, split.ready_before)
+            states[bucket] = {**state, buckets.WAITING: split.waiting}
+            raised.append(output)
+        watermark = max([watermark, *(paid.row.time - BOUND for paid in rows)])
+    return pa.concat_tables(raised)
+
+
+def found(raised: pa.Table) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Each alert's rule, the text of its key and the positions of its rows; of a threshold that of the last one."""
+    alerts = []
+    for row in raised.to_pylist():
+        rows = [part["transaction_id"] for part in json.loads(row["evidence"] or "[]")]
+        rows = rows or [row["small_transaction_id"], row["transaction_id"]]
+        positions = tuple(map(int, rows[-1:] if row["kind"] == "threshold" else rows))
+        alerts.append((row["rule"], row["entity_key"] or row["account_id"], positions))
+    return sorted(alerts)
+
+
+def expected(fields: dict[str, Any], rows: list[Paid]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """What plain Python raises for each key, whose rows are given to it as those of an account."""
+    columns = Settings(columns=COLUMNS, entities=ENTITIES).entity_columns(fields.get("by", "account"))
+    of_key: dict[Any, list[Row]] = defaultdict(list)
+    for paid in rows:
+        if paid.key(columns) is not None:
+            of_key[paid.key(columns)].append(paid.row._replace(account_id="the key"))
+    return sorted(
+        (fields["name"], entity.key_text(dict(zip(columns, key, strict=True))), positions)
+        for key, own in of_key.items()
+        for positions, _ in plain_rules.alerts(fields, own)
+    )
+
+
+def cut(rows: list[Paid], draw: random.Random) -> list[list[Paid]]:
+    """Cut rows into micro-batches, but not within a time."""
+    apart = [number for number in range(1, len(rows)) if rows[number - 1].row.time < rows[number].row.time]
+    cuts = [0, *sorted(draw.sample(apart, 12)), len(rows)]
+    return [rows[first:last] for first, last in pairwise(cuts)]
+
+
+@pytest.mark.parametrize("by", [*ENTITIES, "account"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_each_key_has_the_alerts_of_its_rows_alone_however_they_are_cut(kind: str, by: str, seed: int) -> None:
+    fields, rows = {**KINDS[kind], "by": by}, history(seed, 400)
+    wanted = expected(fields, rows)
+    assert len(wanted) > 1
+    draw = random.Random(seed)
+    assert found(as_they_arrive(evaluator(settings([fields])), cut(rows, draw))) == wanted
+    shuffled = sorted(rows, key=lambda paid: paid.row.time + draw.randrange(BOUND))
+    parts = [shuffled[first : first + 90] for first in range(0, len(rows), 90)]
+    assert found(by_watermark(evaluator(settings([fields], ordering="event_time")), parts)) == wanted
+
+
+def test_rules_of_several_entities_do_not_see_each_other() -> None:
+    rules = [
+        {**fields, "by": by, "name": f"{fields['name']}_{by}"}
+        for by, fields in zip([*ENTITIES, "account", "terminal"], KINDS.values(), strict=True)
+    ]
+    rows = history(5, 400)
+    raised = as_they_arrive(evaluator(settings(rules)), cut(rows, random.Random(5)))
+    assert found(raised) == sorted(alert for fields in rules for alert in expected(fields, rows))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_that_share_a_hash_share_no_alert(kind: str) -> None:
+    fields = {**KINDS[kind], "by": "terminal"}
+    rows = history(3, 400)
+    raised = as_they_arrive(evaluator(settings([fields])), cut(rows, random.Random(3)), lambda key: 7)
+    keys = {str(paid.row.position): paid.terminal_id for paid in rows}
+    for row in raised.to_pylist():
+        ids = [part["transaction_id"] for part in json.loads(row["evidence"] or "[]")]
+        assert {keys[name] for name in [*ids, row["small_transaction_id"] or ids[0], row["transaction_id"]]} == {
+            row["entity_key"]
+        }
+    assert len(raised) > (0 if kind == "pair" else 3)
+
+
+def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
+    rules = [{**PAIR, "by": "terminal"}, {**BUSY, "by": "account_at_zone", "above": 1}]
+    amounts = [("A", 0.5), ("B", 900.0), ("A", 20.0)]
+    rows = [
+        Paid(Row(account, number * SECOND, amount, "a", number), "17", 4)
+        for number, (account, amount) in enumerate(amounts)
+    ]
+    busy, pair = sorted(as_they_arrive(evaluator(settings(rules)), [rows]).to_pylist(), key=lambda row: row["rule"])
+    assert (pair["entity"], pair["entity_key"], pair["account_id"]) == ("terminal", "17", "B")
+    assert json.loads(pair["columns"]) == [{"account_id": "A"}, {"account_id": "B"}]
+    assert pair["explanation"] == (
+        "Terminal 17: account A paid 0.50 and, 1 s later, account B 900.00 at 1970-01-01 00:00:01 UTC: "
+        "a small payment to test the card, then a large one."
+    )
+    assert (busy["entity"], json.loads(busy["entity_key"])) == ("account_at_zone", {"account_id": "A", "zone": 4})
+    assert json.loads(busy["columns"]) == [{"account_id": "A"}, {"account_id": "A"}]
+    assert busy["explanation"] == (
+        'Account at zone {"account_id": "A", "zone": 4}: counted 0.50 at 1970-01-01 00:00:00 (account_id A), '
+        "counted 20.00 at 1970-01-01 00:00:02 (account_id A) (UTC); count 2, transactions 2."
+    )
+
+
+def of_sql(clauses: str, entities: dict[str, Any] = ENTITIES) -> str:
+    clauses += " ORDER BY dt MEASURES A.amount AS a PATTERN (A B) DEFINE B AS TRUE"
+    sql = f"SELECT * FROM transactions MATCH_RECOGNIZE ({clauses})"
+    rules = [{"kind": "pattern", "name": "query", "sql": sql}]
+    made = Settings(rules=rules, columns=COLUMNS, entities=entities)
+    (rules_of_entity,) = evaluator(made).by_entity.values()
+    return rules_of_entity.by.name
+
+
+@pytest.mark.parametrize(
+    ("columns", "by"),
+    [
+        ("accountId", "account"),
+        ("zone, accountId, terminal_id", "account"),
+        ("terminal_id", "terminal"),
+        ("terminal_id, zone", "place"),
+        ("terminal_id, amount", "terminal"),
+    ],
+)
+def test_a_query_is_by_the_entity_whose_columns_divide_its_rows(columns: str, by: str) -> None:
+    assert of_sql(f"PARTITION BY {columns}") == by
+
+
+def test_a_query_whose_rows_are_divided_by_no_entity_is_refused() -> None:
+    with pytest.raises(UsageError, match=r'^query: PARTITION BY zone has the columns of no entity: .* zone = "zone"; '):
+        of_sql("PARTITION BY zone")
+    with pytest.raises(UsageError, match=r"^query: a rule of a stream needs PARTITION BY accountId, or "):
+        of_sql("")
+
+
+def test_a_rule_by_what_is_not_declared_is_refused() -> None:
+    for rule in (PAIR, BUSY, TRIPLE):
+        with pytest.raises(
+            UsageError, match=f"^{rule['name']}: by = 'shop' is no declared entity; there are account, "
+        ):
+            evaluator(settings([{**rule, "by": "shop"}]))
+    gone = Settings(rules=[{**BUSY, "by": "terminal"}], entities={"terminal": "terminal_id"})
+    with pytest.raises(UsageError, match=r"^busy: the entity terminal is keyed by terminal_id, which is no column: "):
+        evaluator(gone)
+
+
+def test_rows_go_to_the_entities_that_rules_need() -> None:
+    def keys(*rules: dict[str, Any], **others: Any) -> list[str]:
+        return [rules.by.name for rules in evaluator(settings(rules, **others)).by_entity.values()]
+
+    assert keys(PAIR, BUSY) == ["account"]
+    assert sorted(keys({**PAIR, "by": "place"}, {**BUSY, "by": "terminal"})) == ["place", "terminal"]
+    assert keys({**PAIR, "by": "place"}, ordering="event_time") == ["account", "place"]
+    assert evaluator(settings([PAIR, BUSY])).rows == detector.ROWS
