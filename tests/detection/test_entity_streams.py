@@ -11,6 +11,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.detection import backtest, rule_table
+from fraudlake.detection.state import state
 from fraudlake.streams import detect, stream
 from tests.detection.test_entities import COLUMNS, ENTITIES, KINDS, Paid, expected, history
 from tests.detection.test_live_rules import rule
@@ -104,6 +105,12 @@ def test_rules_of_two_entities_come_and_go_and_raise_what_they_would_have(lake: 
     assert raised(opened) == sorted(live)
     assert raised(opened, tables.SILVER_SHADOW_ALERTS) == ended(by_rule["probe"], cuts[0], cuts[1])
     assert {name for name, *_ in live} == {"pair", "busy", "triple", "probe"}
+    held = state(opened).by_entity
+    assert [*held] == [by for by in ("account", "place", "terminal") if by != "account" or ordering == "event_time"]
+    landed = [paid for part in parts for paid in part]
+    assert held["terminal"]["rows_without_key"] == sum(paid.terminal_id is None for paid in landed)
+    assert held["place"]["rows_without_key"] == sum(None in (paid.terminal_id, paid.zone) for paid in landed)
+    assert held["place"]["rows"] > 0
 
 
 def test_a_late_row_is_quarantined_once_and_a_backtest_raises_the_same(lake: Any) -> None:

@@ -189,6 +189,9 @@ def print_state(console: Console, state: State) -> None:
     rows.add_row("waiting rows", f"{state.waiting_rows:,}")
     for rule, count in state.rows_by_rule.items():
         rows.add_row(f"rows for {rule}", f"{count:,}")
+    for entity, counts in state.by_entity.items():
+        parts = (f"{counts[name]:,} {name.replace('_', ' ')}" for name in counts if counts[name] or name == "rows")
+        rows.add_row(f"by {entity}", ", ".join(parts))
     rows.add_row("newest event time", f"{state.newest:%Y-%m-%d %H:%M:%S.%f} UTC" if state.newest else "none")
     rows.add_row("watermark", f"{state.watermark:%Y-%m-%d %H:%M:%S.%f} UTC" if state.watermark else "none")
     rows.add_row("on disk", f"{state.bytes_on_disk / 1e6:.1f} MB")

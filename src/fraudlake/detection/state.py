@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,9 +15,11 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
+from fraudlake import tables
 from fraudlake.detection import alerts, buckets, detector, live_rules, rule_table
 
 if TYPE_CHECKING:
+    from fraudlake.detection.entity import Entity
     from fraudlake.lake import Lake
 
 AGES = (10, 60, 600, 3600)
@@ -38,6 +40,9 @@ class State:
     rows_by_rule: dict[str, int]
     """Transactions that each threshold and pattern needs for later alerts: evaluated ones, and those of the state."""
     bytes_on_disk: int
+    by_entity: dict[str, dict[str, int]]
+    """For each entity of a rule, ``open_flags``, ``waiting_rows``, ``rows`` for thresholds and patterns, and
+    ``rows_without_key`` of silver, which are not evaluated; nothing if all rules are by account."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -49,12 +54,21 @@ def state(lake: Lake) -> State:
     checkpoint = lake.checkpoint("detect")
     ordering = str(checkpoint.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
-    flags = read(lake, "detect", alerts.OPEN_FLAGS, detector.FLAGS)
-    waiting = read(lake, "detect", "waiting", detector.ROWS)
-    evaluated = [version.rule for version in rule_table.read(lake).evaluated]
-    rows_by_rule = Counter({rule.name: 0 for rule in evaluated if rule.kind != "small_then_large"})
-    for row in read(lake, "detect", "rules", live_rules.STATE).to_pylist():
-        rows_by_rule[row["rule"]] += len(pa.ipc.open_stream(row["rows"]).read_all())
+    flags_of = _by_entity(lake, alerts.OPEN_FLAGS, detector.FLAGS)
+    waiting_of = _by_entity(lake, buckets.WAITING, detector.ROWS)
+    flags = pa.concat_tables([detector.FLAGS.empty_table(), *flags_of.values()], promote_options="default")
+    # In event-time order a row waits in the buckets of every entity that it is sent to, and the account is one.
+    waiting = waiting_of.get(buckets.ACCOUNT.entity, detector.ROWS.empty_table())
+    evaluated = rule_table.read(lake).evaluated
+    rows_by_rule = Counter({one.rule.name: 0 for one in evaluated if one.rule.kind != "small_then_large"})
+    rows_of: Counter[int] = Counter()
+    for number, table in _by_entity(lake, "rules", live_rules.STATE).items():
+        for row in table.to_pylist():
+            rows = len(pa.ipc.open_stream(row["rows"]).read_all())
+            rows_by_rule[row["rule"]] += rows
+            rows_of[number] += rows
+    entities = [rules.by for rules in alerts.Evaluator.of(lake.settings, evaluated).by_entity.values()]
+    without_key = _without_key(lake, entities)
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None
     return State(
@@ -66,21 +80,57 @@ def state(lake: Lake) -> State:
         waiting_rows=len(waiting),
         rows_by_rule=dict(rows_by_rule),
         bytes_on_disk=sum(file.stat().st_size for file in checkpoint.state.rglob("*") if file.is_file()),
+        by_entity={
+            by.name: {
+                "open_flags": len(flags_of.get(by.number, ())),
+                "waiting_rows": len(waiting_of.get(by.number, ())),
+                "rows": rows_of[by.number],
+                "rows_without_key": without_key.get(by.name, 0),
+            }
+            for by in entities
+            if without_key
+        },
     )
+
+
+def _without_key(lake: Lake, entities: Sequence[Entity]) -> dict[str, int]:
+    """Return how many rows of silver have no key, for each entity other than the account."""
+    counts = {
+        by.name: f"count(*) FILTER (WHERE {' OR '.join(f'{name} IS NULL' for name in by.columns)})"
+        for by in entities
+        if not by.is_account
+    }
+    if not counts:
+        return {}
+    columns = ", ".join(f"{count} AS {name}" for name, count in counts.items())
+    row: dict[str, int] = lake.query(tables.SILVER_TRANSACTIONS, columns).to_pylist()[0]
+    return row
 
 
 def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
     """Read one table of every bucket's state, of a stream that processes buckets; empty if the state has none."""
+    return buckets.unpack(_values(lake, step, name)["payload"].to_pylist(), schema)
+
+
+def _by_entity(lake: Lake, name: str, schema: pa.Schema) -> dict[int, pa.Table]:
+    """Read one table of the detector's state, by the number of the entity of each bucket."""
+    payloads = defaultdict(list)
+    for row in _values(lake, "detect", name).to_pylist():
+        payloads[buckets.entity_of(row["bucket"], lake.settings.buckets)].append(row["payload"])
+    return {number: buckets.unpack(of_one, schema) for number, of_one in payloads.items()}
+
+
+def _values(lake: Lake, step: str, name: str) -> pa.Table:
+    """Read the payloads of one table of a stream's state, with their buckets."""
     checkpoint = lake.checkpoint(step)
     if name not in checkpoint.state_variables:
-        return schema.empty_table()
+        return pa.table({"bucket": pa.array([], pa.int32()), "payload": pa.array([], pa.binary())})
     checkpoint.settle()
     # The reader asks the coordinator of state stores, which starts with the first access to streams (Spark 4.2).
     _ = lake.session.streams.active
     with _plain_path(checkpoint.folder) as folder:
         reader = lake.session.read.format("statestore").option("stateVarName", name)
-        values = reader.load(str(folder)).select("value.payload").toArrow()
-    return buckets.unpack(values["payload"].to_pylist(), schema)
+        return reader.load(str(folder)).select("key.bucket", "value.payload").toArrow()
 
 
 @contextmanager

@@ -22,6 +22,8 @@ BY_ACCOUNT = tuple(
     table for table in contents.TABLES if "account_id" in table.column_names and table is not tables.BRONZE_FAST_ALERTS
 )
 """Tables whose rows are removed, since each is of one account."""
+ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+"""Of these, the tables whose rows may name further accounts: those of an alert by another entity."""
 
 
 def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
@@ -35,8 +37,15 @@ def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFra
     if table == tables.SILVER_VERDICTS:
         silver = rows_of(lake, tables.SILVER_TRANSACTIONS, accounts).select("transaction_id", "account").distinct()
         return rows.join(silver, on="transaction_id")
-    theirs = F.col("account_id").isin(list(accounts))
-    return rows.where(theirs).withColumn("account", F.col("account_id"))
+    account = account_of_alert(accounts) if table in ALERTS else F.col("account_id")
+    return rows.withColumn("account", account).where(F.col("account").isin(list(accounts)))
+
+
+def account_of_alert(accounts: Sequence[str]) -> Column:
+    """Return the account of an alert, or one of the given that has a transaction in its evidence."""
+    named = F.transform("evidence_columns", lambda columns: columns["account_id"])
+    others = F.get(F.filter(named, lambda account: account.isin(list(accounts))), F.lit(0))
+    return F.when(F.col("account_id").isin(list(accounts)), F.col("account_id")).otherwise(others)
 
 
 def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str]) -> DataFrame:

@@ -19,6 +19,7 @@ from fraudlake.sources import landing, ledger
 from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:
+    from fraudlake.delivery.event import Event
     from fraudlake.lake import Lake
     from fraudlake.sources.landing import File
 
@@ -76,14 +77,20 @@ def delivered(lake: Lake, accounts: Collection[str], erase: bool) -> Counter[str
     folder = lake.settings.delivery_folder
     for path in sorted(Path(folder).glob("alerts-*.jsonl")) if folder else ():
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        subjects = [json.loads(line)["subject"] for line in lines]
-        theirs = Counter(subject for subject in subjects if subject in accounts)
+        named = [_accounts(json.loads(line)) & {*accounts} for line in lines]
+        theirs = Counter(account for of_line in named for account in of_line)
         counts += theirs
         if theirs and erase:
             draft = path.with_name(f".{path.name}.tmp")
             with draft.open("w", encoding="utf-8") as file:
-                file.writelines(line for line, subject in zip(lines, subjects, strict=True) if subject not in accounts)
+                file.writelines(line for line, of_line in zip(lines, named, strict=True) if not of_line)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
     return counts
+
+
+def _accounts(alert: Event) -> set[str]:
+    """Return the accounts that an alert names."""
+    parts = (part.get("columns", {}) for part in alert["data"].get("evidence") or ())
+    return {alert["subject"], *(part["account_id"] for part in parts if "account_id" in part)}

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import gold, tables
 from fraudlake.forget import traces
-from fraudlake.forget.account_rows import BY_ACCOUNT, rows_of
+from fraudlake.forget.account_rows import ALERTS, BY_ACCOUNT, account_of_alert, rows_of
 from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _MESSAGE_POSITION = ("_topic", "_partition", "_offset")
 _LEDGERS = (tables.BRONZE_FILES, tables.BRONZE_REJECTED_FILES)
+_NAMES = "exists(t.evidence_columns, columns -> columns['account_id'] = s.account_id)"
+"""The condition that an alert by another entity has a transaction of the account."""
 _ERASED = "erased: it named an account that was forgotten"
 
 
@@ -43,11 +45,18 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
     if tables.SILVER_VERDICTS.name in names:
         verdicts = rows_of(lake, tables.SILVER_VERDICTS, accounts).select("transaction_id").distinct()
         merge.merge(lake, verdicts, tables.SILVER_VERDICTS, merge.same(["transaction_id"]), "WHEN MATCHED THEN DELETE")
+    alerts = rows_of(lake, tables.SILVER_ALERTS, accounts)
+    alerted = _dates(alerts.where("account_id <> account").select(F.to_date("timestamp").alias("date")))
     for table in BY_ACCOUNT:
-        if table.name in names and table != tables.SILVER_TRANSACTIONS:
+        if table.name in names and table not in (*ALERTS, tables.SILVER_TRANSACTIONS):
             merge.merge(lake, wanted, table, theirs, "WHEN MATCHED THEN DELETE")
     if days:
-        _compute_again(lake, days, lake.read(tables.SILVER_TRANSACTIONS).where(others))
+        left = lake.read(tables.SILVER_ALERTS).where(account_of_alert(accounts).isNull())
+        _compute_again(lake, days, alerted, lake.read(tables.SILVER_TRANSACTIONS).where(others), left)
+    for table in ALERTS:
+        if table.name in names:
+            merge.merge(lake, wanted, table, f"{theirs} OR {_NAMES}", "WHEN MATCHED THEN DELETE")
+    if days:
         lanes.recompute(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
     for table in _LEDGERS:
         texts = lake.read(table).where(F.col("error").rlike(f"(?s){traces.Search(accounts).pattern}"))
@@ -65,11 +74,15 @@ def _dates(rows: DataFrame) -> list[date]:
     return [row["date"] for row in rows.select("date").distinct().collect()]
 
 
-def _compute_again(lake: Lake, days: list[date], others: DataFrame) -> None:
-    """Compute the figures of whole days from the transactions of the other accounts."""
+def _compute_again(lake: Lake, days: list[date], alerted: list[date], others: DataFrame, alerts: DataFrame) -> None:
+    """Compute the figures of whole days from the transactions and alerts that are left.
+
+    On the days ``alerted`` other accounts lose alerts.
+    """
     for aggregate in gold.GROUPED:
-        if "account_id" not in aggregate.keys:
-            groups.recompute(lake, aggregate, others, days)
+        touched = alerted if "account_id" in aggregate.keys else sorted({*days, *alerted})
+        if touched:
+            groups.recompute(lake, aggregate, others, touched, alerts)
     predicted = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), days)
     measured = predicted.select("date", "model_version").distinct()
     scored = {(row["date"], row["model_version"]) for row in measured.collect()}

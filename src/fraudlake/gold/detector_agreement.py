@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequen
 
     Args:
         transactions: ``silver_transactions``; ``label`` is Flink's flag; null counts as false.
-        alerts: ``silver_alerts``; those of other kinds of rule than Flink's detector has do not count.
+        alerts: ``silver_alerts``; those of other rules than Flink's detector has do not count.
         rules: not needed.
 
     Returns:
         The columns of ``gold_detector_agreement``.
     """
     is_flinks_rule = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
+    is_flinks_rule &= F.coalesce("entity", F.lit(ACCOUNT)) == ACCOUNT
     alerted = alerts.where(is_flinks_rule).groupBy("transaction_id").agg(F.lit(True).alias("alerted"))
     flink = F.coalesce("label", F.lit(False))
     spark = F.coalesce("alerted", F.lit(False))

@@ -101,9 +101,24 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     checkpoint.note_also_writes([aggregate.table.name for aggregate in others])
 
 
-def recompute(lake: Lake, aggregate: GroupAggregate, transactions: DataFrame, days: list[date]) -> None:
-    """Compute the groups of some days again, and remove those that have no transaction any more."""
-    refresh.replace_days(lake, _computed(lake, aggregate, transactions, days, _rules(lake)), aggregate, days)
+def recompute(
+    lake: Lake,
+    aggregate: GroupAggregate,
+    transactions: DataFrame,
+    days: list[date],
+    alerts: DataFrame | None = None,
+) -> None:
+    """Compute the groups of some days again, and remove those that have no transaction any more.
+
+    Args:
+        lake: the lake.
+        aggregate: the aggregate.
+        transactions: those that count.
+        days: the days.
+        alerts: those that count, if not all do.
+    """
+    computed = _computed(lake, aggregate, transactions, days, _rules(lake), alerts)
+    refresh.replace_days(lake, computed, aggregate, days)
 
 
 def _computed(
@@ -112,8 +127,10 @@ def _computed(
     transactions: DataFrame,
     days: list[date],
     rules: Sequence[SmallThenLargeRule],
+    alerts: DataFrame | None = None,
 ) -> DataFrame:
-    return aggregate.compute(refresh.on_dates(transactions, days), lake.read(tables.SILVER_ALERTS), rules)
+    alerts = lake.read(tables.SILVER_ALERTS) if alerts is None else alerts
+    return aggregate.compute(refresh.on_dates(transactions, days), alerts, rules)
 
 
 def _rules(lake: Lake) -> list[SmallThenLargeRule]:
