@@ -222,6 +222,35 @@ def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
     )
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_forgotten_account_leaves_the_windows_and_matches_of_others(seed: int) -> None:
+    rules = [{**fields, "by": "terminal"} for fields in KINDS.values()]
+    of, rows = evaluator(settings(rules)), history(seed, 300)
+    first, second = rows[:180], rows[180:]
+
+    def evaluated(first: list[Paid], forget: set[str]) -> Any:
+        states = {}
+        for bucket, part in packed(of, first, crc).items():
+            _, state = of.evaluate(bucket, alerts.NOTHING, part, first[-1].row.time)
+            (of_terminal,) = of.by_entity.values()
+            states[bucket] = of_terminal.without_accounts(state, forget)
+        parts = packed(of, second, crc).items()
+        raised = [of.evaluate(bucket, states[bucket], part, rows[-1].row.time)[0] for bucket, part in parts]
+        return states, found(pa.concat_tables(raised))
+
+    states, raised = evaluated(first, {"1"})
+    _, never_paid = evaluated([paid for paid in first if paid.row.account_id != "1"], set())
+    _, before = evaluated(first, set())
+    # A window is as if the account had never paid. What its row has cut short does not come back.
+    assert [alert for alert in raised if alert[0] == "busy"] == [alert for alert in never_paid if alert[0] == "busy"]
+    assert raised != before or seed % 2
+    gone = {paid.row.position for paid in first if paid.row.account_id == "1"}
+    assert not [positions for _, _, positions in raised if gone & {*positions}]
+    for state in states.values():
+        held = [pa.ipc.open_stream(row["rows"]).read_all() for row in state["rules"].to_pylist()]
+        assert "1" not in {account for table in [state["kept"], *held] for account in table["account_id"].to_pylist()}
+
+
 def of_sql(clauses: str, entities: dict[str, Any] = ENTITIES) -> str:
     clauses += " ORDER BY dt MEASURES A.amount AS a PATTERN (A B) DEFINE B AS TRUE"
     sql = f"SELECT * FROM transactions MATCH_RECOGNIZE ({clauses})"
