@@ -193,7 +193,7 @@ def _text(report: Report) -> str:
     span = f"{report.first} to {report.last}" if report.first else "no day"
     lines = [
         f"{report.rule} ({report.kind}) over {counted(report.transactions, 'transaction')}, {span}:",
-        f"  {counted(report.alerts, 'alert')} on {counted(report.accounts, 'account')}, "
+        f"  {counted(report.alerts, 'alert')} on {counted(report.keys, report.entity.replace('_', ' '))}, "
         f"amount at risk {report.amount_at_risk:,.2f}",
         f"  against Flink's label: {_shares(report.by_label)}",
         f"  against verdicts: {_shares(report.by_verdict)}",

@@ -9,6 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.detection import evidence
+from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +60,10 @@ class Report:
     last: date | None
     alerts: int
     accounts: int
+    entity: str
+    """What the rule is by; the account, if there are no alerts."""
+    keys: int
+    """Different keys of the entity that alerts have."""
     alerts_per_day: dict[str, int]
     amount_at_risk: float
     """Sum of the amounts of the transactions that alerts end with, each counted once."""
@@ -95,6 +100,8 @@ def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, 
         last=history.last,
         alerts=len(rows),
         accounts=len({row["account_id"] for row in rows}),
+        entity=rows[0]["entity"] if rows else ACCOUNT,
+        keys=len({row["entity_key"] for row in rows}),
         alerts_per_day=dict(sorted(days.items())),
         amount_at_risk=sum(amount or 0.0 for amount in ends.values()),
         by_label=_agreement(labels, history.fraud),
