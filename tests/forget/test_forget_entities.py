@@ -13,6 +13,7 @@ from fraudlake import tables
 from fraudlake.bronze import parquet
 from fraudlake.forget import plan, removal
 from fraudlake.gold import account_daily
+from fraudlake.operations import rebuild
 from tests.forget.test_forget import NAMED, NOON, OTHER, SCHEMA, run, traces
 
 pytestmark = pytest.mark.stream
@@ -67,6 +68,8 @@ def test_other_accounts_of_a_terminal_go_on_as_if_the_account_had_never_paid(
     )
     run(opened())
     assert alerts() == {("pair", "T", OTHER), ("pair", "U", OTHER), ("busy", "W", OTHER)}
+    rebuilt = rebuild.rebuild(opened(), NOON.date(), NOON.date()).changes["silver_alerts"]
+    assert (rebuilt.added, rebuilt.gone, rebuilt.same) == (0, 0, 3)
     planned = plan.plan(opened(), [NAMED])
     assert planned.rows[NAMED]["silver_alerts"] == planned.rows[NAMED]["delivered files"] == 2
 
