@@ -23,7 +23,7 @@ pytestmark = pytest.mark.stream
 Alerts = list[tuple[str, str, tuple[int, ...]]]
 PAIR, BUSY, PROBE, TRIPLE = (
     {**KINDS[kind], "by": by}
-    for kind, by in (("pair", "terminal"), ("busy", "place"), ("probe", "terminal"), ("triple", "account_at_zone"))
+    for kind, by in (("pair", "terminal"), ("busy", "place"), ("probe", "terminal"), ("triple", "account"))
 )
 
 
@@ -96,7 +96,7 @@ def test_rules_of_two_entities_come_and_go_and_raise_what_they_would_have(lake: 
 
     detected(opened, parts[0])
     rule_table.apply(opened, [(rule(PAIR), "live"), (rule(TRIPLE), "live"), (rule(PROBE), "shadow")], "test", None)
-    detected(opened, parts[1])  # the buckets of place are empty from here on, those of account_at_zone begin warm
+    detected(opened, parts[1])  # the buckets of place are empty from here on, those of the account begin warm
     rule_table.apply(opened, [(rule(fields), "live") for fields in (PAIR, BUSY, PROBE)], "test", None)
     detected(opened, parts[2], parts[3])
 
@@ -106,7 +106,7 @@ def test_rules_of_two_entities_come_and_go_and_raise_what_they_would_have(lake: 
     assert raised(opened, tables.SILVER_SHADOW_ALERTS) == ended(by_rule["probe"], cuts[0], cuts[1])
     assert {name for name, *_ in live} == {"pair", "busy", "triple", "probe"}
     held = state(opened).by_entity
-    assert [*held] == [by for by in ("account", "place", "terminal") if by != "account" or ordering == "event_time"]
+    assert [*held] == ["place", "terminal"]
     landed = [paid for part in parts for paid in part]
     assert held["terminal"]["rows_without_key"] == sum(paid.terminal_id is None for paid in landed)
     assert held["place"]["rows_without_key"] == sum(None in (paid.terminal_id, paid.zone) for paid in landed)

@@ -151,7 +151,8 @@ class Evaluator:
     def of(cls, settings: Settings, versions: Sequence[RuleVersion]) -> Evaluator:
         """Return the evaluator of rules under some settings, of which it needs entities, columns, order and buckets.
 
-        In event-time order the account has rows anyway: its buckets say which rows are late.
+        In event-time order the account has rows anyway, since its buckets say which rows are late; without rules they
+        keep none.
 
         Raises:
             UsageError: a rule does not suit the columns, or it is by no entity.
@@ -185,6 +186,11 @@ class Evaluator:
     def rows(self) -> pa.Schema:
         """The columns of the rows: the detector's, and further ones that rules need."""
         return pa.schema([*detector.ROWS, *self.further.values()])
+
+    @property
+    def evaluated(self) -> dict[int, Entity]:
+        """The entities that have rules, by their numbers."""
+        return {number: rules.by for number, rules in self.by_entity.items() if rules.versions}
 
     @property
     def keys(self) -> list[buckets.Key]:
@@ -433,11 +439,13 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
 
     def step(bucket: int, state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pa.Table, buckets.State]:
         split = detector.split_by_watermark(state[buckets.WAITING], rows, watermark, bound)
-        alerts, state = evaluator.evaluate(bucket, state, split.ready, split.ready_before)
+        number = buckets.entity_of(bucket, evaluator.buckets_each)
         # The watermark is the stream's, so a row is late for all entities or for none; it is output once.
-        is_of_account = buckets.entity_of(bucket, evaluator.buckets_each) == buckets.ACCOUNT.entity
-        output = [alerts, _late_rows(split.late)] if is_of_account else [alerts]
-        return pa.concat_tables(output), {**state, buckets.WAITING: split.waiting}
+        output = [_late_rows(split.late)] if number == buckets.ACCOUNT.entity else []
+        if number not in evaluator.evaluated:
+            return pa.concat_tables([_OUTPUT.empty_table(), *output]), empty(state)
+        alerts, state = evaluator.evaluate(bucket, state, split.ready, split.ready_before)
+        return pa.concat_tables([alerts, *output]), {**state, buckets.WAITING: split.waiting}
 
     return step
 

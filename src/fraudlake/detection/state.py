@@ -57,8 +57,8 @@ def state(lake: Lake) -> State:
     flags_of = _by_entity(lake, alerts.OPEN_FLAGS, detector.FLAGS)
     waiting_of = _by_entity(lake, buckets.WAITING, detector.ROWS)
     flags = pa.concat_tables([detector.FLAGS.empty_table(), *flags_of.values()], promote_options="default")
-    # In event-time order a row waits in the buckets of every entity that it is sent to, and the account is one.
-    waiting = waiting_of.get(buckets.ACCOUNT.entity, detector.ROWS.empty_table())
+    # In event-time order a row waits in the buckets of every entity that has rules.
+    waiting = max(waiting_of.values(), key=len, default=detector.ROWS.empty_table())
     evaluated = rule_table.read(lake).evaluated
     rows_by_rule = Counter({one.rule.name: 0 for one in evaluated if one.rule.kind != "small_then_large"})
     rows_of: Counter[int] = Counter()
@@ -67,7 +67,7 @@ def state(lake: Lake) -> State:
             rows = len(pa.ipc.open_stream(row["rows"]).read_all())
             rows_by_rule[row["rule"]] += rows
             rows_of[number] += rows
-    entities = [rules.by for rules in alerts.Evaluator.of(lake.settings, evaluated).by_entity.values()]
+    entities = [*alerts.Evaluator.of(lake.settings, evaluated).evaluated.values()]
     without_key = _without_key(lake, entities)
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None

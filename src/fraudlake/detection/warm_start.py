@@ -85,7 +85,7 @@ def change(
 ) -> buckets.Change:
     """Return what puts the state of new rules, from :func:`states`, into the state of a bucket.
 
-    Buckets of an entity that is not ``known``, by its number, have had no rows.
+    Buckets of an entity that is not ``known``, by its number, have kept no rows.
     """
     new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
 
@@ -129,7 +129,7 @@ def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _begun(recent: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
-    """Return the recent rows that would wait if the bucket had had them all along, and the others."""
+    """Return the recent rows that would wait if the bucket had had rules all along, and the others."""
     waits = pc.greater_equal(recent["time"], (pc.max(recent["time"]).as_py() or 0) // 1000 * 1000 - bound)
     return recent.filter(waits), recent.filter(pc.invert(waits))
 

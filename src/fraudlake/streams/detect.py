@@ -126,7 +126,7 @@ class _Difference(NamedTuple):
     added: tuple[RuleVersion, ...] = ()
     """Versions that are new, or by another entity."""
     known: frozenset[int] = frozenset()
-    """The numbers of the entities whose buckets have had rows."""
+    """The numbers of the entities that had rules before."""
     dropped: frozenset[int] = frozenset()
     """Of those whose buckets must not have any state."""
     changed: frozenset[int] = frozenset()
@@ -143,10 +143,8 @@ def _difference(
     moved = {str(version) for version in before.evaluated if keys_before.get(str(version)) != keys.get(str(version))}
     new = rules.added_since(before)
     added = tuple(version for version in rules.evaluated if version in new or str(version) in moved)
-    entities = {of_entity.by for of_entity in evaluator.by_entity.values()}
+    entities = {*evaluator.evaluated.values()}
     entities_before = {_entity(keys_before, version) for version in before.evaluated}
-    if lake.settings.ordering == "event_time":
-        entities_before.add(THE_ACCOUNT)
     dropped = frozenset(by.number for by in entities_before - entities)
     begun = {
         number for number, of_entity in evaluator.by_entity.items() if any(one in added for one in of_entity.versions)
