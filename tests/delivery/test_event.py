@@ -40,6 +40,8 @@ def test_an_alert_is_a_cloud_event_with_its_columns_as_data() -> None:
             ],
             "measures": {"seconds_between": "1.25"},
             "rule_version": 1,
+            "entity": "account",
+            "entity_key": "a-1",
         },
     }
 
