@@ -23,7 +23,8 @@ from fraudlake import durations, tables
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.model import entity_features
 from fraudlake.model.entity_features import HASH_OF, Plan
-from fraudlake.settings.entities import ACCOUNT, number
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.settings.entities import number
 from fraudlake.settings.features import typed
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pydantic_settings import NoDecode
 from fraudlake import durations, tables
 from fraudlake.durations import Duration
 from fraudlake.errors import UsageError, first_line
-from fraudlake.settings.entities import ACCOUNT
+from fraudlake.rules.any_rule import ACCOUNT
 
 _SIZES = (86_400, 3600, 600, 60, 1)
 """The lengths of tiles, in seconds."""
