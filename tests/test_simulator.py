@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -76,12 +77,10 @@ def test_another_seed_gives_other_rows() -> None:
     assert not first(1000, Traffic(seed=1)).equals(first(1000, Traffic(seed=2)))
 
 
-def test_further_columns_change_no_other_value_and_fit_the_setting_that_is_printed() -> None:
-    plain = Traffic(out_of_order=0.1, fraud=0.05)
-    further = replace(plain, columns=True)
+def test_further_columns_fit_the_setting_that_is_printed() -> None:
+    further = Traffic(out_of_order=0.1, fraud=0.05, columns=True)
     rows = first(150_000, further)
 
-    assert rows.select(SCHEMA.names).equals(first(150_000, plain))
     assert pa.Table.from_batches(islice(batches(further, 30_000), 5)).equals(rows)
     declared = contract.of(Settings(**tomllib.loads(DECLARATION)).columns)
     fitted = pa.table(contract.fit(rows.combine_chunks().to_batches()[0], contract=declared))
@@ -234,6 +233,103 @@ def test_accounts_have_their_own_level_and_hours_and_some_pay_much_more_often() 
     assert pc.stddev(pc.ln(summary["amount_approximate_median"])).as_py() > 0.5
     assert pc.mean(summary["hour_count_distinct"]).as_py() < 18
     assert pc.max(summary["hour_count"]).as_py() > 5 * pc.approximate_median(summary["hour_count"]).as_py()
+
+
+FURTHER = Traffic(accounts=3000, rate=0.4, fraud=0.02, bad=0.02, out_of_order=0.1, columns=True, compromised_days=2)
+"""Six days, in which terminals are compromised for two days each, and cards stolen for one."""
+
+
+@pytest.fixture(scope="module")
+def further(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The rows of ``FURTHER`` with their truth, and ``plain``: their amounts in the stream without columns."""
+    folder = tmp_path_factory.mktemp("further")
+    rows = with_truth(folder, 200_000, FURTHER).to_pandas()
+    plain = with_truth(folder / "plain", 200_000, replace(FURTHER, columns=False)).to_pandas()
+    pd.testing.assert_frame_equal(rows[["dt", "accountId"]], plain[["dt", "accountId"]])
+    pd.testing.assert_series_equal(rows["kind"][plain["fraud"]], plain["kind"][plain["fraud"]])
+    named = rows["accountId"].str.strip().fillna("") != ""
+    is_clean = named & rows["amount"].between(0, math.inf, inclusive="neither") & (rows["dt"].dt.year < 2900)
+    return rows.assign(plain=plain["amount"], plain_kind=plain["kind"], is_clean=is_clean)
+
+
+@pytest.mark.slow
+def test_with_columns_only_stolen_cards_pay_other_amounts_and_flinks_verdict_follows(further: pd.DataFrame) -> None:
+    stolen = further[further["kind"] == "stolen_card"]
+    others = further[further["kind"] != "stolen_card"]
+
+    pd.testing.assert_series_equal(others["amount"], others["plain"], check_names=False)
+    np.testing.assert_allclose(stolen["amount"], stolen["plain"] * 5, atol=0.006)
+    assert stolen["plain"].min() >= 1
+    rows = pa.Table.from_pandas(further[["dt", "accountId", "amount"]])
+    assert further["alert"].tolist()[:190_000] == oracle(rows)[:190_000]
+
+
+@pytest.mark.slow
+def test_a_compromised_terminal_takes_nothing_but_fraud_until_its_time_is_over(further: pd.DataFrame) -> None:
+    clean = further[further["is_clean"]].sort_values(["terminalId", "dt"])
+    honest_so_far = (~clean["fraud"]).groupby(clean["terminalId"]).cumsum()
+    fraud = clean[clean["kind"] == "compromised_terminal"]
+
+    # A period is a run of payments without an honest one. A terminal that is compromised again has two.
+    runs = fraud.groupby(["terminalId", honest_so_far])["dt"].agg(["min", "max", "count"])
+    lasted = runs["max"] - runs["min"]
+    alone = lasted[lasted <= timedelta(days=2)]
+    assert len(alone) > 0.98 * len(runs)
+    assert alone.max() > timedelta(days=1.9)
+    assert runs["count"].median() > 20
+    assert len(fraud) / len(clean) == pytest.approx(FURTHER.fraud, rel=0.15)
+    assert fraud.groupby(fraud["dt"].dt.date).size().min() > 100  # it begins with the stream, and goes on
+
+
+@pytest.mark.slow
+def test_a_third_of_a_stolen_cards_payments_are_multiplied_until_its_time_is_over(further: pd.DataFrame) -> None:
+    clean = further[further["is_clean"] & further["plain_kind"].isna() & (further["plain"] >= 1)]
+    ends = clean[clean["kind"] == "stolen_card"].groupby("accountId")["dt"].agg(["min", "max", "count"])
+    once = ends[ends["max"] - ends["min"] <= timedelta(days=1)]
+    while_stolen = clean.join(once, on="accountId", how="inner")
+    inside = while_stolen[(while_stolen["dt"] > while_stolen["min"]) & (while_stolen["dt"] < while_stolen["max"])]
+
+    assert len(once) > 200
+    assert (once["max"] - once["min"]).max() > timedelta(hours=20)
+    assert (inside["kind"] == "stolen_card").mean() == pytest.approx(1 / 3, abs=0.02)
+
+
+@pytest.mark.slow
+def test_every_payment_above_the_limit_is_fraud(further: pd.DataFrame) -> None:
+    clean = further[further["is_clean"]]
+
+    assert clean[clean["amount"] > 1500]["fraud"].all()
+    assert clean[clean["kind"] == "large_amount"]["amount"].min() > 1500
+    assert (clean["kind"] == "large_amount").sum() > 10
+
+
+@pytest.mark.slow
+def test_an_account_pays_at_terminals_near_its_home_and_a_foreign_payment_is_anywhere(further: pd.DataFrame) -> None:
+    named = further[further["is_clean"]]
+    abroad = named[named["kind"] == "foreign"]
+    at_home = named[named["kind"] != "foreign"].groupby("accountId")["terminalId"].agg(set)
+
+    assert at_home.map(len).max() == 16
+    strange = [one.terminalId not in at_home[one.accountId] for one in abroad.itertuples()]
+    assert np.mean(strange) > 0.97
+    assert further["terminalId"].between(0, 1999).all()
+    assert (further["merchantId"] == "m" + (further["terminalId"] // 4).astype(str)).all()
+
+
+@pytest.mark.slow
+def test_by_default_a_terminal_is_compromised_while_it_has_28_payments_whatever_the_rate(tmp_path: Path) -> None:
+    counts = []
+    for rate in (1000.0, 0.5):
+        rows = with_truth(tmp_path / str(rate), 250_000, Traffic(rate=rate, columns=True)).to_pandas()
+        fraud = rows[rows["kind"] == "compromised_terminal"]
+        begins = rows["dt"].min() + timedelta(seconds=2000 * 28 / rate)  # those open at the start are over
+        fraud = fraud[fraud["terminalId"].isin(set(fraud[fraud["dt"] > begins]["terminalId"]))]
+        counts.append(fraud.groupby("terminalId").size().mean())
+    assert counts == [pytest.approx(28, rel=0.5)] * 2
+
+
+def test_without_fraud_further_columns_bring_none(tmp_path: Path) -> None:
+    assert not pc.any(with_truth(tmp_path, 100_000, Traffic(fraud=0, columns=True))["fraud"]).as_py()
 
 
 def test_no_row_stands_later_in_the_stream_than_the_bound() -> None:
@@ -417,6 +513,7 @@ def test_a_run_ends_when_its_seconds_are_over(tmp_path: Path, clock: SimpleNames
         ("disorder", -1, "from 0 to 86,400"),
         ("bad", 0.6, "from 0 to 0.5"),
         ("seed", -1, "at least 0"),
+        ("compromised_days", 0, "from 0.01 to 3,650"),
     ],
 )
 def test_impossible_traffic_is_refused_by_name_value_and_what_is_allowed(field: str, value: Any, allowed: str) -> None:

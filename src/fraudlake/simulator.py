@@ -2,6 +2,9 @@
 
 A stream is generated in blocks of event time. What is open at the end of a block (small amounts, frauds that continue,
 rows that arrive late) is carried to the next block, so that the rows depend on neither blocks nor files.
+
+Terminals near a card holder's home, and the fraud of ``Traffic(columns=True)``, follow the description of the
+transaction simulator in the Fraud Detection Handbook (Le Borgne, Siblini, Lebichot, Bontempi; 2022).
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ BLOCK_SECONDS = 3600  # at most: events that start in a block must end within th
 
 # Events of an account in addition to its usual payments. The first is not fraud, but looks like it.
 HONEST_PAIR, SMALL_THEN_LARGE, BURST, FOREIGN = range(4)
-KINDS = pa.array([None, "small_then_large", "burst", "foreign"])
+KINDS = pa.array([None, "small_then_large", "burst", "foreign", "large_amount", "compromised_terminal", "stolen_card"])
 HONEST_SHARE = 0.0001
 # Longest duration of each event, in microseconds and in usual gaps of the account: the fraud of a busy account is
 # shorter, or it would fill the account's whole day.
@@ -55,18 +58,26 @@ LONGEST = np.array([WITHIN - 1, WITHIN - 1, 240 * SECOND, 0])
 LONGEST_IN_GAPS = np.array([1, 1, 2, 0])
 ROWS_OF = np.array([2, 2, 0, 1])  # the number of rows of a burst is random
 
+# Fraud of ``Traffic(columns=True)``, which makes usual payments fraud: codes of kinds, after those of events.
+LARGE_AMOUNT, COMPROMISED_TERMINAL, STOLEN_CARD = range(4, 7)
+LIMIT = 1500.0  # any larger payment is fraud
+STOLEN_SHARE, STOLEN_FACTOR = 1 / 3, 5  # of a stolen card's payments; what their amounts are multiplied by
+STOLEN_CARDS = 1.5  # stolen cards at a time, in shares of accounts, for each share of terminals that are compromised
+
 # Flaws of a bad row. Flaws above these five multiply the amount by NaN, infinity, -1 or 0.
 NULL_ACCOUNT, BLANK_ACCOUNT, NULL_DT, FUTURE_DT, NULL_AMOUNT = range(1, 6)
 AMOUNT_FACTORS = np.array([1, 1, 1, 1, 1, 1, np.nan, np.inf, -1, 0])
 FUTURE = 365_250 * DAY
 
 MERCHANTS, TERMINALS, DEVICES = 500, 4, 2  # in all, of a merchant, of an account
+HOMES, NEAR = 1000, 16  # places where accounts live; the number of terminals at which an account pays
+PAYMENTS = 28  # at an average terminal while it is compromised, by default
 DEVICELESS = 0.1  # share of payments without a device
 
 ROW = np.dtype(
     {
-        "names": ["place", "time", "account", "amount", "kind", "flaw", "alert"],
-        "formats": ["i8", "i8", "i8", "f8", "i1", "i1", "?"],
+        "names": ["place", "time", "account", "amount", "terminal", "kind", "flaw", "alert"],
+        "formats": ["i8", "i8", "i8", "f8", "i4", "i1", "i1", "?"],
     },
     align=True,
 )
@@ -89,7 +100,14 @@ class Traffic:
         bad: share of rows that break a quality rule of silver: null or blank account; null, NaN, infinite, negative or
             zero amount; null ``dt`` or a ``dt`` a thousand years ahead. Their ``alert`` is false.
         seed: seed of the random numbers.
-        columns: whether the rows have ``COLUMNS``, too. They change no other value.
+        columns: whether the rows have ``COLUMNS``, too, and three more kinds of fraud. An account pays at the terminals
+            near its home, and a foreign payment is at any terminal. A share ``fraud`` of the terminals is compromised
+            at a time: all payments there are fraud. One and a half times that share of the accounts have stolen cards:
+            a third of their payments of 1.00 or more are multiplied by five, and are fraud. So is every payment above
+            1,500.00. Rows of other kinds of fraud and bad rows keep their kind. The rows are those of the stream
+            without columns, but for the amounts of stolen cards, and ``alert`` follows these.
+        compromised_days: for how many days a terminal is compromised; a card is stolen for half as long. None: for the
+            time in which an average terminal has 28 payments.
 
     Raises:
         ValueError: a value is out of range.
@@ -104,6 +122,7 @@ class Traffic:
     bad: float = 0.0
     seed: int = 1
     columns: bool = False
+    compromised_days: float | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -119,6 +138,8 @@ class Traffic:
         _require("disorder", self.disorder, 0, 86_400)
         _require("bad", self.bad, 0, 0.5)
         _require("seed", self.seed, 0)
+        if self.compromised_days is not None:
+            _require("compromised_days", self.compromised_days, 0.01, 3650)
         if self.start.tzinfo is None:
             raise ValueError(f"start={self.start.isoformat()}: must have a time zone, such as +00:00")
 
@@ -276,8 +297,8 @@ class _Stream:
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
         self.rng = np.random.default_rng(traffic.seed)
-        self.columns_rng = np.random.default_rng((traffic.seed, 1))  # takes nothing from the random numbers of rows
         self.origin = (traffic.start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        self.terminals = _Terminals(traffic, self.origin) if traffic.columns else None
         self.blocks = self.generated = 0
 
         # Each account is an arc of a 24-hour dial, at the hour when its day begins; a busier account has a wider arc.
@@ -314,6 +335,8 @@ class _Stream:
         self.pending = self.pending[~due]
         self.event_until[events.account] = events.until
         self.generated += rows.size
+        if self.terminals:
+            self.terminals.pay(rows, begin, end)
 
         late = self.rng.random(rows.size) < self.traffic.out_of_order
         delay = self.rng.random(rows.size) * self.traffic.disorder * SECOND
@@ -415,22 +438,82 @@ class _Stream:
                 "amount": pa.array(rows["amount"] * AMOUNT_FACTORS[flaw], mask=flaw == NULL_AMOUNT),
                 "alert": pa.array(rows["alert"]),
                 "kind": KINDS.take(pa.array(rows["kind"])),
-                **(self._columns(rows["account"]) if self.traffic.columns else {}),
+                **(self.terminals.columns(rows) if self.terminals else {}),
             }
         )
 
-    def _columns(self, account: Array) -> dict[str, pa.Array]:
-        """Draw merchant, terminal and device of each row: ``COLUMNS``."""
-        merchant, terminal, device = (
-            self.columns_rng.integers(0, count, account.size) for count in (MERCHANTS, TERMINALS, DEVICES)
+
+class _Terminals:
+    """Terminals near the homes of accounts, and the fraud there; it takes nothing from the random numbers of rows."""
+
+    def __init__(self, traffic: Traffic, origin: int) -> None:
+        self.rng = np.random.default_rng((traffic.seed, 1))
+        self.count = MERCHANTS * TERMINALS
+        homes, terminals = self.rng.random((HOMES, 1, 2)), self.rng.random((self.count, 2))  # in a square
+        distance = np.square(homes - terminals).sum(axis=2)
+        self.near = np.argpartition(distance, NEAR, axis=1)[:, :NEAR]
+        self.home = self.rng.integers(0, HOMES, traffic.accounts)
+
+        days = traffic.compromised_days
+        lasts = round(self.count * PAYMENTS / traffic.rate * SECOND if days is None else days * DAY)
+        self.compromised = _Periods(self.rng, self.count, traffic.fraud, lasts, origin)
+        self.stolen = _Periods(self.rng, traffic.accounts, STOLEN_CARDS * traffic.fraud, lasts // 2, origin)
+        self.limit = LIMIT if traffic.fraud else math.inf
+
+    def pay(self, rows: Array, begin: int, end: int) -> None:
+        """Draw the terminal of each row of a block, and make usual rows fraud: change ``amount`` and ``kind``."""
+        account, at, amount, kind = (rows[name] for name in ("account", "time", "amount", "kind"))
+        near = self.near[self.home[account], self.rng.integers(0, NEAR, rows.size)]
+        rows["terminal"] = np.where(kind == FOREIGN, self.rng.integers(0, self.count, rows.size), near)
+
+        usual = (kind == 0) & (rows["flaw"] == 0)
+        misused = self.stolen.include(account, at, begin, end) & (self.rng.random(rows.size) < STOLEN_SHARE)
+        misused &= usual & (amount >= SMALL_BELOW)  # a small amount may open a pair
+        amount[misused] = (amount[misused] * STOLEN_FACTOR).round(2)
+        compromised = self.compromised.include(rows["terminal"].astype(int), at, begin, end)
+        fraud = np.select(
+            [misused, compromised, amount > self.limit], [STOLEN_CARD, COMPROMISED_TERMINAL, LARGE_AMOUNT]
         )
-        without = self.columns_rng.random(account.size) < DEVICELESS
-        devices = pa.array(account * DEVICES + device, mask=without).cast(pa.string())
+        kind[usual] = fraud[usual]
+
+    def columns(self, rows: Array) -> dict[str, pa.Array]:
+        """Return the merchant and terminal of each row, and draw its device: ``COLUMNS``."""
+        terminal = rows["terminal"].astype(int)
+        device = rows["account"] * DEVICES + self.rng.integers(0, DEVICES, rows.size)
+        devices = pa.array(device, mask=self.rng.random(rows.size) < DEVICELESS).cast(pa.string())
         return {
-            "merchantId": pc.binary_join_element_wise("m", pa.array(merchant).cast(pa.string()), ""),
-            "terminalId": pa.array(merchant * TERMINALS + terminal),
+            "merchantId": pc.binary_join_element_wise("m", pa.array(terminal // TERMINALS).cast(pa.string()), ""),
+            "terminalId": pa.array(terminal),
             "deviceId": pc.binary_join_element_wise("d", devices, ""),
         }
+
+
+class _Periods:
+    """Periods of equal length for a share of terminals or accounts at a time; memory: O(open periods)."""
+
+    def __init__(self, rng: np.random.Generator, count: int, share: float, lasts: int, origin: int) -> None:
+        self.rng, self.count, self.lasts = rng, count, lasts
+        self.started_a_microsecond = count * share / lasts
+        self.owed = 0.0  # periods that are due and not drawn yet
+        self.drawn_until = origin - lasts  # some are open when the stream starts
+        self.of, self.since = np.zeros(0, int), np.zeros(0, int)  # open periods, by their beginning
+
+    def include(self, of: Array, at: Array, begin: int, end: int) -> Array:
+        """Draw the periods that start before ``end``; return whether a time within the block is in a period."""
+        self.owed += self.started_a_microsecond * (end - self.drawn_until)
+        new = int(self.owed)
+        self.owed -= new
+        since = np.append(self.since, np.sort(self.rng.integers(self.drawn_until, end, new)))
+        is_open = since + self.lasts > begin
+        self.of = np.append(self.of, self.rng.integers(0, self.count, new))[is_open]
+        self.since, self.drawn_until = since[is_open], end
+
+        order = np.argsort(self.of, kind="stable")
+        keys = _key(self.of, np.maximum(self.since, begin), begin)[order]
+        last = np.searchsorted(keys, _key(of, at, begin), side="right")
+        began = np.where(np.append(-1, self.of[order])[last] == of, np.append(NEVER, self.since[order])[last], NEVER)
+        included: Array = at < began + self.lasts
+        return included
 
 
 def _key(account: Array, at: Array, begin: int) -> Array:

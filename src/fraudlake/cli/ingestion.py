@@ -29,12 +29,23 @@ from fraudlake.stop import StoppedError
 )
 @click.option("--start", default="2026-01-01", show_default=True, help="Event time of the first row (UTC), or 'now'.")
 @click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts that pay.")
-@click.option("--fraud", type=float, default=0.005, show_default=True, help="Share of rows that are fraud.")
+@click.option(
+    "--fraud", type=float, default=0.005, show_default=True, help="Share of rows that are fraud; --columns adds to it."
+)
 @click.option("--out-of-order", type=float, default=0.0, show_default=True, help="Share of rows that come late.")
 @click.option("--disorder", type=float, default=5.0, show_default=True, help="Maximum delay of late rows, in seconds.")
 @click.option("--bad", type=float, default=0.0, show_default=True, help="Share of rows that break a quality rule.")
 @click.option(
-    "--columns", is_flag=True, help="Also write merchantId, terminalId, deviceId; print the setting for them."
+    "--columns",
+    is_flag=True,
+    help="Also write merchantId, terminalId, deviceId, and fraud at terminals, with stolen cards and of large amounts; "
+    "print the setting for the fields.",
+)
+@click.option(
+    "--compromised-days",
+    type=float,
+    help="With --columns: days for which a terminal is compromised; a card is stolen for half as long.  "
+    "[default: until an average terminal has had 28 payments]",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same rows.")
 @click.option("--file-rows", type=int, default=100_000, show_default=True, help="Rows in a file.")
