@@ -13,9 +13,16 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 
 def alert(
-    number: int, account: str = "1", seconds: float | None = None, detected: float | None = None
+    number: int,
+    account: str = "1",
+    seconds: float | None = None,
+    detected: float | None = None,
+    terminal: str | None = None,
 ) -> dict[str, Any]:
-    """An alert; its event time and its detection are ``seconds`` after noon, by default ``number`` seconds."""
+    """An alert; its event time and its detection are ``seconds`` after noon, by default ``number`` seconds.
+
+    Its rule is by account, or by terminal if there is one.
+    """
     time = NOON + timedelta(seconds=number if seconds is None else seconds)
     return {
         "alert_id": f"{number:032x}",
@@ -34,8 +41,8 @@ def alert(
         "evidence": [{"variable": "LARGE", "transaction_id": f"large-{number}", "timestamp": time, "amount": 900.5}],
         "measures": [("seconds_between", "1.25")],
         "rule_version": 1,
-        "entity": "account",
-        "entity_key": account,
+        "entity": "terminal" if terminal else "account",
+        "entity_key": terminal or account,
     }
 
 

@@ -26,6 +26,19 @@ def test_an_alert_near_one_of_its_account_that_was_sent_is_suppressed() -> None:
     assert statuses(new, [alert(0, "a", 0)], MINUTE, 0) == [SUPPRESSED, None, SUPPRESSED, None]
 
 
+def test_an_alert_of_a_terminal_is_suppressed_by_one_of_the_terminal_whatever_the_account() -> None:
+    new = [alert(1, "a", 1, terminal="t"), alert(2, "b", 2, terminal="t"), alert(3, "a", 3), alert(4, "t", 4)]
+    assert statuses(new, [], MINUTE, 0) == [None, SUPPRESSED, None, None]
+    reason = held_back(new, [], MINUTE, 0)[1]
+    assert reason is not None and reason.reason == "the terminal's alert of 2026-03-07 12:00:01 UTC was sent"
+
+
+def test_an_alert_of_before_entities_is_about_its_account() -> None:
+    before = alert(0, "a", 0) | {"entity": None, "entity_key": None}
+    assert statuses([alert(1, "a", 1), before], [], MINUTE, 0) == [None, SUPPRESSED]
+    assert statuses([alert(1, "a", 1)], [before], MINUTE, 0) == [SUPPRESSED]
+
+
 def test_a_suppressed_alert_does_not_prolong_the_suppression() -> None:
     new = [alert(1, "a", 0), alert(2, "a", 50), alert(3, "a", 100)]
     assert statuses(new, [], MINUTE, 0) == [None, SUPPRESSED, None]

@@ -41,7 +41,7 @@ def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
         "id": data["alert_id"],
         "source": f"/fraudlake/{lake}",
         "type": TYPE,
-        "subject": data["account_id"],
+        "subject": data["entity_key"] or data["account_id"],
         "time": data["detected_at"],
         "datacontenttype": "application/json",
         "data": data,

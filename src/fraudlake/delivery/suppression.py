@@ -1,4 +1,4 @@
-"""Suppression: which alerts stay in the lake, as their account had one just before or as they are too many."""
+"""Suppression: which alerts stay in the lake, as their entity had one just before or as they are too many."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from fraudlake.counts import counted
+from fraudlake.settings.entities import ACCOUNT
 
 SUPPRESSED = "suppressed"
 LIMITED = "limited"
 
 Alert = Mapping[str, Any]
-"""At least ``alert_id, account_id, timestamp, detected_at``."""
+"""At least ``alert_id, account_id, entity, entity_key, timestamp, detected_at``."""
 
 
 class HeldBack(NamedTuple):
@@ -33,16 +34,16 @@ def held_back(
     Args:
         alerts: new alerts, in the order in which they are to be sent.
         sent: the alerts that were sent earlier, as far back as they count; those that are new are passed over.
-        within: an alert is suppressed that is nearer than this, in event time, to one that is sent of its account;
-            0 suppresses none.
+        within: an alert is suppressed that is nearer than this, in event time, to one that is sent of the same account,
+            or terminal, or whatever its rule is by; 0 suppresses none.
         most_a_minute: how many of the alerts that were detected in one minute (UTC) are sent; 0 means no limit.
     """
     new = {alert["alert_id"] for alert in alerts}
-    times: dict[str, list[datetime]] = defaultdict(list)
+    times: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     minutes: Counter[datetime] = Counter()
 
     def add(alert: Alert) -> None:
-        times[alert["account_id"]].append(alert["timestamp"])
+        times[_of(alert)].append(alert["timestamp"])
         minutes[minute_of(alert)] += 1
 
     for alert in sent:
@@ -50,9 +51,10 @@ def held_back(
             add(alert)
     reasons: list[HeldBack | None] = []
     for alert in alerts:
-        near = [time for time in times[alert["account_id"]] if abs(alert["timestamp"] - time) < within]
+        near = [time for time in times[_of(alert)] if abs(alert["timestamp"] - time) < within]
         if near:
-            reasons.append(HeldBack(SUPPRESSED, f"the account's alert of {near[-1]:%Y-%m-%d %H:%M:%S} UTC was sent"))
+            name = _of(alert)[0]
+            reasons.append(HeldBack(SUPPRESSED, f"the {name}'s alert of {near[-1]:%Y-%m-%d %H:%M:%S} UTC was sent"))
         elif most_a_minute and minutes[minute_of(alert)] >= most_a_minute:
             reasons.append(
                 HeldBack(LIMITED, f"already {counted(most_a_minute, 'alert')} of {minute_of(alert):%H:%M} UTC")
@@ -61,6 +63,11 @@ def held_back(
             reasons.append(None)
             add(alert)
     return reasons
+
+
+def _of(alert: Alert) -> tuple[str, str]:
+    """Return what an alert is about: an entity and its key; an alert of an earlier version is about its account."""
+    return alert["entity"] or ACCOUNT, alert["entity_key"] or alert["account_id"]
 
 
 def minute_of(alert: Alert) -> datetime:

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 DELIVERED, DEAD = "delivered", "dead"
 
+_NAMED = ("alert_id", "account_id", "entity", "entity_key", "timestamp", "detected_at")
+"""The columns of an alert that ``silver_deliveries`` has, too."""
 _MICRO_BATCH = "1m"
 """Approximate size of a micro-batch: some ten thousand alerts, which are in memory together."""
 _RETRIED = 1000
@@ -161,7 +163,7 @@ def _sent(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row]) -> lis
     where = " OR ".join(condition for condition, is_used in ((near, within), (counts, most)) if is_used)
     earlier = lake.query(
         tables.SILVER_DELIVERIES,
-        "alert_id, account_id, timestamp, detected_at",
+        ", ".join(_NAMED),
         f"WHERE destination = '{to}' AND status IN ('{DELIVERED}', '{DEAD}') AND ({where})",
     )
     rows: list[Row] = earlier.to_pylist()
@@ -185,7 +187,7 @@ def _rows(to: str, alerts: Sequence[Row], outcomes: Sequence[Outcome | HeldBack]
     rows = [
         {
             "destination": to,
-            **{name: alert[name] for name in ("alert_id", "account_id", "timestamp", "detected_at")},
+            **{name: alert[name] for name in _NAMED},
             **_columns(outcome),
             "noted_at": now,
         }
