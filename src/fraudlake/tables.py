@@ -342,7 +342,7 @@ SILVER_DELIVERIES = Table(
     account_id STRING account that paid
     timestamp TIMESTAMP event time of the alert (UTC)
     detected_at TIMESTAMP when the detector raised it (UTC)
-    status STRING delivered, suppressed (its account, or entity, had another shortly before), limited (too many at once) or dead
+    status STRING delivered, suppressed (its entity had another shortly before), limited (too many at once) or dead
     attempts INT how often it was sent
     reason STRING why it was not delivered; null if it was
     noted_at TIMESTAMP when this was noted (UTC)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from fraudlake.counts import counted
-from fraudlake.settings.entities import ACCOUNT
+from fraudlake.rules.any_rule import ACCOUNT
 
 SUPPRESSED = "suppressed"
 LIMITED = "limited"
