@@ -13,14 +13,14 @@ import pytest
 from fraudlake import simulator
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
-from fraudlake.streams import detect, ingest, refine, stream
+from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests.queries import counted
 
 pytestmark = pytest.mark.stream
 
 MOST = {
-    "laptop": {"ingest": 2, "refine": 9, "detect": 7},
-    "workspace": {"ingest": 32, "refine": 33, "detect": 26},
+    "laptop": {"ingest": 2, "refine": 9, "detect": 7, "aggregate": 23},
+    "workspace": {"ingest": 32, "refine": 33, "detect": 26, "aggregate": 69},
 }
 """The queries of a micro-batch with all that its stream asks before and after it, Delta's own among them."""
 SQL = ("query", "union", "writer", "history", "detail", "identity")
@@ -37,7 +37,8 @@ def test_a_small_micro_batch_takes_no_more_queries_than_it_did(
     batches = simulator._tables(simulator.Traffic(accounts=50, bad=0.01), 1_000)
     for number in range(3):  # the second is still read from the snapshot with which the stream began
         pq.write_table(next(batches).drop_columns(["kind"]), landing / f"part-{number}.parquet")
-        taken = {step.__name__.rpartition(".")[2]: _queries(lake(), step, spark) for step in (ingest, refine, detect)}
+        steps = (ingest, refine, detect, aggregate)
+        taken = {step.__name__.rpartition(".")[2]: _queries(lake(), step, spark) for step in steps}
     assert {step: taken[step] for step in taken if taken[step] > MOST[place][step]} == {}
 
 
