@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--before", metavar="COMMIT", help="the commit to compare with")
     parser.add_argument("--now", metavar="COMMIT", help="the commit to measure, instead of this tree")
     parser.add_argument("--rows", type=int, default=3_000_000, help="of the first load on a laptop; 0: no laptop")
+    # With 20,000 there is too little fraud to train on.
     parser.add_argument("--deployed-rows", type=int, default=300_000, help="of that on the deployed path; 0: none")
     parser.add_argument("--increments", type=int, default=5, help="of each kind")
     parser.add_argument("--work", type=Path, required=True)
