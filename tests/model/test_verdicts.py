@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import tables
+from fraudlake import simulator, tables
 from fraudlake.detection import rule_table
 from fraudlake.rules.kinds import RULE
-from tests.conftest import FraudlakeHere
+from fraudlake.streams import ingest, refine
+from tests.conftest import FLINK, FraudlakeHere
+from tests.every_rule import run
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected, land
 
@@ -88,3 +93,33 @@ def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(
     done = fraudlake_here("--lake", str(opened.root), "verdicts", str(file))
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"fraudlake: {file}: {line}")
     assert decided(opened) == []
+
+
+@pytest.mark.long
+def test_the_documented_query_makes_verdicts_of_a_simulations_truth(
+    lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraudlake_here: FraudlakeHere
+) -> None:
+    opened = lake()
+    traffic = simulator.Traffic(fraud=0.1, bad=0.1, columns=True)
+    simulator.simulate(opened.root / "landing", traffic, rows=2000, file_rows=900, truth=tmp_path / "truth")
+    run(opened, ingest.streams, refine.streams)
+    (query,) = re.findall(
+        r"```python\n(.*?silver_transactions JOIN truth.*?)```",
+        (FLINK.parent.parent / "docs" / "model.md").read_text(),
+        re.S,
+    )
+
+    monkeypatch.chdir(tmp_path)
+    exec(re.sub(r'parquet\("', f'parquet("{tmp_path}/', query), {})  # Java does not know the new working folder
+    done = fraudlake_here("--lake", str(opened.root), "--json", "verdicts", "verdicts")
+
+    assert done.returncode == 0, done.stderr
+    truth = {(row["file"], row["row"]): row for row in pq.read_table("truth").to_pylist()}
+    silver = opened.query(tables.SILVER_TRANSACTIONS, "transaction_id, source, position").to_pylist()
+    known = {row["transaction_id"]: truth[row["source"], row["position"]] for row in silver}
+    given = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, decided_at").to_pylist()
+    assert 0.25 < len(given) / len(silver) < 0.35
+    assert sum(row["verdict"] for row in given) > 50
+    for row in given:
+        assert row["verdict"] == known[row["transaction_id"]]["fraud"]
+        assert row["decided_at"].replace(tzinfo=None) == known[row["transaction_id"]]["dt"] + timedelta(days=7)
