@@ -35,12 +35,15 @@ def transactions(spark: Any) -> Any:
 
 def alerts(spark: Any) -> Any:
     rows = [
-        ("b", "1", at(MARCH_7), None),  # as version 0.1.0 wrote them
-        ("e", "2", at(MARCH_7, 23), "small_then_large"),
-        ("b", "1", at(MARCH_7), "small_then_large"),
-        ("a", "1", at(MARCH_7), "pattern"),
+        ("b", "1", at(MARCH_7), None, None),  # as version 0.1.0 wrote them
+        ("e", "2", at(MARCH_7, 23), "small_then_large", None),
+        ("b", "1", at(MARCH_7), "small_then_large", "account"),
+        ("a", "1", at(MARCH_7), "pattern", "account"),
+        ("d", "2", at(MARCH_7), "small_then_large", "terminal"),  # of which Flink's detector knows nothing
     ]
-    return spark.createDataFrame(rows, "transaction_id string, account_id string, timestamp timestamp, kind string")
+    return spark.createDataFrame(
+        rows, "transaction_id string, account_id string, timestamp timestamp, kind string, entity string"
+    )
 
 
 def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
@@ -48,7 +51,7 @@ def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
     assert [tuple(row) for row in days.collect()] == [
         ("1", MARCH_7, 2, 600.5, 600.0, 1, 1, 3),
         ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
-        ("2", MARCH_7, 2, 540.0, 500.0, 0, 0, 1),
+        ("2", MARCH_7, 2, 540.0, 500.0, 0, 0, 2),
     ]
 
 

@@ -50,6 +50,8 @@ _OUTPUT = {
     "columns": "string",
     "measures": "string",
     "explanation": "string",
+    "entity": "string",  # null, as the next one: every rule here is by account
+    "entity_key": "string",
 }
 """The columns of the detector's output, of which alerts are made."""
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
