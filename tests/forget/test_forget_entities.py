@@ -41,6 +41,7 @@ def land(folder: Path, name: str, *values: tuple[float, str, float, str]) -> Non
     parquet.write_own(rows.append_column("terminal_id", pa.array(terminals)), folder / f"part-own-{name}.parquet")
 
 
+@pytest.mark.long
 def test_other_accounts_of_a_terminal_go_on_as_if_the_account_had_never_paid(
     lake: Any, landing: Path, tmp_path: Path
 ) -> None:

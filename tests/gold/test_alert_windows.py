@@ -65,7 +65,13 @@ def history(seed: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("many", [groups._MANY, 0], ids=["only touched groups", "most of a day as a whole day"])
+@pytest.mark.parametrize(
+    "many",
+    [
+        pytest.param(groups._MANY, id="only touched groups"),
+        pytest.param(0, id="most of a day as a whole day", marks=pytest.mark.long),
+    ],
+)
 def test_windows_updated_batch_by_batch_are_those_of_all_rows(
     lake: Any, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
