@@ -20,6 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Message, Producer
 
 from fraudlake.detection import evidence, rule_table
+from fraudlake.detection.entity import THE_ACCOUNT
 from fraudlake.lake import open_lake
 from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.rules import rule_file
@@ -129,7 +130,8 @@ def expected_beyond(
     said = set()
     for rule in map(ThresholdRule.model_validate, thresholds):
         name, compiled = rule.name, rule.compile(query_columns({}))
-        for alert in evidence.table(table, compiled.evaluate(table).alerts, compiled.columns).to_pylist():
+        alerts = evidence.table(table, compiled.evaluate(table).alerts, compiled.columns, THE_ACCOUNT)
+        for alert in alerts.to_pylist():
             ids = alert["transaction_ids"]
             alert_id = hashlib.sha256("|".join((name, ids[0], ids[-1])).encode()).hexdigest()[:32]
             counted = str([*zip(ids, alert["amounts"], alert["times"], strict=True)])

@@ -94,9 +94,9 @@ def _result(outcome: Outcome) -> dict[str, Any]:
 
 
 def _trained(result: dict[str, Any]) -> str:
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in sorted(result["metrics"].items()))
     reason = f"\n{result['reason']}" if result["reason"] else ""
-    return f"model version {result['version']}{'' if result['new'] else ' is up to date'}: {figures}{reason}"
+    state = "" if result["new"] else " is up to date"
+    return f"model version {result['version']}{state}: {summary.figures(result['metrics'])}{reason}"
 
 
 @cli.command(example="fraudlake verdicts decisions.csv")

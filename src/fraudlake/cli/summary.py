@@ -221,7 +221,7 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
 
     if model:
         console.print(f"\n[bold]Model[/] version {model['version']}, tested on the latest part of the history")
-        console.print(f"  {_figures(model['metrics'])}")
+        console.print(f"  {figures(model['metrics'])}")
         if model["reason"]:
             console.print(Text(f"  {model['reason']}"), soft_wrap=True)
     if status.quality:
@@ -244,8 +244,9 @@ def print_versions(console: Console, versions: list[Version]) -> None:
     for heading in ("version", "alias", "figures on test rows", "trained on"):
         rows.add_column(heading)
     for version in versions:
-        trained_on = ", ".join(f"{name} {value}" for name, value in version.trained_on.items())
-        rows.add_row(version.number, ", ".join(version.aliases), _figures(version.metrics), trained_on)
+        learned = version.trained_on | {"features": f"{len(version.trained_on.get('features', ()))} declared"}
+        trained_on = ", ".join(f"{name} {value}" for name, value in learned.items())
+        rows.add_row(version.number, ", ".join(version.aliases), figures(version.metrics), trained_on)
     console.print(rows if versions else "no version yet: run 'fraudlake train'")
     for version in versions:
         if version.weakness:
@@ -259,12 +260,19 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
         rows.add_column(heading)
     old, new = (comparison.figures[number] for number in (comparison.champion, comparison.challenger))
     for name in old | new:
-        rows.add_row(name, *(f"{figures[name]:.5g}" if name in figures else "" for figures in (old, new)))
+        rows.add_row(name, *(f"{of[name]:.5g}" if name in of else "" for of in (old, new)))
     console.print(rows)
     console.print(Text(comparison.reason), soft_wrap=True)
 
 
-def _figures(metrics: dict[str, float]) -> str:
-    names = {"precision": "precision", "recall": "recall", "f1": "F1", "area_under_pr": "area under PR"}
+def figures(metrics: dict[str, float]) -> str:
+    """Return the figures of a version that people look at first, in a line."""
+    names = {
+        "precision": "precision",
+        "recall": "recall",
+        "area_under_pr": "average precision",
+        "card_precision": "card precision",
+        "amount_saved": "amount saved",
+    }
     shown = [f"{label} {metrics[name]:.3f}" for name, label in names.items() if name in metrics]
     return ", ".join(shown) or "no labelled transaction in it"
