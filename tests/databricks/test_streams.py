@@ -57,6 +57,9 @@ CASES: dict[str, tuple[Callable[..., list[stream.Stream]], dict[str, Any], dict[
 class Version(NamedTuple):
     number: str
 
+    def threshold(self, setting: object) -> object:
+        return setting
+
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Workspace]:

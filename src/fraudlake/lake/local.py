@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from fraudlake import __version__, tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import contents, data_file, json_file, lock, nearest_lake, session, workload
+from fraudlake.lake import contents, data_file, far_times, json_file, lock, nearest_lake, session, workload
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
@@ -250,9 +250,9 @@ class LocalLake(Lake):
         return rows.cast(pa.schema([field.with_type(_NOT_VIEWS.get(field.type, field.type)) for field in rows.schema]))
 
     def _has_misread_times(self, table: tables.Table, delta: DeltaTable) -> bool:
-        """Return whether a file has times that delta-rs reads as other ones: see :func:`data_file.in_nanoseconds`."""
-        paths = data_file.beyond_nanoseconds(delta)
-        return any(data_file.in_nanoseconds(pq.read_schema(self._folder(table) / path)) for path in paths)
+        """Return whether a file has times that delta-rs reads as other ones: see :func:`far_times.in_nanoseconds`."""
+        paths = far_times.beyond_nanoseconds(delta)
+        return any(far_times.in_nanoseconds(pq.read_schema(self._folder(table) / path)) for path in paths)
 
     def union(self, *queries: Query) -> pa.Table:
         """Return the rows of several queries, one after the other: see :meth:`query`."""

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from fraudlake.lake import data_file
+from fraudlake.lake import far_times
 from fraudlake.lake.data_file import DataFile
 
 
@@ -75,7 +75,7 @@ def _link(file: Path, link: Path) -> None:
     """Link to a file, or copy it with times that delta-rs reads as they are."""
     link.parent.mkdir(parents=True, exist_ok=True)
     schema = pq.read_schema(file)
-    times = data_file.in_nanoseconds(schema)
+    times = far_times.in_nanoseconds(schema)
     if not times:
         os.link(file, link)
         return

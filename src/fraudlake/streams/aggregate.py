@@ -25,7 +25,7 @@ def streams(lake: Lake) -> list[Stream]:
 
     If there is a topic of fast alerts: also ``bronze_fast_alerts`` and ``silver_alerts`` → ``gold_lane_agreement``.
     """
-    first, *others = groups.streams(lake)
+    first, *others = groups.shared(lake)
     compared = [] if lake.settings.fast_alerts_topic is None else [lanes.stream(lake)]
     return [replace(first, before=partial(_prepare, lake, first.before)), *others, *compared]
 

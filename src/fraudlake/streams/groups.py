@@ -33,7 +33,7 @@ _MANY = 20_000
 """Rows of a micro-batch for which it pays to ask whether they are most of their days."""
 
 
-def streams(lake: Lake) -> list[Stream]:
+def shared(lake: Lake) -> list[Stream]:
     """Return a stream for all aggregates of the same sources, so that new rows are read once for all of them."""
     return [_stream(lake, aggregates) for aggregates in by_sources(gold.GROUPED)]
 
