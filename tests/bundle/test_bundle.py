@@ -361,7 +361,16 @@ def test_nothing_is_delivered_unless_it_is_wanted() -> None:
     assert render("staging", deliver="UNPAUSED", **GIVEN).jobs()["deliver"]["schedule"]["pause_status"] == "UNPAUSED"
 
 
-_OF_PACKAGE = ("columns", "small_below", "large_above", "within", "suppress_within", "max_alerts_per_minute")
+_OF_PACKAGE = (
+    "columns",
+    "entities",
+    "features",
+    "small_below",
+    "large_above",
+    "within",
+    "suppress_within",
+    "max_alerts_per_minute",
+)
 
 
 def test_thresholds_and_columns_are_those_of_the_package() -> None:

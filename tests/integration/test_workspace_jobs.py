@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fraudlake.lake import contents
@@ -22,6 +25,8 @@ from tests.standin.workspace import CATALOG, SCHEMA
 
 from .both import DECLARED, UNFILLED, tasks
 
+FEATURE = {"name": "merchant_count", "entity": "merchant", "aggregate": "count", "window": "3650 days"}
+
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(1200)]
 
 
@@ -30,11 +35,17 @@ def done(compute: Workspace, receiver: Receiver, tmp_path_factory: pytest.TempPa
     """The tasks that were run, each with its job."""
     for number, file in enumerate(landing_files(seed=1, count=8)):
         file.land(compute.landing, number)
+        if file.rows:
+            path = compute.landing / file.name
+            merchants = pa.array([f"m{row % 7}" for row in range(len(file.rows))])
+            pq.write_table(pq.read_table(path).append_column("merchantId", merchants), path)
+            os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
     rules = tmp_path_factory.mktemp("rules") / "rules.toml"
     rules.write_text(LIVE_RULES + SHADOW_RULE)
     jobs = ("rules", "define", "ingest_and_detect", "deliver", "train", "gold", "maintain", "backfill")
     done = []
-    for job, task, parameters in tasks(compute, *jobs, deliver_to="webhook", file=str(rules), columns=DECLARED):
+    variables = {"columns": DECLARED, "entities": '{"merchant": "merchant_id"}', "features": json.dumps([FEATURE])}
+    for job, task, parameters in tasks(compute, *jobs, deliver_to="webhook", file=str(rules), **variables):
         ended = compute.task(*parameters)
         assert ended["code"] == 0, f"{job}.{task}: {ended['error']}"
         done.append(f"{job}.{task}")
@@ -42,6 +53,17 @@ def done(compute: Workspace, receiver: Receiver, tmp_path_factory: pytest.TempPa
     received.mkdir(parents=True)
     (received / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in receiver.events))
     return done
+
+
+@pytest.mark.usefixtures("done")
+def test_a_feature_by_entity_counts_the_merchants_payments_before(compute: Workspace) -> None:
+    silver = compute.rows("silver_transactions").select(["transaction_id", "merchant_id"]).to_pandas()
+    scored = compute.rows("gold_fraud_predictions").select(["transaction_id", "merchant_count"]).to_pandas()
+    joined = silver.merge(scored, on="transaction_id", validate="one_to_one")
+    assert len(joined) == len(silver)
+    assert joined["merchant_id"].nunique() == 7
+    for _, counts in joined.groupby("merchant_id")["merchant_count"]:
+        assert sorted(counts) == [*range(len(counts))]
 
 
 @pytest.mark.usefixtures("done")
