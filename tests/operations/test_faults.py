@@ -59,10 +59,9 @@ def test_a_full_disk_is_one_line_and_with_room_the_run_goes_on(disk: Path, fraud
     landed(disk / "lake")
     assert fraudlake("ingest").returncode == 0
     filler = disk / "filler"
-    with filler.open("wb") as file, pytest.raises(OSError, match="No space left"):
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(b"x" * 65_536)
-            file.flush()
 
     line = refused(fraudlake, "refine", 1)
     assert "No space left on device" in line
