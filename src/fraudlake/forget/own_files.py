@@ -93,4 +93,4 @@ def delivered(lake: Lake, accounts: Collection[str], erase: bool) -> Counter[str
 def _accounts(alert: Event) -> set[str]:
     """Return the accounts that an alert names."""
     parts = (part.get("columns", {}) for part in alert["data"].get("evidence") or ())
-    return {alert["subject"], *(part["account_id"] for part in parts if "account_id" in part)}
+    return {alert["data"]["account_id"], *(part["account_id"] for part in parts if "account_id" in part)}
