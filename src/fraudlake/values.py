@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import date
@@ -49,6 +50,18 @@ def _topic(name: str) -> str:
 
 
 Topic = Annotated[str, AfterValidator(_topic)]
+
+
+def from_json(value: object, example: str | None = None) -> object:
+    """Return the value of a setting, which a flag or the environment gives as JSON.
+
+    Raises:
+        ValueError: it is a text that is no JSON.
+    """
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError(f"must be JSON such as {example}" if example else "must be JSON") from None
 
 
 def flattened(options: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:

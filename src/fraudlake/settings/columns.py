@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import NoDecode
 
 from fraudlake import tables
+from fraudlake.values import from_json
 
 _OWN_FIELDS = (*tables.PAYLOAD, "ts")
 """The fields that bronze has columns for; ``ts`` is another name of ``dt``."""
@@ -32,11 +32,7 @@ class DeclaredColumn(BaseModel):
 
 def _columns(value: object) -> object:
     """Read columns by name, as a table or as JSON; ``kind = "string"`` is short for its type."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError("must be JSON") from None
+    value = from_json(value)
     if not isinstance(value, dict):
         raise ValueError('must be a table of columns, such as kind = "string"')
     reserved = {name.lower() for name in tables.RESERVED_NAMES}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from typing import Annotated
@@ -11,17 +10,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.values import from_json
 
 _NUMBERS = 4095
 
 
 def _entities(value: object) -> object:
     """Read entities by name, as a table or as JSON; ``terminal = "terminal_id"`` is short for a list of one column."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError("must be JSON") from None
+    value = from_json(value)
     if not isinstance(value, dict):
         raise ValueError('must be a table of entities, such as terminal = "terminal_id"')
     entities: dict[str, object] = {}

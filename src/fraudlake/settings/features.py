@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -27,6 +26,7 @@ from fraudlake import durations, tables
 from fraudlake.durations import Duration
 from fraudlake.errors import UsageError, first_line
 from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.values import from_json
 
 _SIZES = (86_400, 3600, 600, 60, 1)
 """The lengths of tiles, in seconds."""
@@ -130,11 +130,7 @@ class Feature(BaseModel):
 
 
 def _entries(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError("must be JSON") from None
+    value = from_json(value)
     if not isinstance(value, list | tuple):
         raise ValueError("must be a list of features, as [[features]] makes them")
     return value

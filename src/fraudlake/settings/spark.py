@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from fraudlake.values import MOST_INT, flattened
+from fraudlake.values import MOST_INT, flattened, from_json
 
 
 def _spark_options(value: object) -> object:
     """Read Spark's configuration by name, as JSON or as a table, whose names a TOML file may write as nested tables."""
-    try:
-        given = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        given = None
+    example = '{"spark.sql.adaptive.enabled": "false"}'
+    given = from_json(value, example)
     if not isinstance(given, dict):
-        raise ValueError('must be JSON such as {"spark.sql.adaptive.enabled": "false"}')
+        raise ValueError(f"must be JSON such as {example}")
     options = {}
     for name, option in flattened(given):
         if not name.startswith("spark."):

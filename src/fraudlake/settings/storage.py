@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Literal
 
@@ -10,15 +9,12 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from fraudlake.durations import Duration
-from fraudlake.values import Size, size_in_bytes
+from fraudlake.values import Size, from_json, size_in_bytes
 
 
 def _row_retention(value: object) -> object:
     """Read limits by table, as a table or as JSON."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        raise ValueError('must be JSON such as {"silver_transactions": "400 days"}') from None
+    return from_json(value, '{"silver_transactions": "400 days"}')
 
 
 RowRetention = Annotated[
