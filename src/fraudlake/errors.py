@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _CAUSE = re.compile(r"(Error|Exception)(: |$)")
 
@@ -27,6 +29,16 @@ def first_line(error: Exception | str, limit: int = 300) -> str:
     """Return the first line of a message that is not blank; the name of the error's class if there is none."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), "" if isinstance(error, str) else type(error).__name__)[:limit]
+
+
+def reason_of(refusal: Mapping[str, Any]) -> str:
+    """Return why pydantic refuses a value, as a line continues after a colon.
+
+    Args:
+        refusal: an entry of ``ValidationError.errors()``.
+    """
+    reason = str(refusal["msg"]).removeprefix("Value error, ")
+    return f"{reason[0].lower()}{reason[1:]}"
 
 
 def cause_of(message: str) -> str:

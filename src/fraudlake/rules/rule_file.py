@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from fraudlake.errors import UsageError, first_line
+from fraudlake import toml_file
+from fraudlake.errors import UsageError, reason_of
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import EVALUATED, Status
 
@@ -20,15 +20,7 @@ def read(file: Path) -> list[tuple[Rule, Status]]:
     Raises:
         UsageError: the file cannot be read, or a rule is not valid, or two have one name.
     """
-    try:
-        content = tomllib.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: {first_line(error)}") from None
-    entries = content.pop("rules", None)
-    if content or not isinstance(entries, list):
-        further = ", ".join(content) or "nothing"
-        raise UsageError(f"{file}: a file of rules has [[rules]] entries and nothing else, not {further}")
-    rules = [_rule(file, number, entry) for number, entry in enumerate(entries)]
+    rules = [_rule(file, number, entry) for number, entry in enumerate(toml_file.entries(file, "rules"))]
     names = [rule.name for rule, _ in rules]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -49,7 +41,6 @@ def _rule(file: Path, number: int, entry: Any) -> tuple[Rule, Status]:
         first = error.errors()[0]
         # The kind comes before the field.
         field = ".".join([where, *map(str, first["loc"][1:])])
-        reason = first["msg"].removeprefix("Value error, ")
         value = f" = {first['input']!r}" if isinstance(first["input"], str | int | float) else ""
-        raise UsageError(f"{field}{value}: {reason[0].lower()}{reason[1:]}") from None
+        raise UsageError(f"{field}{value}: {reason_of(first)}") from None
     return rule, status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -22,9 +21,9 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from fraudlake import durations, tables
+from fraudlake import durations, tables, toml_file
 from fraudlake.durations import Duration
-from fraudlake.errors import UsageError, first_line
+from fraudlake.errors import UsageError, reason_of
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.values import from_json
 
@@ -166,21 +165,13 @@ def read(file: Path) -> tuple[Feature, ...]:
     Raises:
         UsageError: the file cannot be read, or a feature is not valid.
     """
-    try:
-        content = tomllib.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: {first_line(error)}") from None
-    entries = content.pop("features", None)
-    if content or entries is None:
-        further = ", ".join(content) or "nothing"
-        raise UsageError(f"{file}: a file of features has [[features]] entries and nothing else, not {further}")
+    entries = toml_file.entries(file, "features")
     try:
         features: tuple[Feature, ...] = TypeAdapter(DeclaredFeatures).validate_python(entries)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(["features", *map(str, first["loc"])])
-        reason = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{file}: {where}: {reason[0].lower()}{reason[1:]}") from None
+        raise UsageError(f"{file}: {where}: {reason_of(first)}") from None
     return features
 
 

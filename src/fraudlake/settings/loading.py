@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict, SettingsError
 
-from fraudlake.errors import UsageError
+from fraudlake.errors import UsageError, reason_of
 from fraudlake.host import is_utf8
 from fraudlake.settings.settings import DEFINITION, ENV_PREFIX, SECRETS, Settings
 
@@ -85,7 +85,7 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     location = [str(part) for part in first["loc"]]
     if location[:1] == ["rules"]:  # a rule's kind follows its number
         del location[2:3]
-    reason = first["msg"].removeprefix("Value error, ")
+    reason = reason_of(first)
     if not location:
         return reason
     location[0] = _public_name(location[0])
@@ -97,4 +97,4 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     value = first["input"]
     is_secret = location[0] in SECRETS
     shown = f" = {value!r}" if isinstance(value, str | int | float) and not is_secret else ""
-    return f"{where}{shown}: {reason[0].lower()}{reason[1:]}"
+    return f"{where}{shown}: {reason}"
