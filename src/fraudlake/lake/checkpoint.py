@@ -52,13 +52,12 @@ class Checkpoint:
 
     def rules_of(self, batch: int) -> int | None:
         """Return the number of the change of rules after which a micro-batch evaluates; None if it was not noted."""
-        noted = {int(first): change for first, change in self._rules.items() if int(first) <= batch}
-        return noted[max(noted)] if noted else None
+        change: int | None = self._noted_by("rules", batch)
+        return change
 
     def keys_of(self, batch: int) -> dict[str, list[str]]:
         """Return what rules are by in a micro-batch, as :meth:`note_rules` was given it; nothing in older ones."""
-        noted = {int(first): keys for first, keys in self._noted("keys").items() if int(first) <= batch}
-        return dict(noted[max(noted)]) if noted else {}
+        return dict(self._noted_by("keys", batch) or {})
 
     def note_rules(
         self, batch: int, change: int, read: Mapping[str, int | None], keys: Mapping[str, Sequence[str]]
@@ -71,9 +70,7 @@ class Checkpoint:
             read: how far the stream had read by then; :meth:`read_before` gives it back.
             keys: the entities, with the columns of their keys, of rules that are not by account.
         """
-        now = {"rules": change, "read": dict(read), "keys": dict(keys)}
-        notes = {name: {**self._noted(name), str(batch): value} for name, value in now.items()}
-        json_file.write(self._notes_file, {**self._notes(), **notes})
+        self._note(batch, rules=change, read=dict(read), keys=dict(keys))
 
     def batches_of(self, first_change: int, end_change: float) -> tuple[int, int | None] | None:
         """Return the first micro-batch that evaluated after changes of rules of a range, and the one after the last.
@@ -92,17 +89,25 @@ class Checkpoint:
 
     def features_of(self, batch: int) -> str | None:
         """Return the declared features, as JSON, that a micro-batch computes; None if they were not noted."""
-        noted = {int(first): features for first, features in self._noted("features").items() if int(first) <= batch}
-        return noted[max(noted)] if noted else None
+        features: str | None = self._noted_by("features", batch)
+        return features
 
     def note_features(self, batch: int, features: str) -> None:
         """Note, before a micro-batch is processed, the declared features that it and later ones compute, as JSON."""
-        notes = {**self._notes(), "features": {**self._noted("features"), str(batch): features}}
-        json_file.write(self._notes_file, notes)
+        self._note(batch, features=features)
 
     @property
     def _rules(self) -> dict[str, int]:
         return self._noted("rules")
+
+    def _note(self, batch: int, **values: Any) -> None:
+        notes = {name: {**self._noted(name), str(batch): value} for name, value in values.items()}
+        json_file.write(self._notes_file, {**self._notes(), **notes})
+
+    def _noted_by(self, name: str, batch: int) -> Any:
+        """Return what was noted last for a micro-batch or one before it; None if nothing was."""
+        noted = {int(first): value for first, value in self._noted(name).items() if int(first) <= batch}
+        return noted[max(noted)] if noted else None
 
     def _noted(self, name: str) -> dict[str, Any]:
         return dict(self._notes().get(name, {})) if self._notes_file.exists() else {}
