@@ -515,7 +515,9 @@ def with_declared(
     are given with their types.
     """
     if table.name == GOLD_FRAUD_PREDICTIONS.name:
-        return table.with_columns(Column(feature.name, type_, feature.meaning) for feature, type_ in features)
+        return table.with_columns(
+            Column(feature.name, type_, f"feature: {feature.meaning}") for feature, type_ in features
+        )
     if table.name not in _WITH_DECLARED:
         return table
     return table.with_columns(

@@ -29,11 +29,11 @@ def list_(app: App, /) -> None:
     from fraudlake import tables
 
     own = [column for column in tables.GOLD_FRAUD_PREDICTIONS.fields if column.meaning.startswith("feature: ")]
-    meanings = {column.name: column.meaning for column in own}
+    meanings = {column.name: column.meaning.removeprefix("feature: ") for column in own}
     declared = app.settings_of_lake().features
     meanings |= {feature.name: feature.meaning for feature in declared}
     width = max(map(len, meanings))
-    lines = [f"{name:<{width}}  {meaning.removeprefix('feature: ')}" for name, meaning in meanings.items()]
+    lines = [f"{name:<{width}}  {meaning}" for name, meaning in meanings.items()]
     app.say({"own": [column.name for column in own], "declared": _as_json(declared)}, "\n".join(lines))
 
 
@@ -51,7 +51,7 @@ def check(app: App, /, file: Path) -> None:
     settings, declared = app.settings_of_lake(), read(file)
     require_declared(declared, settings.columns, settings.entities, settings.label_delay)
     require_kept(declared, settings.row_retention.get(SILVER_TRANSACTIONS.name))
-    lines = [f"{feature.name}: {feature.meaning.removeprefix('feature: ')}" for feature in declared]
+    lines = [f"{feature.name}: {feature.meaning}" for feature in declared]
     app.say({"valid": _as_json(declared)}, "\n".join(lines) or "no features")
 
 

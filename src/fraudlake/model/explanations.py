@@ -39,9 +39,7 @@ WORDS = {
 
 def declared(features: Iterable[Feature]) -> dict[str, str]:
     """Return the sentences of declared features, with ``{}`` for the value."""
-    return {
-        feature.name: feature.text or f"the {feature.meaning.removeprefix('feature: ')} is {{}}" for feature in features
-    }
+    return {feature.name: feature.text or f"the {feature.meaning} is {{}}" for feature in features}
 
 
 def reasons(

@@ -119,13 +119,13 @@ class Feature(BaseModel):
 
     @property
     def meaning(self) -> str:
-        """A few words for the column of its table."""
+        """What it is, in a few words."""
         what = self.aggregate if self.column is None else f"{self.aggregate} of {self.column}"
         if self.window is None:
-            return f"feature: {what}"
+            return what
         delayed = f", up to {durations.text(self.delay)} before it" if self.delay else ""
         condition = f" where {' '.join(self.where.split())}" if self.where else ""
-        return f"feature: {what} of its {self.entity}{condition} in {durations.text(self.window)}{delayed}"
+        return f"{what} of its {self.entity}{condition} in {durations.text(self.window)}{delayed}"
 
 
 def _entries(value: object) -> object:
