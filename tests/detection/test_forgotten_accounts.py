@@ -73,5 +73,5 @@ def test_rules_go_on_as_if_a_forgotten_account_had_never_paid(seed: int) -> None
 
 def test_rows_of_an_account_leave_by_its_hash() -> None:
     rows = table([Row("0", 0, 1.0), Row("1", 1, 1.0, position=1), Row("0", 2, 1.0, position=2)])
-    assert buckets.without_accounts([HASHES["0"], 99], rows)["account_id"].to_pylist() == ["1"]
-    assert buckets.without_accounts([99], rows).equals(rows)
+    assert buckets.without(rows, "account", [HASHES["0"], 99])["account_id"].to_pylist() == ["1"]
+    assert buckets.without(rows, "account", [99]).equals(rows)

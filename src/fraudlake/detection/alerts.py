@@ -16,7 +16,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -100,9 +99,7 @@ class EntityRules:
     def without_accounts(self, state: buckets.State, accounts: Collection[str]) -> buckets.State:
         """Return a bucket's state without accounts."""
         others = {
-            name: table.filter(pc.invert(pc.is_in(table["account_id"], pa.array(list(accounts), pa.string()))))
-            for name, table in state.items()
-            if name != "rules"
+            name: buckets.without(table, "account_id", accounts) for name, table in state.items() if name != "rules"
         }
         rules = NOTHING["rules"] if self.live is None else self.live.without_accounts(state["rules"], accounts)
         return {**others, "rules": rules}
@@ -321,7 +318,7 @@ def forgetting(evaluator: Evaluator, forget: Mapping[int, str]) -> buckets.Chang
 
     def change(bucket: int, state: buckets.State) -> buckets.State:
         rules = evaluator.by_entity.get(buckets.entity_of(bucket, evaluator.buckets_each))
-        return empty(state) if rules is None else rules.without_accounts(state, accounts)
+        return buckets.empty(state) if rules is None else rules.without_accounts(state, accounts)
 
     return change
 
@@ -331,14 +328,9 @@ def dropping(entities: Collection[int], number_of_buckets: int) -> buckets.Chang
 
     def change(bucket: int, state: buckets.State) -> buckets.State:
         is_dropped = buckets.entity_of(bucket, number_of_buckets) in entities
-        return empty(state) if is_dropped else state
+        return buckets.empty(state) if is_dropped else state
 
     return change
-
-
-def empty(state: buckets.State) -> buckets.State:
-    """Return a bucket's state without rows."""
-    return {name: table.schema.empty_table() for name, table in state.items()}
 
 
 def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterable[str] = ()) -> DataFrame:
@@ -443,7 +435,7 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
         # The watermark is the stream's, so a row is late for all entities or for none; it is output once.
         output = [_late_rows(split.late)] if number == buckets.ACCOUNT.entity else []
         if number not in evaluator.evaluated:
-            return pa.concat_tables([_OUTPUT.empty_table(), *output]), empty(state)
+            return pa.concat_tables([_OUTPUT.empty_table(), *output]), buckets.empty(state)
         alerts, state = evaluator.evaluate(bucket, state, split.ready, split.ready_before)
         return pa.concat_tables([alerts, *output]), {**state, buckets.WAITING: split.waiting}
 

@@ -212,9 +212,14 @@ def unchanged(bucket: int, state: State) -> State:
     return state
 
 
-def without_accounts(hashes: Collection[int], table: pa.Table) -> pa.Table:
-    """Return the rows of a table whose ``account`` is none of the hashes (``xxhash64``)."""
-    return table.filter(pc.invert(pc.is_in(table["account"], pa.array(list(hashes), pa.int64()))))
+def without(table: pa.Table, column: str, values: Collection[Any]) -> pa.Table:
+    """Return the rows of a table whose column has none of the values."""
+    return table.filter(pc.invert(pc.is_in(table[column], pa.array(list(values), table.schema.field(column).type))))
+
+
+def empty(state: State) -> State:
+    """Return a bucket's state without rows."""
+    return {name: table.schema.empty_table() for name, table in state.items()}
 
 
 Step = Callable[[int, State, pa.Table], tuple[pa.Table, State]]

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import durations, tables
 from fraudlake.detection import buckets, detector, ordering
+from fraudlake.detection.entity import Entity
 from fraudlake.model import entity_features
 from fraudlake.model.entity_features import HASH_OF, Plan
 from fraudlake.rules.any_rule import ACCOUNT
@@ -362,12 +363,10 @@ class _Declared:
     of a row meet in one exchange, by slices of some thousand rows.
     """
 
-    entities: Mapping[int, str]
-    """The entities by their numbers; the account is 0."""
+    entities: Mapping[int, Entity]
+    """The entities by their numbers; the account is always among them."""
     plans: Mapping[str, Plan]
     bucket_count: int
-    columns: Mapping[str, tuple[str, ...]]
-    """The columns of the key of each entity."""
     fields: pa.Schema
     """The columns of the packed rows, without their numbers."""
     computed: pa.Schema
@@ -380,15 +379,10 @@ class _Declared:
         for plan in plans.values():
             known = {field.name for field in fields}
             fields += [field for field in plan.needed if field.name not in known]
-        names = dict.fromkeys((ACCOUNT, *plans))
-        return cls(
-            {number(name): name for name in names},
-            plans,
-            settings.buckets,
-            {name: settings.entity_columns(name) for name in names},
-            pa.schema(fields),
-            tables.schema(computed_columns(settings)),
-        )
+        entities = [Entity(name, settings.entity_columns(name)) for name in dict.fromkeys((ACCOUNT, *plans))]
+        by_number = {entity.number: entity for entity in entities}
+        computed = tables.schema(computed_columns(settings))
+        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed)
 
     @property
     def rows(self) -> pa.Schema:
@@ -408,12 +402,9 @@ class _Declared:
     def pack(self, silver: DataFrame, every: Collection[int] = ()) -> DataFrame:
         """Pack transactions by bucket."""
         added = {"account": F.xxhash64("account_id"), "time": F.unix_micros("timestamp")}
-        keys = [buckets.ACCOUNT]
-        for entity_number, name in self.entities.items():
-            if name != ACCOUNT:
-                key = buckets.Key(entity_number, f"key_of_{name}")
-                added[key.column] = buckets.key_hash(self.columns[name])
-                keys.append(key)
+        others = (entity for entity in self.entities.values() if not entity.is_account)
+        added |= {entity.key.column: buckets.key_hash(entity.columns) for entity in others}
+        keys = [entity.key for entity in self.entities.values()]
         for name in self.fields.names:
             if name.startswith(HASH_OF):
                 added[name] = buckets.key_hash([name.removeprefix(HASH_OF)])
@@ -423,17 +414,16 @@ class _Declared:
         """Compute a bucket's part of the features of its rows, and its new state."""
         entity = self.entities[buckets.entity_of(bucket, self.bucket_count)]
         memory, after = state.get(STATE, MEMORY.empty_table()), {}
-        computed = rows
-        if entity in self.plans:
-            plan = self.plans[entity]
+        computed, plan = rows, self.plans.get(entity.name)
+        if plan is not None:
             declared, tiles = entity_features.compute(_tiles(state), rows, plan)
-            after[TILES] = _stored(buckets.entity_of(bucket, self.bucket_count), tiles)
+            after[TILES] = _stored(entity.number, tiles)
             for name in declared.column_names:
                 computed = computed.append_column(name, declared[name])
         elif self.plans:
             after[TILES] = TILES_ROWS.empty_table()
-        if entity != ACCOUNT:
-            part = computed.select([buckets.NUMBER, *self.plans[entity].names])
+        if not entity.is_account:
+            part = computed.select([buckets.NUMBER, *self.plans[entity.name].names])
             return part, {STATE: memory, **after}
         needed = {field.name for plan in self.plans.values() for field in plan.needed} - {*_ROWS.names}
         computed = computed.drop_columns([name for name in computed.column_names if name in needed])
@@ -464,15 +454,15 @@ class _Declared:
             return packed
 
         def join(frame: pd.DataFrame) -> pd.DataFrame:
-            by_entity = {entity: list(of["payload"]) for entity, of in frame.groupby(frame["entity"].astype(int))}
-            parts = {entity: pa.concat_tables(map(_read, payloads)) for entity, payloads in by_entity.items()}
+            by_number = {number: list(of["payload"]) for number, of in frame.groupby(frame["entity"].astype(int))}
+            parts = {number: pa.concat_tables(map(_read, payloads)) for number, payloads in by_number.items()}
             rows = parts[0].sort_by(buckets.NUMBER)
-            for entity, name in self.entities.items():
-                if name == ACCOUNT:
+            for entity in self.entities.values():
+                if entity.is_account:
                     continue
-                schema = self.plans[name].schema()
+                schema = self.plans[entity.name].schema()
                 nothing = pa.schema([(buckets.NUMBER, pa.int64()), *schema]).empty_table()
-                part = parts.get(entity, nothing)
+                part = parts.get(entity.number, nothing)
                 at = pc.index_in(rows[buckets.NUMBER], part[buckets.NUMBER].combine_chunks())
                 for column in schema.names:
                     rows = rows.append_column(column, part[column].take(at))
@@ -485,20 +475,20 @@ class _Declared:
         self, bucket: int, state: buckets.State, forget: Collection[int], warm: Mapping[int, bytes]
     ) -> buckets.State:
         """Return a bucket's state without accounts, and with the tiles of new features."""
-        entity = buckets.entity_of(bucket, self.bucket_count)
-        if entity not in self.entities:
-            return {name: table.slice(0, 0) for name, table in state.items()}
-        if forget and entity == 0:
-            state = {**state, STATE: buckets.without_accounts(forget, state[STATE])}
+        entity = self.entities.get(buckets.entity_of(bucket, self.bucket_count))
+        if entity is None:
+            return buckets.empty(state)
+        if forget and entity.is_account:
+            state = {**state, STATE: buckets.without(state[STATE], "account", forget)}
         if not self.plans or not (forget or bucket in warm):
             return state
         tiles = _tiles(state)
         if forget:
-            tiles = {key: _without(key, table, forget, is_account=entity == 0) for key, table in tiles.items()}
-        plan = self.plans.get(self.entities[entity])
+            tiles = {key: _without(key, table, forget, entity.is_account) for key, table in tiles.items()}
+        plan = self.plans.get(entity.name)
         if bucket in warm and plan is not None and entity_features.lacks(tiles, plan):
             tiles = entity_features.warmed(tiles, _tiles({TILES: _read(warm[bucket])}))
-        return {**state, TILES: _stored(entity, tiles)}
+        return {**state, TILES: _stored(entity.number, tiles)}
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
         """Return computed rows in the order of their columns, and the further columns."""
@@ -532,10 +522,8 @@ def _read(payload: bytes) -> pa.Table:
 def _without(key: str, tiles: pa.Table, forget: Collection[int], is_account: bool) -> pa.Table:
     """Return tiles without accounts: those of the accounts, or the accounts among distinct values."""
     if is_account:
-        return buckets.without_accounts(forget, tiles)
-    if entity_features.has_accounts(key):
-        return tiles.filter(pc.invert(pc.is_in(tiles["value"], pa.array(list(forget), pa.int64()))))
-    return tiles
+        return buckets.without(tiles, "account", forget)
+    return buckets.without(tiles, "value", forget) if entity_features.has_accounts(key) else tiles
 
 
 def _payloads(computed: pa.Table) -> pa.Table:
