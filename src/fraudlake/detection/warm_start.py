@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from fraudlake.detection import alerts, buckets
 from fraudlake.detection.alerts import Evaluator
 from fraudlake.rules.columns import query_columns
+from fraudlake.silver import transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,8 +61,7 @@ def states(
     """
     begin = _look_back(settings, added, _newest(silver) if watermark is None else watermark - 1)
     if begin is not None:
-        first = F.timestamp_micros(F.lit(begin))
-        silver = silver.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
+        silver = transactions.since(silver, begin)
     new, schema = Evaluator.of(settings, added), evaluator.rows
 
     def evaluate(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from fraudlake.model.entity_features import HASH_OF, Plan
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.settings.entities import number
 from fraudlake.settings.features import typed
+from fraudlake.silver import transactions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -328,8 +329,7 @@ def tiles_of(silver: DataFrame, settings: Settings) -> dict[int, bytes]:
     declared = _Declared.of(settings)
     newest = silver.agg(F.unix_micros(F.max("timestamp"))).collect()[0][0]
     if newest is not None:
-        first = F.timestamp_micros(F.lit(newest - durations.microseconds(entity_features.look_back(settings))))
-        silver = silver.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
+        silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
 
     def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         _, state = declared.step(key[0], {}, buckets.unpack(frame["payload"], declared.rows))

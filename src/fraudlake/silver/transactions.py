@@ -43,6 +43,12 @@ def position() -> Column:
     return F.expr(POSITION)
 
 
+def since(transactions: DataFrame, time: int) -> DataFrame:
+    """Return the transactions from a time on (microseconds since 1970 UTC); other days are not read."""
+    first = F.timestamp_micros(F.lit(time))
+    return transactions.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
+
+
 def own_id() -> Column:
     """Return the transaction id that the producer sent with a bronze row; null if it is missing or blank."""
     return F.when(~quality_rules.is_blank("transaction_id"), F.col("transaction_id"))

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
@@ -19,7 +18,7 @@ from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.detection.entity import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
-from fraudlake.lake.missing_version import is_missing
+from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import persisted_batch
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
@@ -185,12 +184,9 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Map
 def _newest(lake: Lake, version: int) -> int | None:
     """Return the newest event time of a version of silver, microseconds; None: it has no rows, or is gone."""
     newest_of = F.max(F.unix_micros("timestamp"))
-    try:
-        newest: int | None = lake.read_version(tables.SILVER_TRANSACTIONS, version).agg(newest_of).collect()[0][0]
-    except PySparkException as error:
-        if not is_missing(error):
-            raise
-        return None
+    newest: int | None = of_version(
+        lake, tables.SILVER_TRANSACTIONS, version, lambda rows: rows.agg(newest_of).collect()[0][0]
+    )
     return newest
 
 
@@ -244,12 +240,13 @@ def _states(
     late = lake.read(tables.SILVER_QUARANTINE).where(f"array_contains(reasons, '{quality_rules.LATE}')")
     places = late.select(silver.source().alias("source"), silver.position().alias("position"))
     micros = None if watermark is None else watermark * 1000
-    try:
-        read = lake.read_version(table, version).join(places, on=["source", "position"], how="left_anti")
+
+    def states(rows: DataFrame) -> dict[int, WarmState]:
+        read = rows.join(places, on=["source", "position"], how="left_anti")
         return warm_start.states(read, lake.settings, evaluator, added, micros)
-    except PySparkException as error:
-        if not is_missing(error):
-            raise
+
+    computed = of_version(lake, table, version, states)
+    if computed is None:
         names = ", ".join(map(str, added))
         _LOG.warning("detect: version %s of %s is gone: %s begin with the next rows", version, table.name, names)
-        return None
+    return computed

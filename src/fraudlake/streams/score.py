@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
@@ -15,7 +14,7 @@ from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.appender import Appender
-from fraudlake.lake.missing_version import is_missing
+from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import features, predictions, published
 from fraudlake.model.registry import Registry
@@ -112,13 +111,10 @@ def _warm(lake: Lake) -> dict[int, bytes] | None:
     version = checkpoint.version_read(done, lake.identity(table))
     if version is None:
         return None
-    try:
-        return features.tiles_of(lake.read_version(table, version), lake.settings)
-    except PySparkException as error:
-        if not is_missing(error):
-            raise
+    tiles = of_version(lake, table, version, lambda rows: features.tiles_of(rows, lake.settings))
+    if tiles is None:
         _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
-        return None
+    return tiles
 
 
 def _declared(lake: Lake) -> str:
