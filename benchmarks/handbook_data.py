@@ -53,7 +53,7 @@ class DataError(Exception):
     """Data that cannot be used: one line."""
 
 
-class _Unpickler(pickle_compat.Unpickler):  # type: ignore[misc]
+class _Unpickler(pickle_compat.Unpickler):  # type: ignore[misc]  # pandas gives it no types
     """Makes frames of any version of pandas, and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:

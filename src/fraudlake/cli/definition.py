@@ -32,9 +32,7 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
     from fraudlake.lake.definition import Change
 
     shown, changes = redefined(app.settings(**flags), yes, Change(author_of(author), reason))
-    hint = ["add --yes to apply the changes"] if changes and not yes else []
-    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
-    app.say({"definition": shown, "changes": changes}, "\n".join([_toml(shown), "", *lines, *hint]))
+    app.say({"definition": shown, "changes": changes}, f"{_toml(shown)}\n\n{described(changes, yes)}")
 
 
 def redefined(wanted: Settings, yes: bool, change: Change) -> tuple[dict[str, Any], dict[str, str]]:
@@ -65,6 +63,12 @@ def redefined(wanted: Settings, yes: bool, change: Change) -> tuple[dict[str, An
         with standstill(lake):
             after = open_lake(wanted, change=change).settings
     return (after if yes else present).definition, differences(present, after)
+
+
+def described(changes: dict[str, str], yes: bool) -> str:
+    """Describe changes, by setting, in a line each; ``yes``: they were made."""
+    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
+    return "\n".join([*lines, "add --yes to apply the changes"] if changes and not yes else lines)
 
 
 def _toml(definition: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import click
 
 from fraudlake import json_text
 from fraudlake.cli.app import App, cli
-from fraudlake.cli.definition import redefined
+from fraudlake.cli.definition import described, redefined
 from fraudlake.cli.rule_changes import author_of, signed
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | 
     wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
     require_kept(wanted.features, wanted.row_retention.get(SILVER_TRANSACTIONS.name))
     _, changes = redefined(wanted, yes, Change(author_of(author), reason))
-    lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
-    hint = ["add --yes to apply the changes"] if changes and not yes else []
-    app.say({"changes": changes}, "\n".join([*lines, *hint]))
+    app.say({"changes": changes}, described(changes, yes))
 
 
 def _as_json(declared: Sequence[Feature]) -> list[dict[str, object]]:

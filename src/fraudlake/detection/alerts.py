@@ -381,9 +381,16 @@ def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterabl
         .alias("measures"),
         "rule_version",
         F.from_json("columns", _COLUMNS).alias("evidence_columns"),
+        *entity_and_key(),
+        *columns,
+    )
+
+
+def entity_and_key() -> tuple[Column, Column]:
+    """Return ``entity`` and ``entity_key``; where they are null, an alert is by account."""
+    return (
         F.coalesce("entity", F.lit(ACCOUNT)).alias("entity"),
         F.coalesce("entity_key", "account_id").alias("entity_key"),
-        *columns,
     )
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import coverage, truth
+from fraudlake.detection.alerts import entity_and_key
 from fraudlake.detection.backtest import in_order
 from fraudlake.detection.report import Report, report
 from fraudlake.lake.missing_version import is_missing
@@ -115,8 +116,7 @@ def as_evidence(alerts: DataFrame, silver: DataFrame) -> DataFrame:
             "account_id",
             "transaction_id",
             "amount",
-            F.coalesce("entity", F.lit("account")).alias("entity"),
-            F.coalesce("entity_key", "account_id").alias("entity_key"),
+            *entity_and_key(),
             F.col("parts.variable").alias("roles"),
             F.col("parts.transaction_id").alias("transaction_ids"),
             F.transform("parts.timestamp", F.unix_micros).alias("times"),

@@ -95,8 +95,8 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Enti
 
     Returns:
         ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``entity_key``,
-        ``first_transaction_id``,
-        ``evidence`` and ``measures`` as JSON, ``columns`` as in :data:`COLUMNS`, and ``explanation``.
+        ``first_transaction_id``, ``evidence`` and ``measures`` as JSON, ``columns`` as in :data:`COLUMNS`, and
+        ``explanation``.
     """
     numbers = np.unique(np.fromiter((row for alert in alerts for row in alert.rows), np.int64))
     named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))

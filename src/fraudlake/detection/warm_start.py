@@ -85,7 +85,7 @@ def change(
 ) -> buckets.Change:
     """Return what puts the state of new rules, from :func:`states`, into the state of a bucket.
 
-    Buckets of an entity that is not ``known``, by its number, have kept no rows.
+    Entities that are not ``known``, by their numbers, had no rules before: their buckets have no rows that wait.
     """
     new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ROW_BYTES = 20
 """A row of Flink's four fields in a parquet file, about."""
-
-
 _BRIEF = 1_000_000
 _BRIEF_STEPS = {"detect": 5_000_000, "aggregate": 4_000_000}
 """Rows up to which Java's second compiler does not pay off; the limit of other steps is :data:`_BRIEF`.

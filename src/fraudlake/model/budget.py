@@ -28,10 +28,9 @@ def curve(rows: Rows, probability: Floats) -> Curve:
     """Measure how many accounts a day reach a probability; numbers have up to two digits that are not zero."""
     never = np.zeros(len(rows.time), bool)
     judged = metrics.Judged(never, never, probability, rows.amount, rows.account, rows.time // _DAY, rows.weights)
-    reached = [of_day.by_account() for of_day in judged.by_day()]
-    scores, weights = (np.concatenate([getattr(one, name) for one in reached]) for name in ("scores", "weights"))
-    order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) != 0, True)
+    by_day = [of_day.by_account() for of_day in judged.by_day()]
+    scores, weights = (np.concatenate([getattr(one, name) for one in by_day]) for name in ("scores", "weights"))
+    order, is_last = metrics.by_score(scores)
     levels = scores[order][is_last]
     hours = int(rows.time.max() // _HOUR - rows.time.min() // _HOUR) + 1
     accounts = np.cumsum(weights[order])[is_last] * 24 / hours

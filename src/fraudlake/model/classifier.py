@@ -124,9 +124,9 @@ class Encoding:
         frauds = np.bincount(codes, weights=weights * fraud, minlength=len(texts))
         mean = float(frauds.sum() / counts.sum())
         shares = (frauds + mean * _PRIOR) / (counts + _PRIOR)
-        found = {text: float(share) for text, share, n in zip(texts, shares, counts, strict=True) if n > 0}
-        missing = found.pop(None, mean)
-        return cls({str(text): share for text, share in found.items()}, missing, mean)
+        encoded = {text: float(share) for text, share, n in zip(texts, shares, counts, strict=True) if n > 0}
+        missing = encoded.pop(None, mean)
+        return cls({str(text): share for text, share in encoded.items()}, missing, mean)
 
     def of(self, text: str | None) -> float:
         """Return the number of a value."""

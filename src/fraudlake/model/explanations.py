@@ -60,7 +60,6 @@ def reasons(
         sentences: those of declared features, from :func:`declared`.
         texts: the values of features that are texts.
     """
-
     parts = classifier.contributions(features)[:, :-1]
     strongest = np.argsort(-parts, axis=1, kind="stable")[:, :TOP]
     names = classifier.features

@@ -141,10 +141,15 @@ def _taken(rows: Judged, alerts: int) -> Floats:
     return taken
 
 
+def by_score(scores: Floats) -> tuple[NDArray[np.int64], Flags]:
+    """Return the order by falling score, and in it the last entry of each score."""
+    order = np.argsort(-scores, kind="stable")
+    return order, np.append(np.diff(scores[order]) != 0, True)
+
+
 def area_under_pr(fraud: Flags, scores: Floats, weights: Floats) -> float:
     """Return the average precision: precision summed over the steps of recall, with equal scores as a single step."""
-    order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) != 0, True)
+    order, is_last = by_score(scores)
     seen = np.cumsum(weights[order])[is_last]
     hits = np.cumsum((weights * fraud)[order])[is_last]
     return float(np.sum(hits / seen * np.diff(hits, prepend=0)) / hits[-1])
@@ -152,8 +157,7 @@ def area_under_pr(fraud: Flags, scores: Floats, weights: Floats) -> float:
 
 def area_under_roc(fraud: Flags, scores: Floats, weights: Floats) -> float:
     """Return the probability that fraud has a higher score than another transaction; equal scores count half."""
-    order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) != 0, True)
+    order, is_last = by_score(scores)
     hits, others = (np.cumsum((weights * mask)[order])[is_last] for mask in (fraud, ~fraud))
     below = others[-1] - others + np.diff(others, prepend=0) / 2
     return float(np.diff(hits, prepend=0) @ below / (hits[-1] * others[-1]))
