@@ -112,6 +112,7 @@ def test_rules_of_two_entities_come_and_go_and_raise_what_they_would_have(lake: 
     assert held["place"]["rows_without_key"] == sum(None in (paid.terminal_id, paid.zone) for paid in landed)
 
 
+@pytest.mark.long
 def test_a_late_row_is_quarantined_once_and_a_backtest_raises_the_same(lake: Any) -> None:
     sql = (
         "SELECT * FROM transactions MATCH_RECOGNIZE (PARTITION BY terminal_id, amount ORDER BY dt "

@@ -114,6 +114,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+@pytest.mark.long
 def test_an_alert_says_what_raised_it(lake: Any) -> None:
     opened = lake(rules=[PROBE])
     amounts = [0.5, 0.25, 600.0]

@@ -65,13 +65,8 @@ def history(seed: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "many",
-    [
-        pytest.param(groups._MANY, id="only touched groups"),
-        pytest.param(0, id="most of a day as a whole day", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("many", [groups._MANY, 0], ids=["only touched groups", "most of a day as a whole day"])
 def test_windows_updated_batch_by_batch_are_those_of_all_rows(
     lake: Any, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
@@ -167,6 +162,7 @@ def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_is_in
     assert changed == ["0", "0", "1"]
 
 
+@pytest.mark.long
 def test_a_window_is_closed_once_the_watermark_has_passed_it_whatever_the_delay_is(lake: Any) -> None:
     opened = lake()
     rows = [Row("1", MARCH_7 + number * SECOND, 1.0, position=number) for number in range(100)]

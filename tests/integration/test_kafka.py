@@ -126,6 +126,7 @@ def test_a_stream_begins_where_it_is_told(broker: Broker, topic_lake: Any) -> No
         ingest.streams(topic_lake("told", starting_offsets='{"told": {"7": 0}}'))
 
 
+@pytest.mark.long
 def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker: Broker, topic_lake: Any) -> None:
     broker.create_topic("mixed", partitions=1)
     broker.produce("mixed", [("1", message(1), 0), ("1", None, 0), ("1", b"\xff{", 0), ("1", message(2), 0)])

@@ -50,6 +50,7 @@ print(json.dumps(shown))
 """
 
 
+@pytest.mark.long
 def test_the_view_takes_the_place_of_the_table_and_follows_a_declared_change(
     compute: Workspace, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_auto_compaction_of_small_files_changes_no_row(lake: Any) -> None:
     assert sorted(row["position"] for row in opened.read(tables.SILVER_TRANSACTIONS).collect()) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.long
 def test_landed_files_in_small_commits_are_compacted_automatically(
     lake: Any, landing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

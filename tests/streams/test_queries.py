@@ -27,7 +27,8 @@ SQL = ("query", "union", "writer", "history", "detail", "identity")
 """What a workspace answers by Spark, and a laptop without it."""
 
 
-@pytest.mark.parametrize("place", ["laptop", pytest.param("workspace", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["laptop", "workspace"])
 def test_a_small_micro_batch_takes_no_more_queries_than_it_did(
     lake: Callable[..., Lake], landing: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
