@@ -83,10 +83,10 @@ check: $(TESTS_READY) ## lint, format and types
 audit: $(TESTS_READY) ## compare what is installed with the lock file, and check the licences
 	@$(BIN)/python -m pytest -q -n 0 tests/test_dependencies.py
 
-tables: $(TESTS_READY) ## write docs/tables.md from what src/fraudlake/tables.py declares
+tables: $(TESTS_READY) ## write docs/reference/tables.md from what src/fraudlake/tables.py declares
 	@$(BIN)/python -m tests.tables_page
 
-phrasebook: $(TESTS_READY) ## write docs/phrasebook.md from the headers of the examples
+phrasebook: $(TESTS_READY) ## write docs/reference/phrasebook.md from the headers of the examples
 	@$(BIN)/python -m tests.phrasebook_page
 
 databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)

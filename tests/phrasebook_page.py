@@ -1,4 +1,4 @@
-"""The page docs/phrasebook.md, made of the examples' headers: ``make phrasebook`` writes it."""
+"""The page docs/reference/phrasebook.md, made of the examples' headers: ``make phrasebook`` writes it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from examples import catalogue
 from examples.catalogue import Example
 
-PAGE = Path(__file__).parents[1] / "docs" / "phrasebook.md"
-_CODE = "../examples/flink_phrasebook"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "phrasebook.md"
+_CODE = "../../examples/flink_phrasebook"
 _HEAD = """# The Flink phrasebook
 
 Every call and concept of five documents from which people learn Flink, with its counterpart on Spark and Delta Lake,

@@ -1,4 +1,4 @@
-"""The page docs/tables.md, made of what ``fraudlake.tables`` declares: ``make tables`` writes it."""
+"""The page docs/reference/tables.md, made of what ``fraudlake.tables`` declares: ``make tables`` writes it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from fraudlake import tables
 from fraudlake.lake import contents
 
-PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tables.md"
 _HEAD = """# Tables
 
 Every table of a lake, in the order of the data, and its view. `make tables` writes this page from what the package
-declares. Times are UTC; amounts are in the account's currency. The setting `columns` adds columns to
-`bronze_transactions`, `silver_transactions` and `silver_quarantine` ([how](schema-evolution.md#columns-of-your-own)),
-`features` to `gold_fraud_predictions` ([how](model.md#features-of-your-own)).
+declares. Times are UTC; amounts are in the account's currency. `bronze_transactions`, `silver_transactions` and
+`silver_quarantine` also have the columns of `columns` ([how](../how-to/schema-evolution.md#columns-of-your-own)),
+and `gold_fraud_predictions` those of `features` ([how](../how-to/model.md#features-of-your-own)).
 """
 
 

@@ -1,4 +1,4 @@
-"""The settings that docs/own-columns.md shows are valid together."""
+"""The settings that docs/tutorials/own-columns.md shows are valid together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fraudlake import settings
 from fraudlake.detection import rule_table
 from fraudlake.settings.features import require_declared
 
-PAGE = Path(__file__).parents[1] / "docs" / "own-columns.md"
+PAGE = Path(__file__).parents[1] / "docs" / "tutorials" / "own-columns.md"
 
 
 def test_the_pages_settings_are_valid(tmp_path: Path) -> None:

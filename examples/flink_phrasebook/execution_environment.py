@@ -30,7 +30,7 @@ PHRASES = (
     (
         "job submission to a cluster",
         "`databricks bundle run`, or `spark-submit` on other clusters",
-        "see [deploy.md](deploy.md)",
+        "see [deploy.md](../how-to/deploy.md)",
     ),
     (
         "Maven archetype, `flink-streaming-java`, `flink-walkthrough-common`, the IDE's classpath",

@@ -23,7 +23,7 @@ PHRASES = (
     (
         "`dt: timestamp, accountId: string, amount: double, alert: boolean`, `flink_parquet_schema`",
         '`.schema("dt TIMESTAMP, accountId STRING, amount DOUBLE, alert BOOLEAN")`',
-        "types and edge cases: [ingestion.md](ingestion.md)",
+        "types and edge cases: [ingestion.md](../how-to/ingestion.md)",
     ),
     (
         "small files: one for each subtask and checkpoint",

@@ -43,7 +43,7 @@ PHRASES = (
     (
         "event-time timers and callbacks",
         '`timeMode="EventTime"` and `withWatermark`',
-        "fraudlake's own detector measures the minute between the transactions: [from-flink.md](from-flink.md)",
+        "fraudlake's own detector measures the minute between the transactions: [here](../explanation/from-flink.md)",
     ),
 )
 

@@ -20,7 +20,7 @@ PHRASES = (
     (
         "the tutorial's fraud detection job as a whole",
         "`fraudlake detect`",
-        "see [from-flink.md](from-flink.md); 40 times as fast as a call per account (measured on two cores)",
+        "[here](../explanation/from-flink.md); 40 times as fast as a call per account (measured on two cores)",
     ),
 )
 

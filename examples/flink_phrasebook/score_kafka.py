@@ -21,7 +21,7 @@ PHRASES = (
     (
         "`KafkaSink` with `setValueSerializationSchema(new TransactionSchema())`",
         "`F.to_json(F.struct(...))` to `fraud-events`",
-        "`fraudlake score --source kafka` reads what either writes: [kafka.md](kafka.md)",
+        "`fraudlake score --source kafka` reads what either writes: [kafka.md](../how-to/kafka.md)",
     ),
     (
         "`env.addSource(new TransactionSource())`",
@@ -37,7 +37,7 @@ PHRASES = (
     (
         "`Pipeline.load(path)`, `pipelineModel.transform(stream)`",
         "`PipelineModel.load(path)`: a trained pipeline is a model",
-        "fraudlake loads models from MLflow by alias: [model.md](model.md)",
+        "fraudlake loads models from MLflow by alias: [model.md](../how-to/model.md)",
     ),
     (
         "`(sum(when(prediction === label, 1)) / count(label)).alias('true prediction rate')`",

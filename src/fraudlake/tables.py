@@ -365,7 +365,7 @@ SILVER_VERDICTS = Table(
 )
 GOLD_FRAUD_PREDICTIONS = Table(
     "gold_fraud_predictions",
-    "A transaction as a version of the model scored it; docs/model.md explains the features.",
+    "A transaction as a version of the model scored it; docs/how-to/model.md explains the features.",
     """
     transaction_id STRING transaction
     account_id STRING account
@@ -456,7 +456,7 @@ GOLD_FORGOTTEN = Table(
     "gold_forgotten",
     "The rows of a forgotten account that a table had.",
     """
-    account_hash STRING PBKDF2-HMAC-SHA256 of the account, hexadecimal; docs/operations.md says how to prove one
+    account_hash STRING PBKDF2-HMAC-SHA256 of the account, hexadecimal; docs/how-to/operations.md says how to prove one
     salt STRING salt of the hash, hexadecimal; one for the lake
     iterations INT iterations of the hash
     table_name STRING table; or landed files, or delivered files

@@ -1,4 +1,4 @@
-"""The conversions of single columns in docs/schema-evolution.md; fixtures/bad/files.toml has whole files."""
+"""The conversions of single columns in docs/how-to/schema-evolution.md; fixtures/bad/files.toml has whole files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each of Arrow's types becomes, as docs/ingestion.md says; a type that the page does not name fails here."""
+"""What each of Arrow's types becomes, as docs/how-to/ingestion.md says; a type that the page lacks fails here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from fraudlake.bronze import contract
 from fraudlake.settings import Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "ingestion.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "ingestion.md"
 COLUMNS = ("string", "double", "bigint", "boolean", "timestamp")
 CONTRACT = contract.of(Settings(columns={f"as_{name}": {"type": name} for name in COLUMNS}).columns)
 OF_FLINK = {"string": "accountId", "double": "amount", "boolean": "alert", "timestamp": "dt"}

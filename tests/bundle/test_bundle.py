@@ -437,7 +437,7 @@ def test_the_ci_example_has_the_cli_for_its_tests_and_pins_it() -> None:
 
 
 def test_the_ci_example_signs_in_as_the_federation_policy_of_the_documentation_says() -> None:
-    text = (ROOT / "docs" / "deploy.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
     example = re.search(r"--json '(\{\"oidc_policy.*?\}\})'", text, re.DOTALL)
     assert example

@@ -32,7 +32,7 @@ def test_the_machines_of_a_cloud_are_none_of_another(cloud: str) -> None:
 
 
 def test_the_periodic_trigger_of_the_documentation_is_a_good_one() -> None:
-    text = (ROOT / "docs" / "deploy.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     example = re.search(r'"ingest_trigger": (\{.*?\}\})', text)
     assert example
     assert problems(render("prod", **GIVEN, ingest_trigger=yaml.safe_load(example[1]))) == []

@@ -8,7 +8,7 @@ import pytest
 
 from fraudlake.delivery.destinations import DESTINATIONS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "delivery.md").read_text()
 
 
 @pytest.mark.parametrize("name", DESTINATIONS)

@@ -117,7 +117,7 @@ def test_a_package_without_its_repository_says_where_the_examples_are(
 
 
 def test_every_example_has_a_test() -> None:
-    tests = "".join(file.read_text() for file in (PAGE.parents[1] / "tests" / "examples").glob("test_*.py"))
+    tests = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
     assert [example.name for example in EXAMPLES if f'printed("{example.name}"' not in tests] == []
 
 

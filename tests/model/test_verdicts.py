@@ -105,7 +105,7 @@ def test_the_documented_query_makes_verdicts_of_a_simulations_truth(
     run(opened, ingest.streams, refine.streams)
     (query,) = re.findall(
         r"```python\n(.*?silver_transactions JOIN truth.*?)```",
-        (FLINK.parent.parent / "docs" / "model.md").read_text(),
+        (FLINK.parent.parent / "docs" / "how-to" / "model.md").read_text(),
         re.S,
     )
 

@@ -83,7 +83,7 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
     A field is matched by its name or, if exactly one column has the name in another case, by that column. A value that
     converts to the contract's type without loss is converted. Every other value goes into the JSON object
     ``_rescued_data``, and is null in its contract column; so do columns that the contract does not name.
-    docs/schema-evolution.md has the table of conversions.
+    docs/how-to/schema-evolution.md has the table of conversions.
 
     Args:
         batch: rows in any columns.

@@ -71,7 +71,7 @@ def print_counts(console: Console, status: Status) -> None:
         ages = (f"{step} {_age(time)}" for step, time in status.last_batches.items())
         console.print(f"[dim]last micro-batch: {', '.join(ages)}[/]", soft_wrap=True)
     if status.kafka_missing_offsets:
-        console.print(f"[yellow]![/] {status.kafka_missing_offsets:,} Kafka offsets gave no row: see docs/kafka.md")
+        console.print(f"[yellow]![/] {status.kafka_missing_offsets:,} Kafka offsets gave no row (docs/how-to/kafka.md)")
     for breach in status.breaches:
         console.print(f"[red]✗[/] {breach}", soft_wrap=True)
     if status.gaps:

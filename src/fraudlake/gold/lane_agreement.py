@@ -1,6 +1,6 @@
 """Lane agreement: the alerts of the fast lane and of the exact lane are matched, and counted by day and rule.
 
-The exact lane is ``detect``; what only one lane has gets a reason, which docs/analytics.md explains.
+The exact lane is ``detect``; what only one lane has gets a reason, which docs/how-to/analytics.md explains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KEYS = ("date", "rule")
 TABLE = Table(
     "gold_lane_agreement",
-    "A day (UTC) of a rule: alerts of the fast lane against those of the exact one; docs/analytics.md has the reasons.",
+    "A day (UTC) of a rule: alerts of the fast lane against those of the exact one (docs/how-to/analytics.md).",
     """
     date DATE day (UTC) of the large transaction
     rule STRING name of the rule

@@ -76,7 +76,7 @@ class Appender:
         if sum(filter(None, committed)) != expected and not (None in committed and batch_id == self.repeated):
             raise FraudlakeError(
                 f"micro-batch {batch_id} has {expected:,} rows, but its commits have {sum(filter(None, committed)):,}: "
-                "the step stops (docs/workspace.md, 'A micro-batch is read more than once')"
+                "the step stops (docs/how-to/workspace.md, 'A micro-batch is read more than once')"
             )
 
     def rows_since(self, lake: Lake, table: Table, batch_id: int) -> int:

@@ -47,7 +47,7 @@ def persisted_batch(rows: DataFrame) -> Iterator[Callable[[int], None]]:
                 raise FraudlakeError(
                     f"the micro-batch had {number:,} rows when it was first read, and {again:,} when it was read "
                     "again: this compute gives its rows only once; nothing of it was written: run the step on a "
-                    "cluster (docs/workspace.md, 'A micro-batch is read more than once')"
+                    "cluster (docs/how-to/workspace.md, 'A micro-batch is read more than once')"
                 )
 
         yield require_again

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PREDICTIONS = {column.name: column for column in tables.GOLD_FRAUD_PREDICTIONS.fields}
 NAMES = tuple(name for name, column in _PREDICTIONS.items() if column.meaning.startswith("feature:"))
-"""The features of a transaction; docs/model.md defines each."""
+"""The features of a transaction; docs/how-to/model.md defines each."""
 
 FORGET_DAYS = 30
 """An account without a transaction for so many days counts as new."""

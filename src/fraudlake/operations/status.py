@@ -89,7 +89,7 @@ class Status:
     """Agreement of the lanes on the latest days with alerts, if there is a fast lane: the number of ``days``, alerts of
     ``both`` lanes and of one, those for an ``unknown`` reason, and the highest ``latency_p99`` (milliseconds)."""
     drift: dict[str, Any] = field(default_factory=dict)
-    """Stability index by feature, of the latest day that is over: see docs/model.md."""
+    """Stability index by feature, of the latest day that is over: see docs/how-to/model.md."""
     breaches: list[str] = field(default_factory=list)
     """Problems of the model on that day, a sentence each."""
 
