@@ -27,6 +27,7 @@ NAMES = {
 }
 """What packages say that do not use SPDX's names."""
 READ = {
+    "axe-playwright-python": "MIT License",
     "databricks-bundles": "Databricks License",
     "huey": "Permission is hereby granted, free",
     "skops": "MIT License",
