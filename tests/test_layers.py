@@ -29,6 +29,7 @@ ORDER = (
     ("sources",),
     ("realtime",),
     ("model",),
+    ("desk",),
     ("quarantine",),
     ("streams",),
     ("operations",),
