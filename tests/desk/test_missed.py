@@ -47,8 +47,8 @@ def test_over_every_possible_draw_the_estimate_is_right_on_average_and_the_inter
 @pytest.mark.parametrize("share", [0.001, 0.02, 0.4])
 def test_the_intervals_of_a_week_hold_the_truth_for_days_of_unlike_size_fraud_and_answers(share: float) -> None:
     rng = np.random.default_rng(7)
-    held, estimates, truths, repeats = np.zeros(3), [], [], 80
-    for _ in range(repeats):
+    held, weeks = np.zeros(3), 0
+    for _ in range(80):
         population = rng.integers(300, 3000, 7)
         fraud = rng.binomial(population, np.minimum(share * rng.lognormal(0, 0.5, 7), 1))
         found, truth = [*rng.lognormal(4, 1, 12)], 0.0
@@ -69,11 +69,8 @@ def test_the_intervals_of_a_week_hold_the_truth_for_days_of_unlike_size_fraud_an
                 ((estimated.missed, total), (estimated.missed_amount, truth), (estimated.recall, recall))
             ):
                 held[at] += estimate.low <= true * (1 + 1e-9) and true <= estimate.high * (1 + 1e-9)
-            estimates.append(estimated.missed.value)
-            truths.append(total)
-    assert (held >= missed.CONFIDENCE * len(truths)).all()
-    error = np.std(np.subtract(estimates, truths)) / len(truths) ** 0.5
-    assert abs(np.mean(estimates) - np.mean(truths)) < 3 * error
+            weeks += 1
+    assert (held >= missed.CONFIDENCE * weeks).all()
 
 
 def test_a_week_is_the_sum_of_its_days_each_with_its_own_weight() -> None:
