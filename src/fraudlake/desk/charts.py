@@ -1,0 +1,176 @@
+"""Charts: small numbers become SVG, whose colours are classes of the page's style sheet, so that they follow its theme.
+
+Texts are escaped; no chart has a style or a script of its own, since the pages' content policy forbids both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Literal
+
+from markupsafe import Markup
+
+_WIDTH = 960
+_LEFT, _RIGHT = 64, 12
+_TOP, _PLOT, _STRIP = 22, 190, 44
+"""Heights: above the amounts, of the amounts, and of the strip of scores."""
+_STEPS = tuple(
+    timedelta(**{unit: number})
+    for unit, numbers in (("minutes", (1, 5, 15, 30)), ("hours", (1, 3, 6, 12)), ("days", (1, 2, 7, 14, 30, 90, 365)))
+    for number in numbers
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A transaction on a time axis."""
+
+    at: datetime
+    """Event time (UTC)."""
+    amount: float
+    text: str
+    """Its description, which is shown when one points at it."""
+    is_of_case: bool = False
+    alert: Literal["live", "shadow"] | None = None
+    """The kind of alert that it completed."""
+    probability: float | None = None
+    verdict: Literal["fraud", "genuine"] | None = None
+    is_labelled: bool = False
+    """Whether Flink's label says fraud."""
+
+
+def timeline(marks: Sequence[Mark], description: str) -> Markup:
+    """Draw transactions on a time axis: amounts on a logarithmic scale, scores in a strip below."""
+    if not marks:
+        return Markup()
+    first, last = min(mark.at for mark in marks), max(mark.at for mark in marks)
+    margin = max((last - first) * 0.02, timedelta(minutes=1))
+    first, last = first - margin, last + margin
+    low, high = _powers(mark.amount for mark in marks)
+    right, bottom, floor = _WIDTH - _RIGHT, _TOP + _PLOT, _TOP + _PLOT + 12 + _STRIP
+
+    def x(at: datetime) -> float:
+        return _LEFT + (right - _LEFT) * ((at - first) / (last - first))
+
+    def y(amount: float) -> float:
+        return bottom - _PLOT * (math.log10(max(amount, 10.0**low)) - low) / (high - low)
+
+    parts = [_text("score", _LEFT - 8, floor - 16, "end"), _line("axis", _LEFT, floor, right, floor)]
+    for power in range(low, high + 1):
+        height = y(10.0**power)
+        parts += [
+            _line("grid", _LEFT, height, right, height),
+            _text(_number(10.0**power), _LEFT - 8, height + 4, "end"),
+        ]
+    for at, text in _ticks(first, last):
+        parts += [_line("grid", x(at), _TOP, x(at), floor), _text(text, x(at), floor + 16, "middle")]
+    # What belongs to the case is drawn last, above the rest.
+    for mark in sorted(marks, key=lambda mark: (mark.is_of_case, mark.alert is not None, mark.at)):
+        parts.append(_mark(mark, x(mark.at), y(mark.amount), floor))
+    return _svg("chart timeline", _WIDTH, floor + 24, description, parts)
+
+
+def _mark(mark: Mark, x: float, y: float, floor: float) -> Markup:
+    parts = [_tag("title", mark.text)]
+    if mark.probability is not None:
+        height = max(1.0, mark.probability * _STRIP)
+        parts.append(_tag("rect", class_="score", x=x - 1.5, y=floor - height, width=3, height=height))
+    if mark.alert is not None:
+        parts.append(_tag("circle", class_=f"ring {mark.alert}", cx=x, cy=y, r=8))
+    kinds = "dot" + " of-case" * mark.is_of_case + " labelled" * mark.is_labelled
+    parts.append(_tag("circle", class_=kinds, cx=x, cy=y, r=4.5 if mark.is_of_case else 3))
+    if mark.verdict == "fraud":
+        parts.append(_tag("path", class_="verdict-fraud", d=f"M{x:.1f} {y - 11:.1f}l-6 -9h12z"))
+    elif mark.verdict == "genuine":
+        parts.append(_tag("path", class_="verdict-genuine", d=f"M{x - 4:.1f} {y - 15:.1f}l3 4l6 -8"))
+    return _tag("g", *parts, class_="mark", data_value=str(mark.amount))
+
+
+def bars(
+    days: Sequence[date], values: Sequence[float], description: str, width: int = 480, height: int = 120
+) -> Markup:
+    """Draw a number for each day as bars, with the largest number and the first and the last day."""
+    if not days:
+        return Markup()
+    top, left, bottom = 14, 44, height - 20
+    each, scale = (width - left) / len(days), (bottom - top) / max(*values, 1)
+    parts = [_text(_number(max(*values, 1)), left - 6, top + 4, "end"), _line("axis", left, bottom, width, bottom)]
+    for number, (day, value) in enumerate(zip(days, values, strict=True)):
+        place = {"x": left + each * (number + 0.1), "y": bottom - scale * value}
+        size = {"width": each * 0.8, "height": scale * value}
+        title = _tag("title", f"{day}: {_number(value)}")
+        parts.append(_tag("rect", title, class_="bar", data_value=str(value), **place, **size))
+    parts.append(_text(f"{days[0]:%-d %b}", left, height - 4, "start"))
+    if len(days) > 1:
+        parts.append(_text(f"{days[-1]:%-d %b}", width, height - 4, "end"))
+    return _svg("chart", width, height, description, parts)
+
+
+def spark(values: Sequence[float], description: str) -> Markup:
+    """Draw numbers as bars without an axis, for the cell of a table."""
+    height, scale = 18, 18 / max([*values, 1])
+    tops = [max(scale * value, 0.75) for value in values]
+    parts = [
+        _tag("rect", class_="bar", data_value=str(value), x=5 * number, y=height - top, width=4, height=top)
+        for number, (value, top) in enumerate(zip(values, tops, strict=True))
+    ]
+    return _svg("spark", 5 * len(values), height, description, parts)
+
+
+def interval(value: float | None, low: float, high: float, description: str) -> Markup:
+    """Draw a share with its interval, on a scale from 0 to 1."""
+    parts = [_line("axis", 4, 6, 80, 6), _line("span", 4 + 76 * low, 6, 4 + 76 * high, 6)]
+    if value is not None:
+        parts.append(_tag("circle", class_="of-case", data_value=str(value), cx=4 + 76 * value, cy=6, r=3.5))
+    return _svg("spark", 84, 12, description, parts)
+
+
+def _svg(class_: str, width: int, height: int, description: str, parts: Sequence[Markup]) -> Markup:
+    """Return a chart: one of the class ``chart`` is as wide as its place, others have their own size."""
+    size = {} if class_.startswith("chart") else {"width": width, "height": height}
+    described = {"role": "img", "aria_label": description}
+    return _tag("svg", *parts, class_=class_, viewBox=f"0 0 {width} {height}", **size, **described)
+
+
+def _text(text: str, x: float, y: float, anchor: str) -> Markup:
+    return _tag("text", text, class_="tick", x=x, y=y, text_anchor=anchor)
+
+
+def _line(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
+    return _tag("line", class_=class_, x1=x1, y1=y1, x2=x2, y2=y2)
+
+
+def _tag(name: str, *inside: str, **attributes: object) -> Markup:
+    """Return an element; texts in it and of its attributes are escaped, numbers have one decimal place."""
+    given = Markup().join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), f"{one:.1f}" if isinstance(one, float) else one)
+        for key, one in attributes.items()
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(name, given, Markup().join(inside))
+
+
+def _powers(amounts: Iterable[float]) -> tuple[int, int]:
+    """Return the powers of ten between which amounts are."""
+    positive = [amount for amount in amounts if amount > 0 and math.isfinite(amount)] or [1.0]
+    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
+    return low, max(high, low + 1)
+
+
+def _ticks(first: datetime, last: datetime) -> list[tuple[datetime, str]]:
+    """Return up to ten round times with their texts."""
+    step = next((step for step in _STEPS if (last - first) / step <= 9), _STEPS[-1])
+    epoch = datetime(1970, 1, 1, tzinfo=first.tzinfo)
+    at = epoch + ((first - epoch) // step + 1) * step
+    ticks = []
+    while at < last:
+        is_day = step >= timedelta(days=1) or at.time() == datetime.min.time()
+        ticks.append((at, f"{at:%-d %b}" if is_day else f"{at:%H:%M}"))
+        at += step
+    return ticks
+
+
+def _number(value: float) -> str:
+    return f"{value:,.12g}"

@@ -1,0 +1,77 @@
+"""Charts: what is drawn has the numbers that were given, and texts are escaped."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from xml.etree import ElementTree
+
+import pytest
+
+from fraudlake.desk import charts
+from fraudlake.desk.charts import Mark
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+HOSTILE = "<script>alert('x')</script>\" onload=\"x"
+
+
+def values(svg: str) -> list[float]:
+    return [float(value) for value in re.findall(r'data-value="([^"]*)"', svg)]
+
+
+def test_a_bar_is_drawn_for_each_day() -> None:
+    svg = charts.bars([date(2026, 3, 7), date(2026, 3, 8), date(2026, 3, 9)], [4, 0, 12], "alerts a day")
+    assert values(svg) == [4, 0, 12]
+    heights = [float(bar.get("height") or 0) for bar in ElementTree.fromstring(svg).iter("rect")]
+    assert heights[0] * 3 == pytest.approx(heights[2], abs=0.2) and heights[1] == 0
+
+
+def test_transactions_are_in_the_order_of_time_and_larger_ones_are_higher() -> None:
+    marks = [Mark(NOON + timedelta(hours=hour), amount, "paid") for hour, amount in ((0, 1.0), (5, 10.0), (9, 1000.0))]
+    circles = [*ElementTree.fromstring(charts.timeline(marks, "payments")).iter("circle")]
+    at, height = ([float(circle.get(name) or 0) for circle in circles] for name in ("cx", "cy"))
+    assert at == sorted(at)
+    assert height == sorted(height, reverse=True)
+    assert height[0] - height[1] == pytest.approx((height[1] - height[2]) / 2, abs=0.2)
+
+
+def test_alerts_scores_and_verdicts_are_marked() -> None:
+    marks = [
+        Mark(NOON, 500.0, "paid", is_of_case=True, alert="live", probability=0.9, verdict="fraud"),
+        Mark(NOON, 20.0, "paid", alert="shadow", verdict="genuine", is_labelled=True),
+    ]
+    drawn = charts.timeline(marks, "payments")
+    for name in (
+        "ring live",
+        "ring shadow",
+        "score",
+        "verdict-fraud",
+        "verdict-genuine",
+        "dot of-case",
+        "dot labelled",
+    ):
+        assert drawn.count(f'class="{name}"') == 1
+
+
+@pytest.mark.parametrize("amounts", [[0.0], [-5.0, 3.0], [1e300, 1e-300], [7.0, 7.0]])
+def test_any_amounts_can_be_drawn(amounts: list[float]) -> None:
+    svg = charts.timeline([Mark(NOON, amount, "paid") for amount in amounts], "payments")
+    assert values(svg) == pytest.approx(amounts)
+    assert "nan" not in svg and "inf" not in svg
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert (charts.timeline([], "x"), charts.bars([], [], "x")) == ("", "")
+
+
+def test_texts_are_escaped() -> None:
+    drawn = charts.timeline([Mark(NOON, 1.0, HOSTILE)], HOSTILE) + charts.bars([NOON.date()], [1], HOSTILE)
+    assert "<script" not in drawn and '" onload' not in drawn
+    ElementTree.fromstring(f"<all>{drawn}</all>")
+
+
+def test_a_share_is_drawn_within_its_interval() -> None:
+    svg = ElementTree.fromstring(charts.interval(0.5, 0.25, 0.75, "precision"))
+    span = next(line for line in svg.iter("line") if line.get("class") == "span")
+    (dot,) = svg.iter("circle")
+    assert float(span.get("x1") or 0) < float(dot.get("cx") or 0) < float(span.get("x2") or 0)
