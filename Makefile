@@ -57,11 +57,12 @@ $(TESTS_READY): requirements-test.lock $(READY)
 	@$(UV) --python $(BIN)/python $(LOCKED) requirements-test.lock
 	@touch $@
 
-demo: $(READY) ## run the main job on transactions that a real Flink wrote, into ./lake
-	@mkdir -p $(LAKE)/landing/tutorial $(LAKE)/landing/twodays
+demo: $(READY) ## run the main job on transactions that a real Flink wrote, and some with a terminal, into ./lake
+	@mkdir -p $(LAKE)/landing/tutorial $(LAKE)/landing/twodays $(LAKE)/landing/terminals
 	@cp -R -n fixtures/flink/tutorial/int96/. $(LAKE)/landing/tutorial
 	@cp -R -n fixtures/flink/twodays/. $(LAKE)/landing/twodays
-	@$(FRAUDLAKE) --lake $(LAKE) run
+	@cp -R -n fixtures/terminals/. $(LAKE)/landing/terminals
+	@$(FRAUDLAKE) --lake $(LAKE) --config examples/terminals/fraudlake.toml run
 
 quick: $(TESTS_READY) ## run the tests without a Spark session that take less than a second each
 	@$(BIN)/python -m pytest -m "not stream and not slow"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fraudlake import tables
 from fraudlake.counts import counted
+from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -209,6 +210,8 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
         console.print(Text(f"  {row['explanation']}"), soft_wrap=True)
     if status.alerts > SHOWN_ALERTS:
         console.print(f"  [dim]and {status.alerts - SHOWN_ALERTS:,} more in silver_alerts[/]")
+    if lake.settings.entities:
+        _print_entities(console, lake, status)
 
     agreed = status.agreement
     same = agreed["only_flink"] == agreed["only_spark"] == 0
@@ -236,6 +239,26 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
     console.print(
         f"  fraudlake --lake {lake.settings.lake} status                   [dim]count the rows of each layer[/]"
     )
+
+
+def _print_entities(console: Console, lake: Lake, status: Status) -> None:
+    """Print the alerts and the features that are by other entities than the account."""
+    columns = "rule, entity, count(*) AS alerts, count(DISTINCT entity_key) AS keys"
+    by_rule = lake.query(tables.SILVER_ALERTS, columns, f"WHERE entity <> '{ACCOUNT}' GROUP BY rule, entity")
+    for row in by_rule.sort_by("rule").to_pylist():
+        console.print(f"\n[bold]Alerts by {row['entity']}[/] ({row['alerts']:,})")
+        console.print(f"  {row['rule']}: {row['keys']:,} different keys")
+    features = [feature for feature in lake.settings.features if feature.entity != ACCOUNT and status.predictions]
+    if features:
+        console.print("\n[bold]Features by entity[/]")
+    for feature in features:
+        name = feature.name
+        columns = f"count({name}) AS known, avg({name}) AS mean, max({name}) AS most"
+        (figures,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, columns).to_pylist()
+        known = f"known for {counted(figures['known'], 'transaction')}"
+        if figures["known"]:
+            known += f", {figures['mean']:.2f} on average, {figures['most']:.2f} at most"
+        console.print(Text(f"  {name} ({feature.meaning}): {known}"), soft_wrap=True)
 
 
 def print_versions(console: Console, versions: list[Version]) -> None:
