@@ -123,7 +123,7 @@ class _Program(Commands):
 
 
 _TASKS = {
-    "First steps": ("setup", "simulate", "run", "status", "define"),
+    "First steps": ("setup", "simulate", "run", "status", "watch", "define"),
     "Steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
     "Rules and models": ("rules", "features", "model", "verdicts"),

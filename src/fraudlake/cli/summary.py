@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fraudlake import tables
-from fraudlake.counts import counted
+from fraudlake.counts import age, counted
 from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def print_counts(console: Console, status: Status) -> None:
     console.print(layers)
     console.print(f"[dim]definition: {_definition(status.definition)}[/]", soft_wrap=True)
     if status.last_batches:
-        ages = (f"{step} {_age(time)}" for step, time in status.last_batches.items())
+        ages = (f"{step} {age(time, datetime.now(UTC))} ago" for step, time in status.last_batches.items())
         console.print(f"[dim]last micro-batch: {', '.join(ages)}[/]", soft_wrap=True)
     if status.kafka_missing_offsets:
         console.print(f"[yellow]![/] {status.kafka_missing_offsets:,} Kafka offsets gave no row (docs/how-to/kafka.md)")
@@ -172,21 +172,13 @@ def _taken(taken: Taken | None, table: tables.Table) -> str:
     return f" ({table.name} version {taken.version}{'' if taken.is_first else ' or earlier'})"
 
 
-def _age(time: datetime) -> str:
-    seconds = int((datetime.now(UTC) - time).total_seconds())
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{max(seconds, 0)} s ago"
-
-
 def print_state(console: Console, state: State) -> None:
     """Print what the detector holds."""
     rows = Table.grid(padding=(0, 2))
     rows.add_row("order", state.ordering)
     rows.add_row("open flags", f"{state.open_flags:,}")
-    for age, count in state.flags_by_age.items():
-        rows.add_row(f"  {age}", f"{count:,}")
+    for span, count in state.flags_by_age.items():
+        rows.add_row(f"  {span}", f"{count:,}")
     rows.add_row("waiting rows", f"{state.waiting_rows:,}")
     for rule, count in state.rows_by_rule.items():
         rows.add_row(f"rows for {rule}", f"{count:,}")

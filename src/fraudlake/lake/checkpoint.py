@@ -8,7 +8,7 @@ import re
 import shutil
 import uuid
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,24 @@ from fraudlake.lake import json_file
 
 _SCHEMA_FILE = re.compile(r"(|file:|dbfs:)/.*(/[^/]+/_stateSchema/[^/]+/[^/]+)", re.DOTALL)
 """Spark's name of a file with a schema of the state: the folders before and after that of the state."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch, as a checkpoint has it."""
+
+    number: int
+    began_at: datetime
+    """When it began (UTC)."""
+    committed_at: datetime | None
+    """When it was committed (UTC); None if it was not."""
+    read_to: dict[str, int]
+    """The first version that it did not read, by the id of each Delta table."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None if it is not committed."""
+        return None if self.committed_at is None else max(0.0, (self.committed_at - self.began_at).total_seconds())
 
 
 @dataclass(frozen=True)
@@ -298,6 +316,22 @@ class Checkpoint:
         metadata = json.loads(offsets[-1].read_text().splitlines()[1])
         return int(metadata["batchWatermarkMs"])
 
+    def latest_batches(self) -> Iterator[Batch]:
+        """Yield the micro-batches that the checkpoint still has, the latest first."""
+        for file in reversed(self._log("offsets")):
+            try:
+                lines = file.read_text().splitlines()
+            except FileNotFoundError:  # Spark removes old ones
+                return
+            commit = self.folder / "commits" / file.name
+            millis = json.loads(lines[1])["batchTimestampMs"]
+            yield Batch(
+                int(file.name),
+                datetime.fromtimestamp(millis / 1000, UTC),
+                datetime.fromtimestamp(commit.stat().st_mtime, UTC) if commit.exists() else None,
+                _versions(lines),
+            )
+
     def last_batch_at(self) -> datetime | None:
         """Return when the latest committed micro-batch began (UTC); None: there is none.
 
@@ -317,13 +351,9 @@ class Checkpoint:
         """
         committed = self._log("commits")
         offsets = self.folder / "offsets" / committed[-1].name if committed else next(iter(self._log("offsets")), None)
-        lines = offsets.read_text().splitlines()[2:] if offsets else []
-        sources = [json.loads(line) for line in lines if line != "-"]
+        versions = _versions(offsets.read_text().splitlines()) if offsets else {}
         # Before the first commit the stream still has to read the initial snapshot, which is the version before.
-        back = 0 if committed else 1
-        return {
-            source["reservoirId"]: source["reservoirVersion"] - back for source in sources if "reservoirId" in source
-        }
+        return {table: version - (0 if committed else 1) for table, version in versions.items()}
 
     @property
     def _start_over(self) -> str:
@@ -350,6 +380,12 @@ class Checkpoint:
 def _numbered(folder: Path) -> list[Path]:
     """List the files of a folder whose names are numbers, by number."""
     return sorted((path for path in folder.glob("*") if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def _versions(lines: list[str]) -> dict[str, int]:
+    """Return the versions of Delta tables that a file of offsets names, by the id of each table."""
+    sources = [json.loads(line) for line in lines[2:] if line != "-"]
+    return {source["reservoirId"]: source["reservoirVersion"] for source in sources if "reservoirId" in source}
 
 
 def _settled(text: str, state: Path) -> str:

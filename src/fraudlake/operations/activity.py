@@ -1,0 +1,163 @@
+"""Activity: a lake's checkpoints and commits become what its streams do now, without Spark on a laptop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import tables
+from fraudlake.lake import contents
+from fraudlake.lake.commit import new_rows
+from fraudlake.sources import file_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fraudlake.lake import Lake
+    from fraudlake.lake.checkpoint import Batch, Checkpoint
+    from fraudlake.lake.commit import Commit
+    from fraudlake.tables import Table
+
+WINDOW = timedelta(minutes=1)
+"""The time over which rates are computed."""
+_INGESTED = {
+    "ingest": tables.BRONZE_TRANSACTIONS,
+    "ingest_kafka": tables.BRONZE_TRANSACTIONS,
+    "ingest_fast_alerts": tables.BRONZE_FAST_ALERTS,
+}
+"""The tables that streams fill which read no table."""
+
+_BY_NAME = {table.name: table for table in contents.TABLES}
+_SHOWN = ("alert_id", "rule", "account_id", "amount", "explanation", "timestamp", "detected_at")
+
+
+@dataclass(frozen=True)
+class StreamActivity:
+    """What a stream does now."""
+
+    step: str
+    batch: int | None = None
+    """The latest committed micro-batch; None if there is none."""
+    committed_at: datetime | None = None
+    """When it was committed (UTC)."""
+    seconds: float | None = None
+    """How long it took."""
+    running_since: datetime | None = None
+    """When the micro-batch began that is not committed (UTC): it is in progress, or was cut."""
+    rate: float | None = None
+    """Rows a second that it has read in :data:`WINDOW`; None if the lake does not say."""
+    unread_commits: int = 0
+    """Commits with rows that it has still to read."""
+    unread_rows: int | None = 0
+    """Their rows; None if they are not recorded. Of ``ingest``, the rows of landed files that it has not read."""
+    unread_since: datetime | None = None
+    """Time of the first of these commits (UTC)."""
+    unread_files: int = 0
+    """Of ``ingest``, the landed files that it has not read."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a lake does at a moment."""
+
+    at: datetime
+    streams: list[StreamActivity]
+    alerts: list[dict[str, Any]]
+    """The alerts that were raised last, the latest first: ``alert_id, rule, account_id, amount, explanation,
+    timestamp, detected_at``."""
+
+
+class Watcher:
+    """Looks at a lake again and again, and reads only what has changed since."""
+
+    def __init__(self, lake: Lake, alerts: int) -> None:
+        """Watch a lake and its latest so many alerts."""
+        self._lake, self._limit = lake, alerts
+        self._histories: dict[str, tuple[int, list[Commit]]] = {}
+        self._alerts: tuple[int, list[dict[str, Any]]] = (-1, [])
+
+    def look(self, now: datetime) -> Activity:
+        """Return what the lake does at a time (UTC), which is now."""
+        begun = [file.parent.name for file in sorted(self._lake.checkpoints.glob("*/offsets"))]
+        return Activity(now, [self._of(self._lake.checkpoint(step), now) for step in begun], self._latest_alerts())
+
+    def _of(self, checkpoint: Checkpoint, now: datetime) -> StreamActivity:
+        pending, done = _batches(checkpoint, now - WINDOW)
+        latest = done[0] if done else None
+        if checkpoint.step in _INGESTED:
+            recent = [commit for commit in self._history(_INGESTED[checkpoint.step]) if commit.at >= now - WINDOW]
+            read, unread = _rows(new_rows(recent, 0)), []
+        else:
+            read, unread = self._read(checkpoint, done, now - WINDOW), self._unread(checkpoint)
+        counts_files = checkpoint.step == "ingest" and not self._lake.is_in_workspace
+        landed = file_source.landed(self._lake) if counts_files else None
+        return StreamActivity(
+            checkpoint.step,
+            latest.number if latest else None,
+            latest.committed_at if latest else None,
+            latest.seconds if latest else None,
+            pending.began_at if pending else None,
+            None if read is None else read / WINDOW.total_seconds(),
+            len(unread),
+            landed.waiting_rows if landed else _rows(unread),
+            min((commit.at for commit in unread), default=None),
+            landed.waiting_files if landed else 0,
+        )
+
+    def _read(self, checkpoint: Checkpoint, done: list[Batch], since: datetime) -> int | None:
+        """Count the rows of the tables' commits that micro-batches since a time have read; None if it is unknown."""
+        recent = [batch for batch in done if batch.committed_at and batch.committed_at >= since]
+        before = done[len(recent)].read_to if len(done) > len(recent) else {}
+        commits = [
+            commit
+            for table, version in self._tables_of(checkpoint, recent[0].read_to if recent else {})
+            for commit in new_rows(self._history(table), before.get(checkpoint.reads[table.name], 0))
+            if commit.version < version
+        ]
+        return _rows(commits) if checkpoint.reads else None
+
+    def _unread(self, checkpoint: Checkpoint) -> list[Commit]:
+        """Return the commits with rows that a stream has still to read."""
+        unread = self._tables_of(checkpoint, checkpoint.unread_versions())
+        return [commit for table, version in unread for commit in new_rows(self._history(table), version)]
+
+    def _tables_of(self, checkpoint: Checkpoint, versions: Mapping[str, int]) -> Iterator[tuple[Table, int]]:
+        """Yield the tables that a stream reads, each with its version of those by id."""
+        for name, id_ in checkpoint.reads.items():
+            if id_ in versions and name in _BY_NAME:
+                yield _BY_NAME[name], versions[id_]
+
+    def _history(self, table: Table) -> list[Commit]:
+        version = self._lake.version(table)
+        known = self._histories.get(table.name, (-1, []))
+        if known[0] != version:
+            new = self._lake.history(table, None if known[0] < 0 else version - known[0])
+            known = self._histories[table.name] = (version, new + known[1])
+        return known[1]
+
+    def _latest_alerts(self) -> list[dict[str, Any]]:
+        version = self._lake.version(tables.SILVER_ALERTS)
+        if self._alerts[0] != version:
+            latest = f"ORDER BY detected_at DESC, timestamp DESC, alert_id LIMIT {self._limit}"
+            self._alerts = version, self._lake.query(tables.SILVER_ALERTS, ", ".join(_SHOWN), latest).to_pylist()
+        return self._alerts[1]
+
+
+def _batches(checkpoint: Checkpoint, since: datetime) -> tuple[Batch | None, list[Batch]]:
+    """Return the micro-batch that is not committed, and those since a time and the one before, the latest first."""
+    pending, done = None, []
+    for batch in checkpoint.latest_batches():
+        if batch.committed_at is None:
+            pending = batch
+        else:
+            done.append(batch)
+            if batch.committed_at < since:
+                break
+    return pending, done
+
+
+def _rows(commits: list[Commit]) -> int | None:
+    """Add up the rows of commits; None if one does not say."""
+    rows = [commit.rows for commit in commits]
+    return None if None in rows else sum(row or 0 for row in rows)
