@@ -29,7 +29,7 @@ LOCKED := --require-hashes --requirement
 # A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook databricks realtime realtime-demo python312 wheel lock clean
+.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook docs databricks realtime realtime-demo python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -90,6 +90,10 @@ tables: $(TESTS_READY) ## write docs/reference/tables.md from what src/fraudlake
 phrasebook: $(TESTS_READY) ## write docs/reference/phrasebook.md from the headers of the examples
 	@$(BIN)/python -m tests.phrasebook_page
 
+docs: $(TESTS_READY) ## build the site of the documentation into site/, and say how to read it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/ is built; to read it at http://127.0.0.1:8000: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
 databricks: $(DATABRICKS_READY) ## check the package against databricks-connect (needs Python 3.12)
 	@for client in $(DATABRICKS); do PYTHONPATH=src .venv-$$client/bin/python -m pytest tests/databricks \
 	  --confcutdir tests/databricks -o "addopts=-ra --tb=short" || exit 1; done
@@ -137,4 +141,4 @@ lock: $(BIN)/uv ## resolve the lock files again
 	  $(PROJECT) --group $$client --python-version 3.12 --output-file requirements-$$client.lock || exit 1; done
 
 clean: ## remove the environments and the demo lake
-	rm -rf $(VENV) $(DATABRICKS:%=.venv-%) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist
+	rm -rf $(VENV) $(DATABRICKS:%=.venv-%) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist site

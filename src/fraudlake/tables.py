@@ -456,7 +456,7 @@ GOLD_FORGOTTEN = Table(
     "gold_forgotten",
     "The rows of a forgotten account that a table had.",
     """
-    account_hash STRING PBKDF2-HMAC-SHA256 of the account, hexadecimal; docs/how-to/operations.md says how to prove one
+    account_hash STRING PBKDF2-HMAC-SHA256 of the account, hexadecimal; docs/how-to/forget.md says how to prove one
     salt STRING salt of the hash, hexadecimal; one for the lake
     iterations INT iterations of the hash
     table_name STRING table; or landed files, or delivered files
