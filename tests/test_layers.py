@@ -35,6 +35,7 @@ ORDER = (
     ("operations",),
     ("forget",),
     ("workspace", "simulator", "plots", "notebook"),
+    ("desk",),
     ("cli",),
     ("__main__",),
 )

@@ -363,6 +363,31 @@ SILVER_VERDICTS = Table(
     date DATE date (UTC) of the transaction
     """,
 )
+SILVER_REVIEW_EVENTS = Table(
+    "silver_review_events",
+    "An event of the review of an item: who took it, gave it back or decided on it, and when.",
+    """
+    number BIGINT order of the events, from 1, independent of any clock; no two have the same one
+    event_id STRING id that the writer gave it before it was written; a repeated write adds nothing
+    item_id STRING item: id of the case, or of a drawn account, as the queue or the analyst named it
+    kind STRING taken, released, verdict or corrected (a later verdict)
+    verdict STRING fraud, genuine or unsure; null for taken and released
+    reason STRING why, in a few words; null if none was given
+    note STRING what the analyst wrote; null if nothing
+    analyst STRING who did it
+    at TIMESTAMP when (UTC); never before an earlier event of the item
+    expires_at TIMESTAMP when the item is free again (UTC); null unless taken
+    account_id STRING account of the item
+    entity STRING what the item is about: account, or an entity of [entities]
+    entity_key STRING its key
+    transaction_ids ARRAY<STRING> the transactions that a verdict is about
+    case_id STRING case as it was then; null for a drawn account
+    day DATE day of the queue that the item is from; null if it is from none
+    date DATE date (UTC) of at
+    """,
+    # An event is numbered by who reads the last number: of two writers of one number, Delta takes one.
+    properties=(*_COMPACTED, ("delta.isolationLevel", "Serializable")),
+)
 GOLD_FRAUD_PREDICTIONS = Table(
     "gold_fraud_predictions",
     "A transaction as a version of the model scored it; docs/how-to/model.md explains the features.",
@@ -439,6 +464,50 @@ GOLD_FEATURE_DRIFT = Table(
     is_after_training BOOLEAN whether the day is after the data that the version learned from
     """,
 )
+GOLD_CASES = Table(
+    "gold_cases",
+    "A case: alerts of one entity, each at most `case_gap` after the one before. Each of its alert ids names it.",
+    """
+    case_id STRING alert_id of its earliest alert
+    entity STRING what its rules are by: account, or an entity of [entities]
+    entity_key STRING key of the entity
+    account_id STRING account of the earliest alert
+    opened_at TIMESTAMP event time of the earliest alert (UTC)
+    last_alert_at TIMESTAMP event time of the latest alert (UTC)
+    alerts BIGINT number of alerts
+    rules ARRAY<STRING> rules that raised them, sorted
+    alert_ids ARRAY<STRING> the alerts, in the order of event time
+    transaction_ids ARRAY<STRING> the transactions that completed them, in the same order, each once
+    accounts BIGINT number of accounts of these
+    amount_at_risk DOUBLE sum of the amounts of these, in account currency
+    detected_at TIMESTAMP when the first alert was raised (UTC)
+    date DATE date (UTC) of opened_at
+    """,
+    properties=_STREAMED,
+)
+GOLD_REVIEW_QUEUE = Table(
+    "gold_review_queue",
+    "An item of a day's queue: a case, or an account that was drawn at random.",
+    """
+    day DATE day (UTC) whose transactions it is about
+    rank INT place in the queue, from 1
+    item_id STRING case_id of a case; of a drawn account a hash of it and the day
+    kind STRING case or drawn
+    case_id STRING case; null for a drawn account
+    entity STRING what the item is about: account, or an entity of [entities]
+    entity_key STRING its key
+    account_id STRING account
+    priority DOUBLE probability times amount at risk; null for a drawn account
+    probability DOUBLE probability of fraud, by the model or the precision of the rules; null if neither says
+    amount_at_risk DOUBLE amounts of the transactions that it is about, in account currency
+    inclusion_probability DOUBLE probability with which it came into the queue: 1 for a case
+    population BIGINT accounts that could be drawn that day
+    reasons STRING what brought it into the queue, as a sentence
+    seed BIGINT seed of the draw
+    built_at TIMESTAMP when the queue was built (UTC)
+    """,
+    properties=_STREAMED,
+)
 GOLD_ROW_REMOVALS = Table(
     "gold_row_removals",
     "A commit that removed rows older than the setting `row_retention`, or a restore that brought them back.",
@@ -479,10 +548,13 @@ TABLES = (
     SILVER_DEFINITION,
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
+    SILVER_REVIEW_EVENTS,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,
     GOLD_FEATURE_DRIFT,
+    GOLD_CASES,
+    GOLD_REVIEW_QUEUE,
     GOLD_ROW_REMOVALS,
     GOLD_FORGOTTEN,
 )

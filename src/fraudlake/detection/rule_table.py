@@ -16,7 +16,7 @@ from fraudlake import tables
 from fraudlake.detection.alerts import Evaluator
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
-from fraudlake.lake.lake import literal
+from fraudlake.lake.sql_text import literal
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
 

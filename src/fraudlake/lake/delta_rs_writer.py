@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
-from fraudlake.lake import conflict, rewriting, session
+from fraudlake.lake import conflict, delta_rs_reader, rewriting, session
+from fraudlake.lake.sql_text import value
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 
 if TYPE_CHECKING:
@@ -96,18 +97,43 @@ class DeltaRsWriter(Writer):
         return last is not None and last >= version
 
     def _commit(
-        self, rows: pa.Table | pa.RecordBatchReader, mode: Mode, transaction: Transaction | None, metadata: str | None
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        mode: Mode,
+        transaction: Transaction | None = None,
+        metadata: str | None = None,
+        is_next: bool = False,
     ) -> None:
+        """Commit rows; with ``is_next`` only if no other commit has followed the version that was opened."""
         properties = CommitProperties(
             custom_metadata={"userMetadata": metadata} if metadata is not None else None,
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
-            max_commit_retries=_NO_RETRIES if mode == "overwrite" else None,
+            max_commit_retries=_NO_RETRIES if mode == "overwrite" or is_next else None,
         )
         # A table has columns that the rows lack if earlier settings declared them.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None
         write_deltalake(self._delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
         if self._table.compacts and self._delta.version() % _COMPACT_EVERY == 0:
             self._compact()
+
+    def insert_rows(self, rows: pa.Table, keys: Sequence[str]) -> None:
+        """Insert those Arrow rows whose keys are not in the table; it is to be repeated after a conflict.
+
+        Args:
+            rows: few rows in the columns of the table, with distinct keys.
+            keys: columns without nulls that identify a row.
+
+        Raises:
+            Exception: another commit was first (``conflict.is_conflict``).
+        """
+        first = rows[keys[0]].unique().to_pylist()
+        where = f"WHERE {keys[0]} IN ({', '.join(map(value, first))})"
+        statement = " ".join(("SELECT", ", ".join(keys), "FROM", self._table.name, where))
+        there = delta_rs_reader.query(statement, {self._table.name: self._delta}).to_pylist()
+        known = {tuple(row.values()) for row in there}
+        is_new = [tuple(row.values()) not in known for row in rows.select([*keys]).to_pylist()]
+        if any(is_new):
+            self._commit(rows.filter(pa.array(is_new)), "append", is_next=True)
 
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
         """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""

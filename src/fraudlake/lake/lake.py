@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 import shutil
 import uuid
 from abc import ABC, abstractmethod
@@ -24,6 +23,7 @@ from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.spark_writer import SparkWriter
+from fraudlake.lake.sql_text import spark_literal
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 from fraudlake.settings.features import Feature, typed
@@ -394,21 +394,6 @@ class Lake(ABC):
 def select(columns: str, table: str, clauses: str) -> str:
     """Return a query of one table."""
     return " ".join(("SELECT", columns, "FROM", table, clauses))
-
-
-def literal(text: str) -> str:
-    r"""Return a text as a value in SQL.
-
-    Spark and DataFusion each read quote and backslash in a way of their own; Spark replaces ``${name}`` by a setting.
-    """
-    parts = [f"chr({ord(part)})" if part in "'\\$" else f"'{part}'" for part in re.split(r"(['\\$])", text) if part]
-    return f"concat({', '.join(parts)})" if len(parts) > 1 else next(iter(parts), "''")
-
-
-def spark_literal(text: str) -> str:
-    """Return a text as a value in Spark's SQL, for places that take no expression, such as :func:`literal` gives."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
-    return f"'{escaped}'"
 
 
 def layout(table: tables.Table, clustering: str) -> str:

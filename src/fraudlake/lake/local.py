@@ -5,31 +5,39 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
-import re
 import shutil
 import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 from filelock import FileLock
 from pyspark.sql.types import StructType
 
-from fraudlake import __version__, tables
-from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import contents, data_file, far_times, json_file, lock, nearest_lake, session, workload
+from fraudlake import tables
+from fraudlake.errors import FraudlakeError, MissingLakeError
+from fraudlake.lake import (
+    compaction,
+    contents,
+    delta_rs_reader,
+    far_times,
+    lake_format,
+    lock,
+    session,
+    workload,
+)
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
-from fraudlake.lake.lake import Lake, Query, layout, select, spark_literal
+from fraudlake.lake.lake import Lake, Query, layout, select
+from fraudlake.lake.sql_text import spark_literal
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 
@@ -40,13 +48,6 @@ if TYPE_CHECKING:
 
     from fraudlake.lake.definition import Change
 
-FORMAT = 1
-"""Version of the lake's own layout; another one is refused."""
-_UNOPENABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f\ud800-\udfff]")
-"""Characters of a path with which delta-rs does not open a table (seen in 1.6); the last ones are no UTF-8."""
-_NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_COMPACTED = 16 << 20
-"""Size of a compacted file, if the table is not clustered."""
 _FEW = 20_000
 """Rows for which no code is compiled: to compile it takes longer than to interpret plans for them."""
 _NAMING = threading.RLock()
@@ -82,7 +83,7 @@ class LocalLake(Lake):
         if must_exist:
             self._require(change)
         else:
-            self._mark_as_lake()
+            lake_format.mark(self.root)
             self._make_tables(change)
 
     def _start(self) -> SparkSession:
@@ -101,7 +102,7 @@ class LocalLake(Lake):
 
     def _require(self, change: Change | None) -> None:
         """Refuse a root that is no lake of this format, or has no bronze; make stand-ins for other missing tables."""
-        self._check_format()
+        lake_format.require(self.root)
         missing = [table for table in contents.TABLES if not self.has(table)]
         if tables.BRONZE_TRANSACTIONS in missing:
             raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
@@ -112,50 +113,6 @@ class LocalLake(Lake):
             for table in map(self.table, missing):
                 DeltaTable.create(folder / table.name, table.schema)
                 self._stand_ins[table.name] = folder / table.name
-
-    def _mark_as_lake(self) -> None:
-        """Mark the root as a lake of this format, or refuse it."""
-        with self._refusals():
-            self.root.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.root / ".lock"):
-                if not self._format_file.exists():
-                    # Who reads takes no lock.
-                    json_file.write(self._format_file, {"format": FORMAT, "fraudlake": __version__})
-        self._check_format()
-
-    @property
-    def _format_file(self) -> Path:
-        return self.root / nearest_lake.FORMAT_FILE
-
-    def _check_format(self) -> None:
-        with self._refusals():
-            try:
-                made = json.loads(self._format_file.read_text())
-            except FileNotFoundError:
-                raise MissingLakeError(nearest_lake.missing(self.root)) from None
-        if made.get("format") != FORMAT:
-            raise FraudlakeError(
-                f"{self.root} was made by fraudlake {made.get('fraudlake', '?')} (lake format {made.get('format')}), "
-                f"this is {__version__} (format {FORMAT}): use that version, or another --lake"
-            )
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Return in one line why the root cannot be a lake."""
-        if _UNOPENABLE.search(str(self.root.resolve())):
-            raise UsageError(
-                f"--lake {self.root}: name a folder whose path is UTF-8 without [ ] \\ ^ | % and control characters"
-            )
-        try:
-            yield
-        except (FileExistsError, NotADirectoryError):
-            raise UsageError(f"--lake {self.root}: there is a file of that name; name a folder") from None
-        except OSError as error:
-            raise UsageError(f"--lake {self.root}: {error.strerror}") from None
-        except ValueError:
-            raise FraudlakeError(
-                f"{self._format_file} is not readable as JSON: restore it, or use another lake"
-            ) from None
 
     def _make_tables(self, change: Change | None) -> None:
         """Create missing tables, and complete existing ones."""
@@ -236,18 +193,11 @@ class LocalLake(Lake):
         return DeltaTable(self._folder(table), version)
 
     def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
-        """Return the few rows of ``SELECT columns FROM table clauses``, now or in a version of the table.
-
-        It goes past Spark, which takes ten seconds to start; and past Arrow's own reader of delta-rs, whose threads
-        call Python, which aborts if it is about to end (``terminate called``, seen with deltalake 1.6).
-        """
+        """Return the few rows of ``SELECT columns FROM table clauses``, now or in a version of the table."""
         delta = self._open(table, version)
-        if not _is_readable(delta) or self._has_misread_times(table, delta):
+        if not delta_rs_reader.is_readable(delta) or self._has_misread_times(table, delta):
             return super().union((table, columns, clauses, version))
-        engine = QueryBuilder().register(table.name, delta)
-        rows = pa.table(engine.execute(select(columns, table.name, clauses)))
-        # Arrow cannot sort or filter views.
-        return rows.cast(pa.schema([field.with_type(_NOT_VIEWS.get(field.type, field.type)) for field in rows.schema]))
+        return delta_rs_reader.query(select(columns, table.name, clauses), {table.name: delta})
 
     def _has_misread_times(self, table: tables.Table, delta: DeltaTable) -> bool:
         """Return whether a file has times that delta-rs reads as other ones: see :func:`far_times.in_nanoseconds`."""
@@ -267,28 +217,11 @@ class LocalLake(Lake):
         return DeltaRsWriter(delta, self._folder(table), self.table(table), self.root / "spool", compact)
 
     def _compact(self, table: tables.Table) -> None:
-        """Compact a table's small files, unless another process does so or has just done it."""
-        size = self.settings.target_file_bytes if table.zorder else _COMPACTED
-        with suppress(TimeoutError, CommitFailedError), self.without_compaction(table, wait=0):
-            chosen = [
-                file for group in data_file.by_partition(self.files(table)) for file in data_file.small(group, size)
-            ]
-            if chosen:
-                self.writer(table).rewrite(chosen, (), size)
+        compaction.compact(self.root, table, self.settings, partial(self.files, table), partial(self.writer, table))
 
     def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
-        """Block other rewriting of a table from now on, to the end of the block.
-
-        Args:
-            table: the table.
-            wait: seconds to wait for another process that rewrites it; -1: forever.
-
-        Raises:
-            TimeoutError: the other process has not ended.
-        """
-        locks = self.root / "locks"
-        locks.mkdir(exist_ok=True)
-        return FileLock(locks / f"rewriting_{table.name}").acquire(wait)
+        """Block other rewriting of a table from now on: see :func:`fraudlake.lake.compaction.excluded`."""
+        return compaction.excluded(self.root, table, wait)
 
     def version(self, table: tables.Table) -> int:
         """Return a table's version now."""
@@ -319,18 +252,7 @@ class LocalLake(Lake):
     def files(self, table: tables.Table) -> list[DataFile]:
         """Return the files of a table as it is now, from its log."""
         delta = self._open(table)
-        if not _is_readable(delta):
-            return super().files(table)
-        columns = delta.metadata().partition_columns
-        return [
-            DataFile(
-                file["path"],
-                file["size_bytes"],
-                file["modification_time"],
-                {column: _text(file["partition"][column]) for column in columns},
-            )
-            for file in pa.table(delta.get_add_actions()).to_pylist()
-        ]
+        return delta_rs_reader.files(delta) if delta_rs_reader.is_readable(delta) else super().files(table)
 
     def may_have_unused_files(self, table: tables.Table, retention: timedelta) -> bool:
         """Return whether VACUUM would find files to remove: with Spark it takes seconds a table."""
@@ -378,12 +300,3 @@ class LocalLake(Lake):
         """
         with lock.exclusive(self.root / "locks" / step, step, self.root):
             yield
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _is_readable(delta: DeltaTable) -> bool:
-    """Return whether delta-rs reads the table: not if rows are marked as deleted (seen in 1.6)."""
-    return "deletionVectors" not in (delta.protocol().reader_features or ())

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake.lake import literal
+from fraudlake.lake.sql_text import literal
 from fraudlake.model import budget
 from fraudlake.model.classifier import Classifier
 

@@ -12,7 +12,7 @@ from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
-from fraudlake.lake.lake import literal
+from fraudlake.lake.sql_text import literal
 from fraudlake.silver.transactions import KAFKA, POSITION, SOURCE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.lake import literal
+from fraudlake.lake.sql_text import literal
 from fraudlake.silver import quality_rules
 from fraudlake.silver.transactions import POSITION, SOURCE
 

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from fraudlake.settings.columns import Columns
 from fraudlake.settings.delivery import Delivery
+from fraudlake.settings.desk import Desk
 from fraudlake.settings.detection import Detection
 from fraudlake.settings.entities import Entities
 from fraudlake.settings.features import Features
@@ -31,6 +32,7 @@ DEFINITION = ("columns", "entities", "features", "ordering", "max_out_of_orderne
 class Settings(
     Spark,
     Storage,
+    Desk,
     Model,
     Delivery,
     Quality,

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.lake.lake import literal
+from fraudlake.lake.sql_text import literal
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.silver import duplicates
 from fraudlake.silver.transactions import POSITION, SOURCE

@@ -1,0 +1,322 @@
+"""Review: the events of ``silver_review_events`` say who has taken an item, who decided on it, and when.
+
+An event is written only if it is allowed after all events before it, and it is numbered by who has read these: Delta
+takes one event of each number (:meth:`fraudlake.desk.store.Store.insert`). So two analysts never hold one item,
+whatever their clocks say. An item's time never goes back: an event is later than the item's event before it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.sql_text import value
+from fraudlake.tables import SILVER_REVIEW_EVENTS
+
+if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
+
+Kind = Literal["taken", "released", "verdict", "corrected"]
+Verdict = Literal["fraud", "genuine", "unsure"]
+VERDICTS: tuple[Verdict, ...] = ("fraud", "genuine", "unsure")
+LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200}
+"""The longest texts of an event, in characters."""
+_ATTEMPTS = 20
+_LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
+_LEAST = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Item:
+    """What an analyst decides on: a case, or an account of a day that was drawn at random."""
+
+    item_id: str
+    """The ``case_id`` of a case; of a drawn account the id that the queue gave it."""
+    case_id: str | None
+    entity: str
+    entity_key: str
+    account_id: str
+    transaction_ids: tuple[str, ...]
+    """The transactions that a verdict is about."""
+    names: frozenset[str]
+    """Every id that names it: of a case those of its alerts."""
+    day: date | None = None
+    """The day of the queue that it is from."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of ``silver_review_events``; times in UTC."""
+
+    event_id: str
+    item_id: str
+    kind: Kind
+    analyst: str
+    at: datetime
+    account_id: str
+    entity: str
+    entity_key: str
+    verdict: Verdict | None = None
+    reason: str | None = None
+    note: str | None = None
+    expires_at: datetime | None = None
+    transaction_ids: tuple[str, ...] = ()
+    case_id: str | None = None
+    day: date | None = None
+    number: int = 0
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether it decides, for the first time or again."""
+        return self.kind in ("verdict", "corrected")
+
+
+@dataclass(frozen=True)
+class State:
+    """What the events of an item come to."""
+
+    time: datetime
+    """The item's time: now, or that of its last event if that is later."""
+    holder: str | None = None
+    """Who has taken it; None if nobody has, or the time is over."""
+    expires_at: datetime | None = None
+    """When the holder's time is over."""
+    last: Event | None = None
+    """The last event."""
+    decision: Event | None = None
+    """The verdict that counts: the last one."""
+    decided: frozenset[str] = frozenset()
+    """The transactions of all verdicts."""
+
+    def covers(self, item: Item) -> bool:
+        """Return whether the verdicts are about all of an item; a case may have got alerts since."""
+        return self.decision is not None and self.decided >= set(item.transaction_ids)
+
+
+def new_id() -> str:
+    """Return the id of an event that is about to be written; a repetition has the same one."""
+    return uuid.uuid4().hex
+
+
+def state(events: Iterable[Event], now: datetime) -> State:
+    """Return what the events of one item, in the order of their numbers, come to."""
+    so_far = State(datetime.min.replace(tzinfo=UTC))
+    for event in events:
+        so_far = _after(so_far, event)
+    return _at(so_far, now)
+
+
+def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | None = None) -> dict[str, State]:
+    """Return the state of each item that has events.
+
+    Args:
+        events: events in the order of their numbers.
+        now: the time.
+        names: the present name of an item, by a name that an event may have for it, such as an alert's id.
+
+    Returns:
+        States by the present names.
+    """
+    by_item: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_item[(names or {}).get(event.item_id, event.item_id)].append(event)
+    return {item: state(of_item, now) for item, of_item in by_item.items()}
+
+
+def _at(before: State, now: datetime) -> State:
+    """Let time pass for an item: it never goes back, and ends what was taken."""
+    time = max(before.time, now)
+    if before.expires_at is not None and time >= before.expires_at:
+        return replace(before, time=time, holder=None, expires_at=None)
+    return replace(before, time=time)
+
+
+def _after(before: State, event: Event) -> State:
+    so_far = replace(_at(before, event.at), last=event)
+    if event.kind == "taken":
+        # Cases that have become one may each have been taken: the first holds it.
+        if so_far.holder in (None, event.analyst):
+            return replace(so_far, holder=event.analyst, expires_at=event.expires_at)
+        return so_far
+    if event.is_verdict:
+        decided = so_far.decided | set(event.transaction_ids)
+        so_far = replace(so_far, decision=event, decided=decided)
+    return replace(so_far, holder=None, expires_at=None)
+
+
+def take(item: Item, before: State, analyst: str, lock: timedelta, event_id: str, is_again: bool = False) -> Event:
+    """Return the event that an analyst takes an item; the holder may take it again, for more time.
+
+    Args:
+        item: the item.
+        before: its state.
+        analyst: who takes it.
+        lock: how long.
+        event_id: the event's id.
+        is_again: take it although it is decided, to correct the verdict.
+
+    Raises:
+        FraudlakeError: another analyst holds it, or it is decided.
+    """
+    _require_free(item, before, analyst)
+    if before.covers(item) and not is_again:
+        raise FraudlakeError(_decided(item, before))
+    event = _event(item, before, "taken", analyst, event_id)
+    return replace(event, expires_at=event.at + lock)
+
+
+def release(item: Item, before: State, analyst: str, event_id: str, is_forced: bool = False) -> Event:
+    """Return the event that an analyst gives an item back, or, forced, takes it from another one.
+
+    Raises:
+        FraudlakeError: the analyst does not hold it.
+    """
+    if before.holder is None:
+        raise FraudlakeError(f"nobody holds {item.item_id}")
+    if not is_forced:
+        _require_free(item, before, analyst)
+    return _event(item, before, "released", analyst, event_id)
+
+
+def decide(
+    item: Item,
+    before: State,
+    analyst: str,
+    verdict: Verdict,
+    event_id: str,
+    reason: str | None = None,
+    note: str | None = None,
+    is_correction: bool = False,
+) -> Event:
+    """Return the event that an analyst decides on an item, which ends that it is taken.
+
+    Nobody needs to have taken it, and a verdict after the analyst's time is over counts if nobody else has taken it.
+
+    Args:
+        item: the item.
+        before: its state.
+        analyst: who decides.
+        verdict: the verdict.
+        event_id: the event's id.
+        reason: why, in a few words.
+        note: further text.
+        is_correction: replace a verdict that is there.
+
+    Raises:
+        FraudlakeError: another analyst holds it, or it is decided and this is no correction, or the other way round.
+        UsageError: a text is too long.
+    """
+    _require_free(item, before, analyst)
+    if before.covers(item) and not is_correction:
+        raise FraudlakeError(_decided(item, before))
+    if before.decision is None and is_correction:
+        raise FraudlakeError(f"nobody has decided on {item.item_id} yet, so there is nothing to correct")
+    event = _event(item, before, "corrected" if is_correction else "verdict", analyst, event_id)
+    return replace(event, verdict=verdict, reason=reason or None, note=note or None)
+
+
+def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:
+    return Event(
+        event_id,
+        item.item_id,
+        kind,
+        analyst,
+        max(before.time, before.last.at + _LEAST) if before.last else before.time,
+        item.account_id,
+        item.entity,
+        item.entity_key,
+        transaction_ids=item.transaction_ids,
+        case_id=item.case_id,
+        day=item.day,
+    )
+
+
+def _require_free(item: Item, before: State, analyst: str) -> None:
+    if before.holder not in (None, analyst):
+        raise FraudlakeError(f"{before.holder} holds {item.item_id} until {before.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _decided(item: Item, before: State) -> str:
+    last = before.decision
+    assert last is not None
+    return (
+        f"{last.analyst} decided on {item.item_id} at {last.at:%Y-%m-%d %H:%M:%S} UTC: {last.verdict}; a correction "
+        "replaces a verdict"
+    )
+
+
+def record(
+    store: Store, item: Item, event_id: str, make: Callable[[State], Event], now: datetime | None = None
+) -> Event:
+    """Write an event after all others, and return it; if one of its id is there already, only return that.
+
+    A process that is killed meanwhile leaves the event once or not at all, and a repetition with the same id leaves it
+    once.
+
+    Args:
+        store: the lake's tables.
+        item: the item.
+        event_id: id of the event: see :func:`new_id`.
+        make: makes the event of this id from the item's state, or raises an error if it is not allowed then. It is
+            called again if others write events meanwhile.
+        now: the time; by default this machine's.
+
+    Raises:
+        FraudlakeError: ``make`` does not allow it, or others write all the time.
+        UsageError: a text of the event is too long, or nobody is named.
+    """
+    for _ in range(_ATTEMPTS):
+        events = _read(store, f"WHERE {_of(item.names)} OR event_id = {value(event_id)} OR number = ({_LAST})")
+        written = next((event for event in events if event.event_id == event_id), None)
+        if written is not None:
+            return written
+        event = make(state((one for one in events if one.item_id in item.names), now or datetime.now(UTC)))
+        _require_valid(event)
+        number = max((one.number for one in events), default=0) + 1
+        store.insert(SILVER_REVIEW_EVENTS, rows([replace(event, number=number)]), ("number",))
+    raise FraudlakeError(f"others write events all the time, and nothing was written about {item.item_id}: try again")
+
+
+def _require_valid(event: Event) -> None:
+    if not event.analyst.strip():
+        raise UsageError("nobody is named who does this: give --analyst")
+    for name, longest in LONGEST.items():
+        given = len(getattr(event, name) or "")
+        if given > longest:
+            raise UsageError(f"the {name} has {given:,} characters, and {longest:,} are the most: shorten it")
+
+
+def of_items(store: Store, names: Iterable[str]) -> list[Event]:
+    """Return the events of items, given by every name that they have, in the order of their numbers."""
+    return _read(store, f"WHERE {_of(names)}")
+
+
+def of_lake(store: Store) -> list[Event]:
+    """Return all events, in the order of their numbers."""
+    return _read(store, "")
+
+
+def _of(names: Iterable[str]) -> str:
+    return f"item_id IN ({', '.join(map(value, sorted(names)))})"
+
+
+def _read(store: Store, where: str) -> list[Event]:
+    names = [field.name for field in fields(Event)]
+    statement = f"SELECT {', '.join(names)} FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
+    read = store.query(statement, SILVER_REVIEW_EVENTS).to_pylist()
+    return [Event(**{**row, "transaction_ids": tuple(row["transaction_ids"] or ())}) for row in read]
+
+
+def rows(events: Iterable[Event]) -> pa.Table:
+    """Return events as rows of ``silver_review_events``."""
+    made = [
+        {**asdict(event), "transaction_ids": list(event.transaction_ids), "date": event.at.date()} for event in events
+    ]
+    return pa.Table.from_pylist(made, SILVER_REVIEW_EVENTS.schema)

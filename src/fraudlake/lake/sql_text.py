@@ -1,0 +1,31 @@
+"""SQL text: values become literals that both Spark and DataFusion read."""
+
+from __future__ import annotations
+
+import re
+
+
+def literal(text: str) -> str:
+    r"""Return a text as a value in SQL.
+
+    Spark and DataFusion each read quote and backslash in a way of their own; Spark replaces ``${name}`` by a setting.
+    """
+    parts = [f"chr({ord(part)})" if part in "'\\$" else f"'{part}'" for part in re.split(r"(['\\$])", text) if part]
+    return f"concat({', '.join(parts)})" if len(parts) > 1 else next(iter(parts), "''")
+
+
+def spark_literal(text: str) -> str:
+    """Return a text as a value in Spark's SQL, for places that take no expression, such as :func:`literal` gives."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    return f"'{escaped}'"
+
+
+def value(given: object) -> str:
+    """Return a value as SQL: a text, a number, a truth value, null, a list of these; a time or a day as its text."""
+    if given is None:
+        return "NULL"
+    if isinstance(given, list):
+        return f"array({', '.join(map(value, given))})"
+    if isinstance(given, bool | int | float):
+        return str(given).lower()
+    return literal(str(given))

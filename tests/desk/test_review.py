@@ -1,0 +1,294 @@
+"""Review events: who holds an item follows from the log alone, and an event is in it once or not at all."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fraudlake.desk import review
+from fraudlake.desk.review import Event, Item, State
+from fraudlake.desk.store import LocalStore
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.settings import load
+from fraudlake.tables import SILVER_REVIEW_EVENTS
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+LOCK = timedelta(minutes=30)
+CASE = Item("a1", "a1", "account", "7", "7", ("t1", "t2"), frozenset({"a1", "a2"}))
+
+
+def open_store(root: Path) -> LocalStore:
+    root.mkdir(exist_ok=True)
+    (root / "lake.json").write_text(json.dumps({"format": 1}))
+    return LocalStore(load(lake=root))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return open_store(tmp_path / "lake")
+
+
+def take(store: LocalStore, analyst: str, at: datetime = NOON, item: Item = CASE) -> Event:
+    event_id = review.new_id()
+    return review.record(store, item, event_id, lambda state: review.take(item, state, analyst, LOCK, event_id), at)
+
+
+def decide(
+    store: LocalStore, analyst: str, verdict: review.Verdict = "fraud", at: datetime = NOON, **given: object
+) -> Event:
+    event_id = str(given.pop("event_id", review.new_id()))
+
+    def make(state: State) -> Event:
+        return review.decide(CASE, state, analyst, verdict, event_id, **given)  # type: ignore[arg-type]
+
+    return review.record(store, CASE, event_id, make, at)
+
+
+def now_held(store: LocalStore, now: datetime) -> State:
+    return review.state(review.of_items(store, CASE.names), now)
+
+
+def test_an_item_that_one_analyst_holds_is_refused_to_another_with_the_name_and_the_time(store: LocalStore) -> None:
+    take(store, "ann")
+
+    with pytest.raises(FraudlakeError, match="ann holds a1 until 2026-03-07 12:30:00 UTC"):
+        take(store, "bob", NOON + timedelta(minutes=29))
+
+    assert [event.analyst for event in review.of_lake(store)] == ["ann"]
+
+
+def test_a_lock_expires(store: LocalStore) -> None:
+    take(store, "ann")
+
+    take(store, "bob", NOON + LOCK)
+
+    with pytest.raises(FraudlakeError, match="bob holds a1"):
+        decide(store, "ann", at=NOON + LOCK)
+    assert now_held(store, NOON + LOCK).holder == "bob"
+
+
+def test_a_verdict_after_the_lock_has_expired_counts_if_nobody_else_took_the_item(store: LocalStore) -> None:
+    take(store, "ann")
+
+    decide(store, "ann", at=NOON + 2 * LOCK)
+
+    assert now_held(store, NOON + 2 * LOCK).covers(CASE)
+
+
+def test_a_clock_that_goes_back_neither_frees_an_item_nor_goes_before_earlier_events(store: LocalStore) -> None:
+    take(store, "ann")
+    early = NOON - timedelta(days=400)
+
+    with pytest.raises(FraudlakeError, match="ann holds a1"):
+        take(store, "bob", early)
+    decide(store, "ann", at=early)
+
+    first, second = review.of_lake(store)
+    assert second.at > first.at == NOON
+
+
+def test_an_item_is_released_by_its_holder_or_by_force(store: LocalStore) -> None:
+    take(store, "ann")
+
+    def release(analyst: str, is_forced: bool) -> None:
+        event_id = review.new_id()
+
+        def make(state: State) -> Event:
+            return review.release(CASE, state, analyst, event_id, is_forced)
+
+        review.record(store, CASE, event_id, make, NOON)
+
+    with pytest.raises(FraudlakeError, match="ann holds a1"):
+        release("bob", False)
+    release("bob", True)
+    with pytest.raises(FraudlakeError, match="nobody holds a1"):
+        release("ann", False)
+    assert take(store, "bob").analyst == "bob"
+
+
+def test_a_verdict_is_replaced_only_by_a_correction_which_is_a_later_event(store: LocalStore) -> None:
+    with pytest.raises(FraudlakeError, match="nothing to correct"):
+        decide(store, "ann", is_correction=True)
+    decide(store, "ann", "fraud")
+    with pytest.raises(FraudlakeError, match="ann decided on a1 at 2026-03-07 12:00:00 UTC: fraud"):
+        decide(store, "bob", "genuine")
+    with pytest.raises(FraudlakeError, match="a correction replaces a verdict"):
+        take(store, "bob")
+
+    decide(store, "bob", "genuine", is_correction=True)
+
+    events = review.of_lake(store)
+    assert [(event.kind, event.verdict) for event in events] == [("verdict", "fraud"), ("corrected", "genuine")]
+    assert events[1].at > events[0].at
+    decision = now_held(store, NOON).decision
+    assert decision is not None
+    assert decision.verdict == "genuine"
+
+
+def test_a_decided_case_that_gets_another_alert_is_open_again(store: LocalStore) -> None:
+    decide(store, "ann")
+    larger = replace(CASE, transaction_ids=("t1", "t2", "t3"), names=CASE.names | {"a3"})
+
+    take(store, "bob", item=larger)
+
+    assert now_held(store, NOON).holder == "bob"
+
+
+def test_two_held_cases_that_a_late_alert_joins_are_held_by_the_one_who_was_first(store: LocalStore) -> None:
+    other = replace(CASE, item_id="b1", case_id="b1", names=frozenset({"b1"}))
+    take(store, "ann")
+    take(store, "bob", item=other)
+    joined = replace(CASE, names=CASE.names | other.names)
+
+    state = review.state(review.of_items(store, joined.names), NOON)
+    by_name = review.states(review.of_lake(store), NOON, {"b1": "a1"})
+
+    assert state.holder == "ann"
+    assert by_name == {"a1": state}
+
+
+@pytest.mark.parametrize("name", ["note", "reason", "analyst"])
+def test_a_text_of_a_megabyte_is_refused_and_nothing_is_written(store: LocalStore, name: str) -> None:
+    texts = {"analyst": "ann", name: "x" * 2**20}
+
+    with pytest.raises(UsageError, match=f"the {name} has 1,048,576 characters, and .* are the most: shorten it"):
+        decide(store, **texts)  # type: ignore[arg-type]
+
+    assert review.of_lake(store) == []
+
+
+def test_nobody_decides_without_a_name(store: LocalStore) -> None:
+    with pytest.raises(UsageError, match="nobody is named"):
+        decide(store, " ")
+
+
+def test_a_repeated_event_is_written_once(store: LocalStore) -> None:
+    first = decide(store, "ann", event_id="e1")
+
+    again = decide(store, "ann", event_id="e1", at=NOON + LOCK)
+
+    assert again == first
+    assert review.of_lake(store) == [first]
+
+
+def test_ten_thousand_items_have_their_states() -> None:
+    events = [
+        Event(
+            f"e{n}", f"i{n % 10_000}", "verdict", "ann", NOON + n * timedelta(seconds=1), "7", "account", "7", "fraud"
+        )
+        for n in range(20_000)
+    ]
+
+    states = review.states(events, NOON)
+
+    assert len(states) == 10_000
+    assert all(
+        state.last is not None and state.last.event_id == f"e{10_000 + n}" for n, state in enumerate(states.values())
+    )
+
+
+def race(
+    root: Path, analyst: str, items: list[str], start: float, results: multiprocessing.Queue[tuple[str, str]]
+) -> None:
+    store = LocalStore(load(lake=root))
+    time.sleep(max(0.0, start - time.time()))
+    for name in items:
+        item = replace(CASE, item_id=name, case_id=name, names=frozenset({name}))
+        try:
+            take(store, analyst, item=item)
+            results.put((name, analyst))
+        except FraudlakeError:
+            pass
+
+
+@pytest.mark.slow
+def test_of_two_processes_that_take_an_item_at_once_one_holds_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "lake")
+    take(store, "someone", item=replace(CASE, item_id="x", names=frozenset({"x"})))
+    items = [f"item {n}" for n in range(20)]
+    context = multiprocessing.get_context("spawn")
+    results: multiprocessing.Queue[tuple[str, str]] = context.Queue()
+    start = time.time() + 4
+    racers = [
+        context.Process(target=race, args=(store.root, analyst, items, start, results)) for analyst in ("ann", "bob")
+    ]
+
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+
+    winners = dict(results.get(timeout=5) for _ in items)
+    assert results.empty()
+    assert set(winners) == set(items)
+    states = review.states(review.of_lake(store), NOON)
+    assert {name: states[name].holder for name in items} == winners
+    numbers = [event.number for event in review.of_lake(store)]
+    assert numbers == list(range(1, 22))
+
+
+def write_verdicts(root: Path, ids: list[str], begun: multiprocessing.Queue[str]) -> None:
+    store = LocalStore(load(lake=root))
+    for event_id in ids:
+        begun.put(event_id)
+        decide(store, "ann", event_id=event_id, is_correction=True)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_writes_leaves_each_event_once_or_not_at_all(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "lake")
+    decide(store, "ann", event_id="first")
+    context = multiprocessing.get_context("spawn")
+    ids: list[str] = []
+    for kill in range(4):
+        begun: multiprocessing.Queue[str] = context.Queue()
+        mine = [f"{kill} {n}" for n in range(100)]
+        writer = context.Process(target=write_verdicts, args=(store.root, mine, begun))
+        writer.start()
+        ids += [begun.get(timeout=60) for _ in range(1 + kill)]
+        time.sleep(0.003 * kill)
+        os.kill(int(writer.pid or 0), signal.SIGKILL)
+        writer.join()
+
+        there = [event.event_id for event in review.of_lake(store)]
+        assert len(there) == len(set(there))
+
+    for event_id in ids:
+        decide(store, "ann", event_id=event_id, is_correction=True)
+
+    there = [event.event_id for event in review.of_lake(store)]
+    assert len(there) == len(set(there))
+    assert {*ids} <= {*there}
+
+
+def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(store: LocalStore) -> None:
+    note = "'; DROP TABLE x; -- \\ ${spark} <script>alert(1)</script> \N{CYRILLIC SMALL LETTER ZHE} \N{BEETLE}"
+
+    decide(store, "o'hara \\", note=note, reason='"quoted"')
+
+    (event,) = review.of_lake(store)
+    assert (event.analyst, event.note, event.reason) == ("o'hara \\", note, '"quoted"')
+    assert store.query("SELECT * FROM silver_review_events", SILVER_REVIEW_EVENTS).num_rows == 1
+
+
+@pytest.mark.slow
+def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
+    program = (
+        "import sys; from pathlib import Path; from fraudlake.settings import load; "
+        "from fraudlake.desk.store import open_store; from fraudlake.desk import review; "
+        f"print(review.of_lake(open_store(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.split() == ["[]", "False"]
