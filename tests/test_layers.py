@@ -35,7 +35,6 @@ ORDER = (
     ("operations",),
     ("forget",),
     ("workspace", "simulator", "plots", "notebook"),
-    ("desk",),
     ("cli",),
     ("__main__",),
 )

@@ -285,8 +285,8 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
-        "from fraudlake.desk.store import open_store; from fraudlake.desk import review; "
-        f"print(review.of_lake(open_store(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
+        "from fraudlake.desk.store import LocalStore; from fraudlake.desk import review; "
+        f"print(review.of_lake(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

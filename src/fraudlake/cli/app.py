@@ -17,6 +17,7 @@ from fraudlake.counts import counted
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
     from fraudlake.lake import Lake
     from fraudlake.streams.stream import Done, Stream
 
@@ -87,6 +88,23 @@ class App:
         wanted = self.settings(**flags)
         with console.status("opening the lake"):
             return open_lake(wanted, must_exist=True)
+
+    def open_store(self, **flags: object) -> Store:
+        """Open the lake's tables for the desk: without Spark, on this machine or through a SQL warehouse.
+
+        In a workspace it is the session of the compute, unless the setting ``warehouse`` names one.
+        """
+        from fraudlake.desk.store import LocalStore, SparkStore
+
+        wanted = self.settings(**flags)
+        if not wanted.is_in_workspace:
+            return LocalStore(wanted)
+        if wanted.warehouse is None:
+            return SparkStore(self.open_existing(**flags))
+        from fraudlake.workspace.warehouse import WarehouseStore
+
+        with console.status("asking the warehouse"):
+            return WarehouseStore(wanted)
 
     def run(self, lake: Lake, streams: list[Stream]) -> list[Done]:
         """Run the streams of a command under the lake's trigger."""

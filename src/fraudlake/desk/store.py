@@ -9,15 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import UsageError
 from fraudlake.lake import conflict
 from fraudlake.lake.definition import Recorded
-from fraudlake.lake.sql_text import value
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -28,24 +27,6 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the store of the lake that the settings name.
-
-    On this machine it is :class:`LocalStore`; in a workspace :class:`WarehouseStore` if the setting ``warehouse`` names
-    one, otherwise :class:`SparkStore`.
-
-    Raises:
-        FraudlakeError: there is no such lake, or it cannot be opened.
-    """
-    if not settings.is_in_workspace:
-        return LocalStore(settings)
-    if settings.warehouse is not None:
-        return WarehouseStore(settings)
-    from fraudlake.lake import open_lake
-
-    return SparkStore(open_lake(settings, must_exist=True))
-
-
 class Store(ABC):
     """Reads a lake's tables and inserts rows."""
 
@@ -53,6 +34,11 @@ class Store(ABC):
     """The settings, with the lake's own definition."""
     name: str
     """The lake's name for people: its folder, or catalog and schema."""
+
+    def _defined(self) -> Settings:
+        """Return the settings with the lake's own definition."""
+        recorded = self.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION)
+        return self.settings.defined(Recorded.of(recorded.to_pylist()).values)
 
     @abstractmethod
     def has(self, table: Table) -> bool:
@@ -99,8 +85,7 @@ class LocalStore(Store):
         self.name = str(self.root)
         lake_format.require(self.root)
         self.settings = settings
-        defined = self.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION)
-        self.settings = settings.defined(Recorded.of(defined.to_pylist()).values)
+        self.settings = self._defined()
 
     def has(self, table: Table) -> bool:
         """Return whether a table is there."""
@@ -125,12 +110,12 @@ class LocalStore(Store):
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""
         self._make(table)
-        conflict.retried(lambda: self._writer(table).write(_complete(rows, table), "append"))
+        conflict.retried(lambda: self._writer(table).write(complete(rows, table), "append"))
 
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
         self._make(table)
-        conflict.retried(lambda: self._writer(table).insert_rows(_complete(rows, table), keys))
+        conflict.retried(lambda: self._writer(table).insert_rows(complete(rows, table), keys))
 
     def _make(self, table: Table) -> None:
         from deltalake import DeltaTable
@@ -200,83 +185,20 @@ class SparkStore(Store):
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""
-        conflict.retried(lambda: self._lake.writer(table).write(_complete(rows, table), "append"))
+        conflict.retried(lambda: self._lake.writer(table).write(complete(rows, table), "append"))
 
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
         from fraudlake.lake import merge
 
-        new = self._lake.session.createDataFrame(_complete(rows, table))
+        new = self._lake.session.createDataFrame(complete(rows, table))
         merge.merge(self._lake, new, table, merge.same(keys), "WHEN NOT MATCHED THEN INSERT *")
 
 
-class WarehouseStore(Store):
-    """A lake in a workspace, through a SQL warehouse, as the user or principal whose credentials the client has."""
-
-    def __init__(self, settings: Settings, client: Any = None) -> None:
-        """Read and write through the setting ``warehouse``.
-
-        Args:
-            settings: the settings, which name catalog and schema.
-            client: the client of the workspace; by default that of the environment or the default profile.
-        """
-        from fraudlake.workspace.client import connect
-        from fraudlake.workspace.sql import Sql, warehouse
-
-        client = client or connect(None)
-        found = warehouse(client, settings.warehouse)
-        self._sql = Sql(client, str(found.id), str(settings.catalog), str(settings.schema_name))
-        self.name = f"{settings.catalog}.{settings.schema_name}"
-        self._there = {row[1] for row in self._sql.rows("SHOW TABLES")}
-        self.settings = settings
-        defined = self.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION)
-        self.settings = settings.defined(Recorded.of(defined.to_pylist()).values)
-
-    def has(self, table: Table) -> bool:
-        """Return whether a table is there."""
-        return table.name in self._there
-
-    def query(self, statement: str, *read: Table) -> pa.Table:
-        """Return the rows of a query: see :meth:`Store.query`."""
-        empty = [f"{one.name} AS (SELECT {_nulls(one)} WHERE false)" for one in read if not self.has(one)]
-        return self._sql.table(f"WITH {', '.join(empty)} {statement}" if empty else statement)
-
-    def append(self, table: Table, rows: pa.Table) -> None:
-        """Append rows: see :meth:`Store.append`."""
-        self._require(table)
-        self._sql.rows(f"INSERT INTO {table.name} {_values(_complete(rows, table), table)}")
-
-    def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
-        """Insert rows whose keys are new: see :meth:`Store.insert`."""
-        self._require(table)
-        same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
-        source = _values(_complete(rows, table), table)
-        merging = f"MERGE INTO {table.name} t USING ({source}) s ON {same} WHEN NOT MATCHED THEN INSERT *"
-        conflict.retried(lambda: self._sql.rows(merging))
-
-    def _require(self, table: Table) -> None:
-        if not self.has(table):
-            raise FraudlakeError(tables.missing(self.name, table.name))
-
-
-def _complete(rows: pa.Table, table: Table) -> pa.Table:
+def complete(rows: pa.Table, table: Table) -> pa.Table:
     """Return rows in the columns of a table; those that they lack are null."""
     columns = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
         for field in table.schema
     ]
     return pa.table(columns, schema=table.schema)
-
-
-def _values(rows: pa.Table, table: Table) -> str:
-    """Return rows as a query without tables."""
-    types = {column.name: column.type for column in table.fields}
-    selects = [
-        "SELECT " + ", ".join(f"CAST({value(one)} AS {types[name]}) AS {name}" for name, one in row.items())
-        for row in rows.to_pylist()
-    ]
-    return " UNION ALL ".join(selects)
-
-
-def _nulls(table: Table) -> str:
-    return ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.fields)

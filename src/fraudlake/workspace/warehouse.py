@@ -1,0 +1,81 @@
+"""Warehouse: a SQL warehouse of a workspace becomes the store that the desk reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.desk.store import Store, complete
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake import conflict
+from fraudlake.lake.sql_text import value
+from fraudlake.workspace.client import connect
+from fraudlake.workspace.sql import Sql, warehouse
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+    from fraudlake.settings import Settings
+    from fraudlake.tables import Table
+
+
+class WarehouseStore(Store):
+    """A lake in a workspace, through a SQL warehouse, as the user or principal whose credentials the client has."""
+
+    def __init__(self, settings: Settings, client: WorkspaceClient | None = None) -> None:
+        """Read and write through the setting ``warehouse``.
+
+        Args:
+            settings: the settings, which name catalog and schema.
+            client: the client of the workspace; by default that of the environment or the default profile.
+        """
+        client = client or connect(None)
+        found = warehouse(client, settings.warehouse)
+        self._sql = Sql(client, str(found.id), str(settings.catalog), str(settings.schema_name))
+        self.name = f"{settings.catalog}.{settings.schema_name}"
+        self._there = {row[1] for row in self._sql.rows("SHOW TABLES")}
+        self.settings = settings
+        self.settings = self._defined()
+
+    def has(self, table: Table) -> bool:
+        """Return whether a table is there."""
+        return table.name in self._there
+
+    def query(self, statement: str, *read: Table) -> pa.Table:
+        """Return the rows of a query: see :meth:`Store.query`."""
+        empty = [f"{one.name} AS (SELECT {_nulls(one)} WHERE false)" for one in read if not self.has(one)]
+        return self._sql.table(f"WITH {', '.join(empty)} {statement}" if empty else statement)
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Append rows: see :meth:`Store.append`."""
+        self._require(table)
+        self._sql.rows(f"INSERT INTO {table.name} {_values(complete(rows, table), table)}")
+
+    def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
+        """Insert rows whose keys are new: see :meth:`Store.insert`."""
+        self._require(table)
+        same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+        source = _values(complete(rows, table), table)
+        merging = f"MERGE INTO {table.name} t USING ({source}) s ON {same} WHEN NOT MATCHED THEN INSERT *"
+        conflict.retried(lambda: self._sql.rows(merging))
+
+    def _require(self, table: Table) -> None:
+        if not self.has(table):
+            raise FraudlakeError(tables.missing(self.name, table.name))
+
+
+def _values(rows: pa.Table, table: Table) -> str:
+    """Return rows as a query without tables."""
+    types = {column.name: column.type for column in table.fields}
+    selects = [
+        "SELECT " + ", ".join(f"CAST({value(one)} AS {types[name]}) AS {name}" for name, one in row.items())
+        for row in rows.to_pylist()
+    ]
+    return " UNION ALL ".join(selects)
+
+
+def _nulls(table: Table) -> str:
+    return ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.fields)
