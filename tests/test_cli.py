@@ -85,6 +85,31 @@ def test_help_has_choices_and_an_example_and_fits_the_terminal(
     COMMANDS[path].make_context(path[-1], given, parent=click.Context(cli, obj=App()))
 
 
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_option_says_what_it_is_and_its_default(path: tuple[str, ...]) -> None:
+    context = click.Context(COMMANDS[path], obj=App())
+    options = [one for one in COMMANDS[path].params if isinstance(one, click.Option)]
+    said = {one.opts[0]: (one.get_help_record(context) or ("", ""))[1] for one in options}
+    assert [name for name, text in said.items() if not text] == []
+    has_default = [one.opts[0] for one in options if isinstance(one.default, str | int | float) and not one.is_flag]
+    assert [name for name in has_default if "default" not in said[name].lower()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("fraudlake ru", {"rules", "run"}),
+        ("fraudlake ingest --source ", {"files", "kafka"}),
+        ("fraudlake --ca", {"--catalog"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(
+    words: str, completed: set[str], fraudlake_here: FraudlakeHere
+) -> None:
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_FRAUDLAKE_COMPLETE": "bash_complete"}
+    assert {line.partition(",")[2] for line in fraudlake_here(**asked).stdout.splitlines()} == completed
+
+
 def test_help_names_the_choices_and_the_default_of_a_setting(fraudlake_here: FraudlakeHere) -> None:
     printed = fraudlake_here("ingest", "--help", COLUMNS="120").stdout
     assert "--source [files|kafka]          Where transactions come from: files or kafka.  [default: files]" in printed

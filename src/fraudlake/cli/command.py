@@ -203,14 +203,21 @@ def flag(name: str) -> Any:
         f"--{name.replace('_', '-')}",
         name,
         metavar=_VALUES.get(name) or _value(field.annotation),
+        shell_complete=lambda context, option, typed: [
+            one for one in _choices(field.annotation) if one.startswith(typed)
+        ],
         help=f"{field.description}{f'  [default: {default}]' if default else ''}",
     )
 
 
+def _choices(kind: Any) -> list[str]:
+    return [*map(str, get_args(kind))] if get_origin(kind) is Literal else []
+
+
 def _value(kind: Any) -> str:
     """Return the name in help of a value of a type."""
-    if get_origin(kind) is Literal:
-        return f"[{'|'.join(map(str, get_args(kind)))}]"
+    if choices := _choices(kind):
+        return f"[{'|'.join(choices)}]"
     if get_origin(kind) in (Union, types.UnionType):
         return _value(next(one for one in get_args(kind) if one is not type(None)))
     return _TYPES.get(kind, "TEXT")

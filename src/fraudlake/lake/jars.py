@@ -16,36 +16,47 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import java
 
 
+def target(configuration: str = "spark") -> Path:
+    """Return the path of the folder for the jars of an ``ivy.xml`` configuration, which may not exist yet.
+
+    It is named for the content of ``ivy.xml``, so that a new version never uses old jars.
+
+    Raises:
+        FraudlakeError: there is no folder for a cache.
+    """
+    return host.cache_folder() / f"{configuration}-{hashlib.sha256(_pinned()).hexdigest()[:12]}"
+
+
 def folder(configuration: str = "spark") -> Path:
     """Return the folder that holds the jars of an ``ivy.xml`` configuration, resolving them on first use.
-
-    The folder is named for the content of ``ivy.xml``, so that a new version never uses old jars.
 
     Raises:
         FraudlakeError: Java is missing, or the jars cannot be downloaded.
     """
-    pinned = resources.files("fraudlake").joinpath("ivy.xml").read_bytes()
-    cache = host.cache_folder()
-    target = cache / f"{configuration}-{hashlib.sha256(pinned).hexdigest()[:12]}"
-    if target.is_dir():
-        return target
+    wanted = target(configuration)
+    if wanted.is_dir():
+        return wanted
     try:
-        with FileLock(cache / f"{configuration}.lock"):
-            if not target.is_dir():
-                _resolve(configuration, pinned, cache, target)
+        with FileLock(wanted.parent / f"{configuration}.lock"):
+            if not wanted.is_dir():
+                _resolve(configuration, wanted)
     except OSError as error:
         raise FraudlakeError(
-            f"cannot create {target} ({error.strerror}): run 'fraudlake setup' once as a user who may, or name another "
+            f"cannot create {wanted} ({error.strerror}): run 'fraudlake setup' once as a user who may, or name another "
             "folder with XDG_CACHE_HOME"
         ) from None
-    return target
+    return wanted
 
 
-def _resolve(configuration: str, pinned: bytes, cache: Path, target: Path) -> None:
-    program = java.require()
+def _pinned() -> bytes:
+    return resources.files("fraudlake").joinpath("ivy.xml").read_bytes()
+
+
+def _resolve(configuration: str, wanted: Path) -> None:
+    program, cache = java.require(), wanted.parent
     with tempfile.TemporaryDirectory(dir=cache) as work:
         description = Path(work) / "ivy.xml"
-        description.write_bytes(pinned)
+        description.write_bytes(_pinned())
         jars = Path(work) / "jars"
         command = [str(program), "-jar", str(_ivy()), "-ivy", str(description), "-confs", configuration]
         command += [
@@ -64,7 +75,7 @@ def _resolve(configuration: str, pinned: bytes, cache: Path, target: Path) -> No
             raise FraudlakeError(
                 f"cannot resolve the jars for {configuration} ({reason}): check the network, then try again"
             )
-        shutil.move(jars, target)
+        shutil.move(jars, wanted)
 
 
 def _ivy() -> Path:
