@@ -29,7 +29,7 @@ LOCKED := --require-hashes --requirement
 # A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook docs databricks realtime realtime-demo python312 wheel lock clean
+.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook reference docs databricks realtime realtime-demo python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -89,6 +89,10 @@ tables: $(TESTS_READY) ## write docs/reference/tables.md from what src/fraudlake
 
 phrasebook: $(TESTS_READY) ## write docs/reference/phrasebook.md from the headers of the examples
 	@$(BIN)/python -m tests.phrasebook_page
+
+reference: tables phrasebook ## write all pages of docs/reference that the program or its code says
+	@$(BIN)/python -m tests.commands_page
+	@$(BIN)/python -m tests.settings_page
 
 docs: $(TESTS_READY) ## build the site of the documentation into site/, and say how to read it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -202,12 +202,17 @@ def flag(name: str) -> Any:
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
-        metavar=_VALUES.get(name) or _value(field.annotation),
+        metavar=metavar(name),
         shell_complete=lambda context, option, typed: [
             one for one in _choices(field.annotation) if one.startswith(typed)
         ],
         help=f"{field.description}{f'  [default: {default}]' if default else ''}",
     )
+
+
+def metavar(setting: str) -> str:
+    """Return the name in help of the values of a setting."""
+    return _VALUES.get(setting) or _value(Settings.model_fields[setting].annotation)
 
 
 def _choices(kind: Any) -> list[str]:
