@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import backtest, evidence
-from fraudlake.detection.report import report
-from fraudlake.detection.truth import Range
+from fraudlake.detection.report import Range, report
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 

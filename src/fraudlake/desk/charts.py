@@ -96,7 +96,7 @@ def bars(
     if not days:
         return Markup()
     top, left, bottom = 14, 44, height - 20
-    each, scale = (width - left) / len(days), (bottom - top) / max(*values, 1)
+    each, scale = min((width - left) / len(days), 40.0), (bottom - top) / max(*values, 1)
     parts = [_text(_number(max(*values, 1)), left - 6, top + 4, "end"), _line("axis", left, bottom, width, bottom)]
     for number, (day, value) in enumerate(zip(days, values, strict=True)):
         place = {"x": left + each * (number + 0.1), "y": bottom - scale * value}
@@ -104,8 +104,8 @@ def bars(
         title = _tag("title", f"{day}: {_number(value)}")
         parts.append(_tag("rect", title, class_="bar", data_value=str(value), **place, **size))
     parts.append(_text(f"{days[0]:%-d %b}", left, height - 4, "start"))
-    if len(days) > 1:
-        parts.append(_text(f"{days[-1]:%-d %b}", width, height - 4, "end"))
+    if each * len(days) > 100:
+        parts.append(_text(f"{days[-1]:%-d %b}", left + each * len(days), height - 4, "end"))
     return _svg("chart", width, height, description, parts)
 
 

@@ -273,7 +273,7 @@ def record(
         UsageError: a text of the event is too long, or nobody is named.
     """
     for _ in range(_ATTEMPTS):
-        events = _read(store, f"WHERE {_of(item.names)} OR event_id = {value(event_id)} OR number = ({_LAST})")
+        events = read(store, f"WHERE {_of(item.names)} OR event_id = {value(event_id)} OR number = ({_LAST})")
         written = next((event for event in events if event.event_id == event_id), None)
         if written is not None:
             return written
@@ -295,19 +295,20 @@ def _require_valid(event: Event) -> None:
 
 def of_items(store: Store, names: Iterable[str]) -> list[Event]:
     """Return the events of items, given by every name that they have, in the order of their numbers."""
-    return _read(store, f"WHERE {_of(names)}")
+    return read(store, f"WHERE {_of(names)}")
 
 
 def of_lake(store: Store) -> list[Event]:
     """Return all events, in the order of their numbers."""
-    return _read(store, "")
+    return read(store, "")
 
 
 def _of(names: Iterable[str]) -> str:
     return f"item_id IN ({', '.join(map(value, sorted(names)))})"
 
 
-def _read(store: Store, where: str) -> list[Event]:
+def read(store: Store, where: str) -> list[Event]:
+    """Return the events that fulfil a condition in SQL, in the order of their numbers."""
     names = [field.name for field in fields(Event)]
     statement = f"SELECT {', '.join(names)} FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
     read = store.query(statement, SILVER_REVIEW_EVENTS).to_pylist()

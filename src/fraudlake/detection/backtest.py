@@ -12,7 +12,6 @@ import pyarrow as pa
 from fraudlake import json_text, tables
 from fraudlake.detection import entity, evidence, truth
 from fraudlake.detection.report import Report, report
-from fraudlake.errors import UsageError
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
@@ -20,9 +19,7 @@ from fraudlake.rules.columns import query_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.detection.entity import Entity
     from fraudlake.lake import Lake
-    from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.kinds import Rule
     from fraudlake.settings import Settings
 
@@ -60,7 +57,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     """
     columns, entities = query_columns(settings.columns), settings.entities
     compiled = rule.compile(columns, entities)
-    by = _entity(rule, compiled, settings)
+    by = entity.of_evaluated(rule, compiled.partition_by, settings)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
@@ -76,14 +73,6 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         rows = rows.dropna(subset=list(by.columns))
     divided = rows.repartition(tasks, *compiled.partition_by) if compiled.partition_by else rows.coalesce(1)
     return divided.mapInArrow(evaluate, evidence.COLUMNS)
-
-
-def _entity(rule: Rule, compiled: CompiledRule, settings: Settings) -> Entity:
-    """Return what a rule is by; the account for a query that no stream can evaluate."""
-    try:
-        return entity.of_rule(rule, compiled.partition_by, settings)
-    except UsageError:
-        return entity.THE_ACCOUNT
 
 
 def in_order(alerts: pa.Table) -> pa.Table:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fraudlake import json_text
-from fraudlake.detection import buckets
 from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.columns import query_columns
 from fraudlake.settings import entities
 
 if TYPE_CHECKING:
+    from fraudlake.detection import buckets
     from fraudlake.rules.any_rule import AnyRule
     from fraudlake.settings import Settings
 
@@ -31,6 +31,9 @@ class Entity(NamedTuple):
     @property
     def key(self) -> buckets.Key:
         """What its rows are packed by."""
+        # The module loads pyspark, which the desk does without.
+        from fraudlake.detection import buckets
+
         return buckets.ACCOUNT if self.name == ACCOUNT else buckets.Key(self.number, f"key_{self.number}")
 
     @property
@@ -73,6 +76,14 @@ def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> E
     if not within:
         raise UsageError(_advice(rule, partition_by))
     return max(within, key=lambda other: len(other.columns))
+
+
+def of_evaluated(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
+    """Return what a rule is by; the account for a query that no stream can evaluate."""
+    try:
+        return of_rule(rule, partition_by, settings)
+    except UsageError:
+        return THE_ACCOUNT
 
 
 def _advice(rule: AnyRule, columns: Sequence[str]) -> str:

@@ -14,10 +14,19 @@ from fraudlake.rules.any_rule import ACCOUNT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fraudlake.detection.truth import Range
     from fraudlake.rules.kinds import Rule
 
 SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Range:
+    """Silver's rows of the range: their number, first and last day (UTC), and the fraud by Flink's label."""
+
+    transactions: int
+    first: date | None
+    last: date | None
+    fraud: int
 
 
 @dataclass(frozen=True)

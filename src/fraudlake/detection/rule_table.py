@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import tables
-from fraudlake.detection.alerts import Evaluator
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
 from fraudlake.lake.sql_text import literal
@@ -31,16 +30,19 @@ _APPLICATION = "fraudlake rules"
 def read(lake: Lake, change: int | None = None) -> RuleSet:
     """Return the rule set now, or after a change; for an empty table, the one that :func:`start` writes."""
     rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
-    return _rule_set(rows) if rows else RuleSet.of(lake.settings.known_rules)
+    return of_rows(rows, lake.settings)
 
 
-def _rule_set(rows: list[dict[str, Any]]) -> RuleSet:
+def of_rows(rows: list[dict[str, Any]], settings: Settings) -> RuleSet:
+    """Return the rule set of rows of ``silver_rules``; without any, the one that :func:`start` writes."""
+    if not rows:
+        return RuleSet.of(settings.known_rules)
     latest: dict[tuple[str, int], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["change"]):
         latest[row["name"], row["version"]] = row
     order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in latest))}
     versions = (latest[key] for key in sorted(latest, key=lambda key: (order[key[0]], key[1])))
-    return RuleSet(tuple(map(_version, versions)), max(row["change"] for row in rows))
+    return RuleSet(tuple(map(version_of, versions)), max(row["change"] for row in rows))
 
 
 def latest_change(lake: Lake) -> int:
@@ -52,7 +54,7 @@ def start(lake: Lake) -> RuleSet:
     """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
     rows = lake.rows(tables.SILVER_RULES).to_pylist()
     if rows:
-        return _rule_set(rows)
+        return of_rows(rows, lake.settings)
     first = RuleSet.of(lake.settings.known_rules)
     begun = [_stamped(version, "settings", None) for version in first.versions]
     with suppress(FraudlakeError):  # another process did so first
@@ -68,15 +70,24 @@ def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
     """
     present = start(lake)
     require_valid([rule], lake.settings)
+    added = draft(present, rule, author, reason)
+    _write(lake, present, [added])
+    return added
+
+
+def draft(present: RuleSet, rule: Rule, author: str, reason: str | None) -> RuleVersion:
+    """Return a rule, or a new version of one, as a draft.
+
+    Raises:
+        UsageError: the newest version is the same.
+    """
     number = 1
     if rule.name in present.names:
         newest = present.version_of(rule.name)
         if newest.rule == rule:
             raise UsageError(f"{newest} ({newest.status}) is the same rule already")
         number = newest.version + 1
-    added = _stamped(RuleVersion(rule, number, "draft"), author, reason)
-    _write(lake, present, [added])
-    return added
+    return _stamped(RuleVersion(rule, number, "draft"), author, reason)
 
 
 def set_status(
@@ -119,7 +130,7 @@ def retire(lake: Lake, name: str, author: str, reason: str | None, number: int |
 def changes(lake: Lake, name: str) -> list[RuleVersion]:
     """Return the changes of a rule, the oldest first."""
     rows = lake.query(tables.SILVER_RULES, "*", f"WHERE name = {literal(name)}").to_pylist()
-    return [_version(row) for row in sorted(rows, key=lambda row: (row["change"], row["version"]))]
+    return [version_of(row) for row in sorted(rows, key=lambda row: (row["change"], row["version"]))]
 
 
 def statuses(lake: Lake, version: RuleVersion) -> list[tuple[float, Status]]:
@@ -167,6 +178,9 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
     Raises:
         UsageError: a rule does not suit the columns, with the position, or it is by no entity.
     """
+    # The module loads pyspark, which the desk does without.
+    from fraudlake.detection.alerts import Evaluator
+
     Evaluator.of(settings, RuleSet.of(rules).versions)
 
 
@@ -191,8 +205,13 @@ def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> Non
     Raises:
         FraudlakeError: another change was made at the same time.
     """
-    change = present.change + 1
-    rows = [
+    if not change_log.write(lake, tables.SILVER_RULES, _APPLICATION, rows_of(present.change + 1, versions)):
+        raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")
+
+
+def rows_of(change: int, versions: Sequence[RuleVersion]) -> list[dict[str, Any]]:
+    """Return the rows of ``silver_rules`` of a change."""
+    return [
         {
             "change": change,
             "name": version.rule.name,
@@ -206,10 +225,9 @@ def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> Non
         }
         for version in versions
     ]
-    if not change_log.write(lake, tables.SILVER_RULES, _APPLICATION, rows):
-        raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")
 
 
-def _version(row: dict[str, Any]) -> RuleVersion:
+def version_of(row: dict[str, Any]) -> RuleVersion:
+    """Return the version of a rule that a row of ``silver_rules`` has."""
     rule = RULE.validate_json(row["definition"])
     return RuleVersion(rule, row["version"], row["status"], row["author"], row["reason"], row["changed_at"])

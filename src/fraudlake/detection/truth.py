@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
+from fraudlake.detection.report import Range
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
-
-
-@dataclass(frozen=True)
-class Range:
-    """Silver's rows of the range: their number, first and last day (UTC), and the fraud by Flink's label."""
-
-    transactions: int
-    first: date | None
-    last: date | None
-    fraud: int
 
 
 def condition(day: str, first: date | None, last: date | None) -> str:

@@ -1,0 +1,97 @@
+"""The command desk, which serves the pages of the people who look at alerts."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fraudlake import host as machine
+from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.progress import console
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.desk.web.site import Site
+    from fraudlake.settings import Settings
+
+_PORT = 8642
+_APP = "DATABRICKS_APP_PORT"
+"""The variable that Databricks Apps sets. It checks who its users are."""
+_ANY = ("0.0.0.0", "::")  # noqa: S104
+
+
+@cli.command(example="fraudlake desk")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, help=f"Port, or 0.  [default: {_PORT}]")
+@click.option("--analyst", help="Who takes and decides.  [default: the user of this machine]")
+@click.option("--read-only", is_flag=True, help="Only show pages.")
+@click.option("--analysts", "groups", multiple=True, help="In a Databricks App: a group of who decides.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
+@options("warehouse")
+@click.pass_obj
+def desk(
+    app: App,
+    /,
+    host: str,
+    port: int,
+    analyst: str | None,
+    read_only: bool,
+    groups: tuple[str, ...],
+    is_opened: bool,
+    **flags: str | None,
+) -> None:
+    """Serve the review queue, cases, rules and health as pages, until it is stopped.
+
+    Prints an address with a token: whoever has it may do what you may. Only this machine can reach it, unless --host
+    says otherwise. Reads the lake's tables without Spark.
+    """
+    from fraudlake.desk.web import server
+    from fraudlake.desk.web.application import application
+
+    settings = app.settings(**flags)
+    if _APP in os.environ:
+        server.serve(application(_site_of_users(settings, groups)), server.listen(_ANY[0], int(os.environ[_APP])))
+        return
+    store = app.open_store(**flags)
+    with server.listen(host, port) as listening:
+        port = listening.getsockname()[1]
+        activity = None if settings.is_in_workspace else partial(_activity, settings)
+        name = analyst or machine.user_name()
+        site, access = server.site_of_one(store, name, not read_only, (host, port), activity)
+        shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{port}/?token={access.token}"
+        app.say({"address": address}, f"the desk of {store.name}: {address}")
+        if host not in server.LOOPBACK:
+            console.print(
+                "other machines can reach it, and nothing encrypts what they send", markup=False, soft_wrap=True
+            )
+        if is_opened:
+            webbrowser.open(address)
+        server.serve(application(site), listening)
+
+
+def _site_of_users(settings: Settings, groups: tuple[str, ...]) -> Site:
+    """Return the site of a Databricks App, whose users read and write as they may."""
+    from fraudlake.desk.web.access import PlatformAccess
+    from fraudlake.desk.web.site import Site
+    from fraudlake.workspace.app_users import UserStores, groups_of
+
+    if not groups:
+        raise UsageError("a Databricks App needs --analysts GROUP: its members decide, others read")
+    stores = UserStores(settings)
+    return Site(lambda person: stores.of(person.name, str(person.credentials)), PlatformAccess(groups, groups_of))
+
+
+def _activity(settings: Settings) -> dict[str, Any]:
+    """Return what the streams of a lake on this machine do; the first time, this loads pyspark."""
+    from fraudlake.lake import open_lake
+    from fraudlake.operations.activity import Watcher
+    from fraudlake.operations.status import status
+
+    lake, now = open_lake(settings, must_exist=True), datetime.now(UTC)
+    return {"gaps": status(lake).gaps, "streams": Watcher(lake, 1).look(now).streams, "at": now}

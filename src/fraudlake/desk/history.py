@@ -1,0 +1,225 @@
+"""History: a case, or an account, becomes what is known of it: payments, alerts, scores, verdicts, shared keys."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import tables
+from fraudlake.desk import review
+from fraudlake.desk.review import Event, Item
+from fraudlake.lake.sql_text import literal, value
+from fraudlake.rules.any_rule import ACCOUNT
+
+if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
+
+MOST = 2000
+"""Transactions of a history: the latest ones."""
+KEYS, SHARERS = 5, 8
+"""Keys of an entity that are looked up, and accounts that are named for each."""
+_ALERT = "alert_id, rule, kind, account_id, transaction_id, timestamp, amount, explanation, rule_version, detected_at, "
+_ALERT += "evidence, evidence_columns, measures"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A range of days, both included."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> list[date]:
+        """The days."""
+        return [self.first + timedelta(days=number) for number in range((self.last - self.first).days + 1)]
+
+    @property
+    def sql(self) -> str:
+        """The condition that ``date`` is in the range."""
+        return f"date >= DATE '{self.first}' AND date <= DATE '{self.last}'"
+
+    @property
+    def times(self) -> str:
+        """The condition that ``timestamp`` is in the range."""
+        first, end = datetime.combine(self.first, time()), datetime.combine(self.last, time()) + timedelta(days=1)
+        return f"timestamp >= TIMESTAMP '{first} UTC' AND timestamp < TIMESTAMP '{end} UTC'"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What others did with a key that a case used, such as its terminal."""
+
+    entity: str
+    key: dict[str, Any]
+    """The values of the entity's columns, by name."""
+    accounts: int
+    """Other accounts that used it."""
+    transactions: int
+    fraud: int
+    """Their transactions that an analyst called fraud."""
+    labelled: int
+    """Their transactions that Flink's label calls fraud."""
+    named: list[dict[str, Any]]
+    """Some of the accounts, those with fraud first: ``account_id, transactions, amount, fraud, labelled``."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of an account, or of an entity's key, in a range of days."""
+
+    window: Window
+    transactions: list[dict[str, Any]]
+    """Rows of ``silver_transactions``, the latest first, with ``probability``, ``reasons`` and ``model_version`` of the
+    latest score, ``alerts`` (ids), ``verdict`` (true is fraud) and ``is_of_case``."""
+    total: int
+    """Number of transactions of the range, of which :data:`MOST` are here."""
+    alerts: list[dict[str, Any]]
+    """Rows of ``silver_alerts`` and ``silver_shadow_alerts``, the latest first, with ``is_shadow, is_of_case``."""
+    verdicts: list[dict[str, Any]]
+    """Rows of ``silver_verdicts`` on these transactions, the latest first."""
+
+
+def of_item(store: Store, item: Item, days: int, alert_ids: Collection[str]) -> History:
+    """Return the history of what an item is about, from so many days before its first transaction to a week after."""
+    of_item = _transactions_of(store, item)
+    dates = [row["date"] for row in of_item] or [item.day or datetime.now(UTC).date()]
+    window = Window(min(dates) - timedelta(days=days), max(dates) + timedelta(days=7))
+    condition = f"{_same_key(store, item, of_item)} AND {window.sql}"
+    silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
+    rows = store.query(
+        f"SELECT * FROM {name} WHERE {condition} ORDER BY timestamp DESC, transaction_id LIMIT {MOST + 1}", silver
+    ).to_pylist()
+    total = len(rows)
+    if total > MOST:
+        counted = store.query(f"SELECT count(*) AS total FROM {name} WHERE {condition}", silver)
+        total, rows = int(counted["total"][0].as_py()), rows[:MOST]
+    ids = {row["transaction_id"] for row in rows}
+    # Alerts are found by the account, since the entity of older ones is null.
+    accounts = sorted({row["account_id"] for row in rows} | {item.account_id})
+    alerts = _alerts(store, accounts, window, ids, set(alert_ids))
+    verdicts = [row for row in _verdicts(store, window) if row["transaction_id"] in ids]
+    scores = _scores(store, accounts, window)
+    truth = {row["transaction_id"]: row["verdict"] for row in reversed(verdicts)}
+    completed: dict[str, list[str]] = defaultdict(list)
+    for alert in alerts:
+        completed[alert["transaction_id"]].append(alert["alert_id"])
+    shadows = {alert["transaction_id"] for alert in alerts if alert["is_shadow"]}
+    lives = {alert["transaction_id"] for alert in alerts if not alert["is_shadow"]}
+    for row in rows:
+        id_ = row["transaction_id"]
+        row |= scores.get(id_, {"probability": None, "reasons": None, "model_version": None})
+        row |= {"alerts": completed.get(id_, []), "verdict": truth.get(id_), "is_of_case": id_ in item.transaction_ids}
+        row["alert"] = "live" if id_ in lives else "shadow" if id_ in shadows else None
+    return History(window, rows, total, alerts, verdicts)
+
+
+def of_account(store: Store, account: str) -> Item:
+    """Return an account as an item that nobody decides on, of the day of its latest transaction."""
+    silver = tables.SILVER_TRANSACTIONS
+    latest = store.query(f"SELECT max(date) AS day FROM {silver.name} WHERE account_id = {literal(account)}", silver)
+    day = latest["day"][0].as_py()
+    return Item("", None, ACCOUNT, account, account, (), frozenset(), day)
+
+
+def events(store: Store, item: Item) -> list[Event]:
+    """Return the events of an item, and of other items of its account or key, in their order."""
+    same = f"entity = {literal(item.entity)} AND entity_key = {literal(item.entity_key)}"
+    return review.read(
+        store, f"WHERE {_one_of('item_id', sorted(item.names))} OR {same}" if item.names else f"WHERE {same}"
+    )
+
+
+def _transactions_of(store: Store, item: Item) -> list[dict[str, Any]]:
+    """Return the rows of ``silver_transactions`` that an item is about."""
+    if not item.transaction_ids:
+        return []
+    silver, account = tables.SILVER_TRANSACTIONS, f"account_id = {literal(item.account_id)}"
+    # By the account a file can be left out, by the id alone it cannot.
+    where = account if item.entity == ACCOUNT else "true"
+    ids = f"transaction_id IN ({', '.join(map(value, item.transaction_ids))})"
+    return [*store.query(f"SELECT * FROM {silver.name} WHERE {where} AND {ids}", silver).to_pylist()]
+
+
+def _same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the condition that a transaction has the key of an item."""
+    if item.entity == ACCOUNT or item.entity not in store.settings.entities or not rows:
+        return f"account_id = {literal(item.account_id)}"
+    return _is(rows[0], store.settings.entity_columns(item.entity))
+
+
+def _is(row: Mapping[str, Any], columns: Iterable[str]) -> str:
+    return " AND ".join(f"{column} = {value(row[column])}" for column in columns)
+
+
+def _alerts(
+    store: Store, accounts: Sequence[str], window: Window, transactions: Collection[str], of_case: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return the alerts, live and of shadow rules, that transactions of a range completed."""
+    found: list[dict[str, Any]] = []
+    where = f"WHERE {_one_of('account_id', accounts)} AND {window.times}"
+    for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS):
+        rows = store.query(f"SELECT {_ALERT} FROM {table.name} {where}", table).to_pylist()
+        found += [
+            {**row, "is_shadow": table is tables.SILVER_SHADOW_ALERTS, "is_of_case": row["alert_id"] in of_case}
+            for row in rows
+            if row["transaction_id"] in transactions or row["alert_id"] in of_case
+        ]
+    return sorted(found, key=lambda row: (row["timestamp"], row["alert_id"]), reverse=True)
+
+
+def _verdicts(store: Store, window: Window) -> list[dict[str, Any]]:
+    table = tables.SILVER_VERDICTS
+    where = f"WHERE {window.sql} ORDER BY decided_at DESC"
+    return [*store.query(f"SELECT * FROM {table.name} {where}", table).to_pylist()]
+
+
+def _scores(store: Store, accounts: Sequence[str], window: Window) -> dict[str, dict[str, Any]]:
+    """Return the latest score of each transaction of accounts."""
+    table = tables.GOLD_FRAUD_PREDICTIONS
+    rows = store.query(
+        f"SELECT transaction_id, probability, reasons, model_version FROM {table.name} "
+        f"WHERE {_one_of('account_id', accounts)} AND {window.sql} ORDER BY scored_at",
+        table,
+    ).to_pylist()
+    return {row.pop("transaction_id"): row for row in rows}
+
+
+def _one_of(column: str, values: Sequence[str]) -> str:
+    return f"{column} IN ({', '.join(map(value, values))})"
+
+
+def shared(store: Store, history: History, item: Item) -> list[Share]:
+    """Return what other accounts did with the keys, of declared entities, of an item's transactions."""
+    of_item = [row for row in history.transactions if row["is_of_case"]]
+    shares = []
+    for entity, columns in store.settings.entities.items():
+        # The account is a part of a key that nobody else has.
+        if "account_id" in columns:
+            continue
+        complete = [row for row in of_item if all(row.get(column) is not None for column in columns)]
+        keys = {tuple(row[column] for column in columns): row for row in complete}
+        for row in [*keys.values()][:KEYS]:
+            shares.append(_share(store, history.window, entity, columns, row, item.account_id))
+    return sorted(shares, key=lambda share: (-share.fraud, -share.labelled, share.entity))
+
+
+def _share(
+    store: Store, window: Window, entity: str, columns: Sequence[str], row: Mapping[str, Any], account: str
+) -> Share:
+    silver, verdicts = tables.SILVER_TRANSACTIONS, tables.SILVER_VERDICTS
+    fraud = {one["transaction_id"] for one in reversed(_verdicts(store, window)) if one["verdict"]}
+    is_fraud = _one_of("transaction_id", sorted(fraud)) if fraud else "false"
+    others = store.query(
+        f"SELECT account_id, count(*) AS transactions, sum(amount) AS amount, "
+        f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
+        f"FROM {silver.name} WHERE {_is(row, columns)} AND {window.sql} AND account_id <> {literal(account)} "
+        "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",
+        silver,
+        verdicts,
+    ).to_pylist()
+    totals = {name: sum(one[name] for one in others) for name in ("transactions", "fraud", "labelled")}
+    return Share(entity, {column: row[column] for column in columns}, len(others), named=others[:SHARERS], **totals)

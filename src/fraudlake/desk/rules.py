@@ -1,0 +1,236 @@
+"""Rules: the table of rules and the alerts become figures of each rule, backtests of other limits, and drafts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.desk import missed, review
+from fraudlake.desk.history import Window
+from fraudlake.detection import rule_table
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.rules.kinds import RULE
+
+if TYPE_CHECKING:
+    from fraudlake.desk.missed import Precision
+    from fraudlake.desk.store import Store
+    from fraudlake.detection.report import Report
+    from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleSet, RuleVersion
+
+LIMITS = ("above", "below", "small_below", "large_above", "probability")
+"""The fields of rules that are limits of a number, which one may move."""
+ROWS = 300_000
+"""Transactions of a backtest: those of the latest days, as long as there are not more."""
+
+
+@dataclass(frozen=True)
+class RuleFigures:
+    """What the alerts of the versions of a rule came to."""
+
+    version: RuleVersion
+    """The version that counts: the live one, otherwise the newest."""
+    per_day: list[int]
+    """Alerts of the days of :attr:`Figures.days`: those that count, or of a shadow."""
+    alerts: int
+    cases: int
+    """Cases with an alert of the rule."""
+    precision: Precision | None
+    """None if no queue's draw is decided."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of the rules."""
+
+    days: list[date]
+    rules: list[RuleFigures]
+    overlap: dict[tuple[str, str], int]
+    """Cases with alerts of both rules."""
+
+
+def read(store: Store) -> RuleSet:
+    """Return the rule set."""
+    table = tables.SILVER_RULES
+    return rule_table.of_rows(store.query(f"SELECT * FROM {table.name}", table).to_pylist(), store.settings)
+
+
+def changes(store: Store, name: str) -> list[RuleVersion]:
+    """Return the changes of a rule, the oldest first."""
+    table = tables.SILVER_RULES
+    rows = store.query(f"SELECT * FROM {table.name} ORDER BY change, version", table).to_pylist()
+    return [rule_table.version_of(row) for row in rows if row["name"] == name]
+
+
+def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
+    """Count the alerts of rules that are not retired, over the latest days with alerts."""
+    shown: dict[str, RuleVersion] = {}
+    for version in (*rules.versions, *rules.live):
+        if version.status != "retired":
+            shown[version.rule.name] = version
+    live, shadow = (_per_day(store, table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS))
+    last = max((day for counts in (live, shadow) for _, day in counts), default=datetime.now(UTC).date())
+    listed = [last - timedelta(days=days - 1 - number) for number in range(days)]
+    cases = store.query(f"SELECT rules FROM {tables.GOLD_CASES.name}", tables.GOLD_CASES)["rules"].to_pylist()
+    with_rule = Counter(rule for case in cases for rule in case)
+    overlap = Counter(pair for case in cases for pair in combinations(sorted(case), 2))
+    precision = _precision(store)
+    of_rules = []
+    for name, version in shown.items():
+        counts = shadow if version.is_shadow else live
+        per_day = [counts.get((name, day), 0) for day in listed]
+        alerts = sum(count for (rule, _), count in counts.items() if rule == name)
+        of_rules.append(RuleFigures(version, per_day, alerts, with_rule[name], precision.get(name)))
+    return Figures(listed, of_rules, dict(overlap))
+
+
+def _per_day(store: Store, table: tables.Table) -> dict[tuple[str, date], int]:
+    rows = store.query(
+        f"SELECT rule, CAST(timestamp AS DATE) AS day, count(*) AS alerts FROM {table.name} "
+        "GROUP BY rule, CAST(timestamp AS DATE)",
+        table,
+    ).to_pylist()
+    return {(row["rule"], row["day"]): row["alerts"] for row in rows}
+
+
+def _precision(store: Store) -> dict[str, Precision]:
+    """Return the precision of each rule, if queues have decided draws."""
+    queue = tables.GOLD_REVIEW_QUEUE
+    columns = ", ".join(missed.QUEUE_COLUMNS)
+    queued = store.query(f"SELECT {columns} FROM {queue.name}", queue)
+    if not len(queued):
+        return {}
+    alerts, cases = tables.SILVER_ALERTS, tables.GOLD_CASES
+    raised = store.query(
+        f"SELECT rule, alert_id, account_id, CAST(timestamp AS DATE) AS day FROM {alerts.name}", alerts
+    )
+    of_cases = store.query(f"SELECT case_id, alert_ids FROM {cases.name}", cases).to_pylist()
+    case_of = {alert: case["case_id"] for case in of_cases for alert in case["alert_ids"]}
+    now = datetime.now(UTC)
+    states = review.states(review.of_lake(store), now, case_of)
+    verdicts = {item: str(state.decision.verdict) for item, state in states.items() if state.decision}
+    return missed.precision_by_rule(raised, queued, verdicts, case_of)
+
+
+def limits(rule: Rule) -> dict[str, float]:
+    """Return the limits of a rule that one may move, by name."""
+    given = {name: getattr(rule, name, None) for name in LIMITS}
+    return {name: float(limit) for name, limit in given.items() if limit is not None}
+
+
+def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
+    """Return a rule with other limits.
+
+    Raises:
+        UsageError: a limit is none of the rule's, or not valid.
+    """
+    from pydantic import ValidationError
+
+    unknown = moved.keys() - limits(rule).keys()
+    if unknown:
+        raise UsageError(f"{rule.name} has no limit {', '.join(sorted(unknown))}")
+    try:
+        return RULE.validate_python({**rule.model_dump(exclude_none=True), **moved})
+    except ValidationError as error:
+        raise UsageError(f"{rule.name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """The figures of a rule over the latest days."""
+
+    window: Window
+    report: Report
+
+
+def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
+    """Evaluate a rule over the transactions of the latest days, as :func:`fraudlake.detection.backtest.backtest` does.
+
+    Raises:
+        UsageError: the rule does not suit the columns.
+        FraudlakeError: the lake has no transactions.
+    """
+    from fraudlake.detection import entity, evidence
+    from fraudlake.detection.report import Range, report
+    from fraudlake.rules.columns import query_columns
+
+    window = latest_days(store, most)
+    compiled = rule.compile(query_columns(store.settings.columns), store.settings.entities)
+    by = entity.of_evaluated(rule, compiled.partition_by, store.settings)
+    rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
+    for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
+        rows = rows.filter(rows[column].is_valid())
+    alerts = evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, by)
+    ordered = alerts.sort_by([(name, "ascending") for name in ("time", "account_id", "transaction_id")])
+    labels = Counter(rows["label"].to_pylist())
+    history = Range(len(rows), window.first, window.last, labels[True])
+    return Backtest(window, report(rule, ordered, history, _verdicts(store, window)))
+
+
+def latest_days(store: Store, most: int) -> Window:
+    """Return the latest days that together have so many transactions at most, or the latest one.
+
+    Raises:
+        FraudlakeError: there are no transactions.
+    """
+    silver = tables.SILVER_TRANSACTIONS
+    counted = f"SELECT date, count(*) AS total FROM {silver.name} GROUP BY date ORDER BY date DESC"
+    days: list[date] = []
+    total = 0
+    for row in store.query(counted, silver).to_pylist():
+        total += row["total"]
+        if days and total > most:
+            break
+        days.append(row["date"])
+    if not days:
+        raise FraudlakeError("there are no transactions yet: run 'fraudlake run'")
+    return Window(days[-1], days[0])
+
+
+def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Table:
+    """Return columns of ``silver_transactions`` of a range."""
+    silver = tables.with_declared(tables.SILVER_TRANSACTIONS, store.settings.columns)
+    return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} WHERE {window.sql}", silver)
+
+
+def _verdicts(store: Store, window: Window) -> dict[str, bool]:
+    """Return the latest verdicts of a range, by the ids of their transactions."""
+    table = tables.SILVER_VERDICTS
+    where = f"WHERE {window.sql} AND verdict IS NOT NULL ORDER BY decided_at"
+    rows = store.query(f"SELECT transaction_id, verdict FROM {table.name} {where}", table).to_pylist()
+    return {row["transaction_id"]: row["verdict"] for row in rows}
+
+
+def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> RuleVersion:
+    """Add a new version of a rule as a draft.
+
+    Raises:
+        UsageError: the newest version is the same.
+        FraudlakeError: somebody else changed rules at the same time.
+    """
+    table = tables.SILVER_RULES
+    there = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
+    present = rule_table.of_rows(there, store.settings)
+    if not there:
+        begun = [replace(one, author="settings", changed_at=datetime.now(UTC)) for one in present.versions]
+        first = pa.Table.from_pylist(rule_table.rows_of(1, begun), table.schema)
+        store.insert(table, first, ("change", "name"))
+    added = rule_table.draft(present, rule, author, reason)
+    change = present.change + 1
+    rows = rule_table.rows_of(change, [added])
+    store.insert(table, pa.Table.from_pylist(rows, table.schema), ("change",))
+    if store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist() != rows:
+        raise FraudlakeError("somebody else changed rules at the same time: look at the page again, and repeat")
+    return added
+
+
+def definition(version: RuleVersion) -> dict[str, Any]:
+    """Return the fields of a rule that say what it is, without its name and kind."""
+    return version.rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)

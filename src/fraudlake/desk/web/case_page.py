@@ -1,0 +1,233 @@
+"""The case's page: what is known of an item, and the forms that take it, give it back and decide on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+
+from fraudlake.desk import charts, history, review
+from fraudlake.desk.charts import Mark
+from fraudlake.desk.review import Item
+from fraudlake.desk.web import forms, items
+from fraudlake.desk.web.errors import PageError
+from fraudlake.desk.web.items import Found
+from fraudlake.desk.web.queue_page import day_of
+from fraudlake.desk.web.site import amount, done, moment, path, share
+from fraudlake.rules.any_rule import ACCOUNT
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from fraudlake.desk.history import History
+    from fraudlake.desk.review import Event, State
+    from fraudlake.desk.store import Store
+    from fraudlake.desk.web.site import Site
+
+DAYS = 30
+"""Days of history before the first transaction of a case."""
+_ALERTS = 5
+"""Alerts whose evidence is shown."""
+REASONS = (
+    "card testing",
+    "stolen card",
+    "account takeover",
+    "compromised terminal",
+    "customer confirmed",
+    "usual for the customer",
+    "customer not reached",
+)
+"""Reasons that a form proposes."""
+_TEXTS = {"taken": "took it", "released": "gave it back", "verdict": "decided:", "corrected": "corrected:"}
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes."""
+
+    def item(request: Request) -> Response:
+        store, name = site.store_of(request.state.person), request.path_params["name"]
+        day = day_of(request.query_params.get("day"))
+        return _page(site, request, store, items.find(store, name, day))
+
+    def account(request: Request) -> Response:
+        store, name = site.store_of(request.state.person), request.path_params["name"]
+        return _page(site, request, store, Found(history.of_account(store, name), None, None))
+
+    def form(carry_out: Callable[[Store, str, Item, dict[str, str]], Event]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            fields = await forms.read(request, site.access)
+            return done(request, await run_in_threadpool(lambda: sent(request, fields)))
+
+        def sent(request: Request, fields: dict[str, str]) -> str:
+            person, name = request.state.person, request.path_params["name"]
+            store, day = site.store_of(person), day_of(fields.get("day"))
+            event = carry_out(store, person.name, items.find(store, name, day).item, fields)
+            query = {"done": event.event_id} | ({"day": str(day)} if day else {})
+            return f"/items/{path(name)}?{urlencode(query)}"
+
+        return answer
+
+    return [
+        Route("/items/{name:str}", item),
+        Route("/items/{name:str}/take", form(_take), methods=["POST"]),
+        Route("/items/{name:str}/release", form(_release), methods=["POST"]),
+        Route("/items/{name:str}/verdict", form(_decide), methods=["POST"]),
+        Route("/accounts/{name:str}", account),
+    ]
+
+
+def _take(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
+    id_, lock = _event_id(fields), store.settings.review_lock
+    return review.record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
+
+
+def _release(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
+    id_ = _event_id(fields)
+    return review.record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
+
+
+def _decide(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
+    id_, verdict = _event_id(fields), fields.get("verdict")
+    known = next((one for one in get_args(review.Verdict) if one == verdict), None)
+    if known is None:
+        raise PageError("a verdict is fraud, genuine or unsure")
+    reason, note, is_correction = fields.get("reason"), fields.get("note"), bool(fields.get("correct"))
+
+    def make(before: State) -> Event:
+        return review.decide(item, before, analyst, known, id_, reason, note, is_correction)
+
+    event = review.record(store, item, id_, make)
+    if event.verdict != known:
+        raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
+    return event
+
+
+def _event_id(fields: dict[str, str]) -> str:
+    given = fields.get("event_id", "")
+    if len(given) != 32 or not given.isalnum():
+        raise PageError("the form has no id of its event: load the page again")
+    return given
+
+
+def _page(site: Site, request: Request, store: Store, found: Found) -> Response:
+    item, case, row = found.item, found.case, found.row
+    events = history.events(store, item)
+    own = [event for event in events if event.item_id in item.names]
+    state = review.state(own, datetime.now(UTC))
+    known = history.of_item(store, item, DAYS, case["alert_ids"] if case else ())
+    alerts = [alert for alert in known.alerts if alert["is_of_case"]]
+    return site.page(
+        request,
+        "case.html",
+        page="Queue",
+        notice=_notice(request, own),
+        name=request.path_params["name"] if item.names else None,
+        day=row["day"] if row else None,
+        item=item,
+        state=state,
+        is_drawn=row is not None and row["kind"] == "drawn",
+        is_correction=state.decision is not None and state.covers(item),
+        expired=_expired(state),
+        dossier=None,
+        facts=_facts(item, case, row),
+        history=known,
+        timeline=_timeline(known, item),
+        alerts=[_evidence(alert) for alert in alerts[:_ALERTS]],
+        more_alerts=max(0, len(alerts) - _ALERTS),
+        columns=list(store.settings.columns),
+        score=_score(known),
+        entities=bool(store.settings.entities),
+        shares=history.shared(store, known, item),
+        events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
+        verdicts=known.verdicts[:20],
+        reasons=REASONS,
+        longest=review.LONGEST,
+        ids={name: review.new_id() for name in ("next", "verdict", "hold")},
+    )
+
+
+def _notice(request: Request, events: list[Event]) -> str | None:
+    """Return what the events say of a form that was sent."""
+    event = next((event for event in events if event.event_id == request.query_params.get("done")), None)
+    if event is None:
+        return None
+    if event.is_verdict:
+        return f"Recorded at {moment(event.at)} UTC: {event.verdict}. The next item: n."
+    return {"taken": "It is yours.", "released": "You gave it back."}[event.kind]
+
+
+def _expired(state: State) -> str | None:
+    """Return who had taken it until their time was over."""
+    if state.holder is None and state.last is not None and state.last.kind == "taken":
+        return f"{state.last.analyst} had taken it until {moment(state.last.expires_at)} UTC; it is free again."
+    return None
+
+
+def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if row:
+        facts.append(("Why", row["reasons"]))
+    if case:
+        facts += [
+            ("Opened (UTC)", moment(case["opened_at"])),
+            ("Last alert (UTC)", moment(case["last_alert_at"])),
+            ("Alerts", f"{case['alerts']:,}"),
+            ("Rules", ", ".join(case["rules"])),
+            ("At risk", amount(case["amount_at_risk"])),
+        ]
+        if case["accounts"] != 1:
+            facts.append(("Accounts", f"{case['accounts']:,}"))
+    elif row:
+        facts += [("At risk", amount(row["amount_at_risk"])), ("Drawn from", f"{row['population']:,} accounts")]
+    if row and row["probability"] is not None:
+        facts.append(("Score", share(row["probability"])))
+    if item.entity != ACCOUNT:
+        facts.append(("First account", item.account_id))
+    return facts or [("Account", item.account_id)]
+
+
+def _timeline(known: History, item: Item) -> Markup:
+    marks = [
+        Mark(
+            row["timestamp"],
+            row["amount"],
+            _text(row),
+            row["is_of_case"],
+            row["alert"],
+            row["probability"],
+            None if row["verdict"] is None else "fraud" if row["verdict"] else "genuine",
+            bool(row["label"]),
+        )
+        for row in known.transactions
+    ]
+    return charts.timeline(marks, f"{len(marks):,} transactions of {item.entity_key} by time and amount")
+
+
+def _text(row: dict[str, Any]) -> str:
+    parts = [f"{moment(row['timestamp'])} UTC: {amount(row['amount'])}"]
+    parts += [f"score {share(row['probability'])}"] if row["probability"] is not None else []
+    parts += [f"{row['alert']} alert"] if row["alert"] else []
+    parts += [] if row["verdict"] is None else ["called fraud" if row["verdict"] else "called genuine"]
+    return ", ".join(parts)
+
+
+def _evidence(alert: dict[str, Any]) -> dict[str, Any]:
+    """Return an alert with the rows of its evidence, and the columns that the rule used."""
+    parts = alert["evidence"] or []
+    further = [dict(one or {}) for one in alert["evidence_columns"] or [{}] * len(parts)]
+    rows = [{**part, "further": one} for part, one in zip(parts, further, strict=True)]
+    columns = [*dict.fromkeys(name for one in further for name in one)]
+    return {**alert, "rows": rows, "columns": columns, "measures": alert["measures"] or []}
+
+
+def _score(known: History) -> dict[str, Any] | None:
+    """Return the transaction of the case with the highest score."""
+    scored = [row for row in known.transactions if row["probability"] is not None]
+    of_case = [row for row in scored if row["is_of_case"]] or scored
+    return max(of_case, key=lambda row: float(row["probability"]), default=None)

@@ -1,0 +1,47 @@
+"""Forms: the body of a request becomes its fields, if it is one of the desk's own forms and not too large."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from fraudlake.desk.web.errors import PageError, RefusedError, TooLargeError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from fraudlake.desk.web.access import Access
+
+LARGEST = 256 << 10
+"""Bytes of a form; the longest note, with each letter encoded, has fewer."""
+_READ = 8 << 20
+"""Bytes that are read and thrown away, since a browser shows no answer before it has sent everything."""
+_FIELDS = 20
+
+
+async def read(request: Request, access: Access) -> dict[str, str]:
+    """Return the fields of a form of an analyst.
+
+    Raises:
+        RefusedError: the person only reads, or the form is not one of this desk's pages.
+        TooLargeError: it is too large.
+        PageError: it is not a form.
+    """
+    person = request.state.person
+    body, size = bytearray(), 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= LARGEST:
+            body += chunk
+        elif size > _READ:
+            break
+    if size > LARGEST:
+        raise TooLargeError(f"this is more than {LARGEST >> 10} KB, and nothing was written: shorten the note")
+    try:
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict"))
+    except ValueError:
+        raise PageError("this is not a form of the desk") from None
+    access.require_own_form(request, person, fields.get("form", ""))
+    if not person.may_decide:
+        raise RefusedError(f"{person.name} may read, and analysts decide: ask to become one")
+    return fields

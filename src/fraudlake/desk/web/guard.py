@@ -1,0 +1,93 @@
+"""Guard: what every request must be before a page sees it, and the headers that every answer has."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fraudlake.desk.web.access import Person
+from fraudlake.desk.web.errors import PageError, RefusedError, TooManyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from fraudlake.desk.web.access import Access
+
+HEADERS = {
+    # Neither scripts nor styles in a page, nothing from elsewhere, and no other page around it.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+PUBLIC = "/static/"
+"""The files of the pages themselves, which have nothing of the lake."""
+RATE, BURST = 20.0, 200.0
+"""Requests a second that a person can make for long, and at once."""
+_PEOPLE = 1000
+
+
+class Guard:
+    """Refuses requests that nobody may make, and adds :data:`HEADERS` to every answer."""
+
+    def __init__(self, app: ASGIApp, access: Access, refuse: Callable[[Request, PageError], Response]) -> None:
+        """Guard an application; ``refuse`` makes the page of an error."""
+        self._app, self._access, self._refuse = app, access, refuse
+        self._allowances: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        request = Request(scope, receive)
+        try:
+            answer = await self._checked(request)
+        except PageError as error:
+            answer = self._refuse(request, error)
+        await (answer or self._app)(scope, receive, with_headers)
+
+    async def _checked(self, request: Request) -> Response | None:
+        """Find out who sent a request, for the pages; return an answer that comes before them, if any."""
+        if not self._access.is_own_host(request):
+            raise RefusedError("this is not the address that 'fraudlake desk' printed")
+        if request.url.path.startswith(PUBLIC):
+            return None
+        found = await self._access.person(request)
+        if isinstance(found, Response):
+            return found
+        request.state.person = found
+        self._count(found)
+        return None
+
+    def _count(self, person: Person) -> None:
+        """Take a request off a person's allowance, which fills up again as time passes."""
+        now = time.monotonic()
+        left, before = self._allowances.pop(person.name, (BURST, now))
+        left = min(BURST, left + (now - before) * RATE)
+        self._allowances[person.name] = (max(left - 1, 0), now)
+        if len(self._allowances) > _PEOPLE:
+            self._allowances.popitem(last=False)
+        if left < 1:
+            raise TooManyError(f"more than {RATE:.0f} requests a second: wait some seconds, and try again")

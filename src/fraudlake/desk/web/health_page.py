@@ -1,0 +1,63 @@
+"""The health page: the data's way, what is behind, drift, and quarantine by reason."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from fraudlake.desk import health
+from fraudlake.desk.web.errors import MissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from fraudlake.desk.web.site import Site
+
+_LIVE = 15.0
+"""Seconds for which what the checkpoints say is shown again."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes."""
+    streams_ = _Streams(site)
+
+    def page(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        return site.page(
+            request,
+            "health.html",
+            page="Health",
+            lake=store.name,
+            health=health.health(store),
+            max_drift=store.settings.max_drift,
+            has_streams=site.activity is not None,
+        )
+
+    def streams(request: Request) -> Response:
+        return site.page(request, "streams.html", **streams_.look())
+
+    return [Route("/health", page), Route("/health/streams", streams)]
+
+
+class _Streams:
+    """What the checkpoints of a lake on this machine say; reading them takes seconds, and loads pyspark once."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._lock = threading.Lock()
+        self._seen: tuple[float, Mapping[str, Any]] = (-_LIVE, {})
+
+    def look(self) -> Mapping[str, Any]:
+        """Return what :attr:`Site.activity` does."""
+        if self._site.activity is None:
+            raise MissingError("the jobs of the workspace show what its streams do")
+        with self._lock:
+            if time.monotonic() - self._seen[0] >= _LIVE:
+                self._seen = time.monotonic(), self._site.activity()
+            return self._seen[1]

@@ -1,0 +1,167 @@
+"""The rules' pages: figures of each rule, its limits to try, and drafts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+
+from fraudlake.desk import charts, rules
+from fraudlake.desk.web import forms
+from fraudlake.desk.web.errors import MissingError, PageError
+from fraudlake.desk.web.site import Site, amount, done, number, path, share
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from fraudlake.desk.rules import RuleFigures
+    from fraudlake.desk.store import Store
+    from fraudlake.detection.report import Agreement, Report
+    from fraudlake.rules.rule_set import RuleVersion
+
+_DAYS = 28
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes."""
+
+    def all_rules(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        figures = rules.figures(store, rules.read(store), _DAYS)
+        cases = {one.version.rule.name: one.cases for one in figures.rules}
+        pairs = [
+            {"first": first, "second": second, "cases": both, "of_first": _of(both, cases.get(first)),
+             "of_second": _of(both, cases.get(second))}
+            for (first, second), both in sorted(figures.overlap.items(), key=lambda pair: (-pair[1], pair[0]))
+        ]  # fmt: skip
+        shown = [{**vars(one), "drawing": _spark(one), "interval": _interval(one)} for one in figures.rules]
+        view = {"days": figures.days, "rules": shown}
+        return site.page(request, "rules.html", page="Rules", figures=view, pairs=pairs)
+
+    def one_rule(request: Request) -> Response:
+        store, version = _asked(site, request)
+        figures = rules.figures(store, rules.read(store), _DAYS)
+        raised = next((one for one in figures.rules if one.version.rule.name == version.rule.name), None)
+        drawing = charts.bars(figures.days, raised.per_day, "alerts a day") if raised else ""
+        saved = request.query_params.get("saved")
+        notice = f"Version {int(saved)} is a draft now." if saved and saved.isdigit() else None
+        return site.page(
+            request,
+            "rule.html",
+            page="Rules",
+            notice=notice,
+            version=version,
+            drawing=drawing,
+            definition=rules.definition(version),
+            changes=rules.changes(store, version.rule.name) or [version],
+            limits=[_slider(name, limit) for name, limit in rules.limits(version.rule).items()],
+        )
+
+    def backtest(request: Request) -> Response:
+        store, version = _asked(site, request)
+        moved = _limits(version, request.query_params)
+        before = rules.backtest(store, version.rule)
+        after = rules.backtest(store, rules.with_limits(version.rule, moved)) if moved else before
+        days = after.window.days
+        per_day = [after.report.alerts_per_day.get(str(day), 0) for day in days]
+        rows = zip(_figures(before.report), _figures(after.report), strict=True)
+        return site.page(
+            request,
+            "backtest.html",
+            report=after.report,
+            before=bool(moved),
+            rows=[(name, old, new) for (name, old), (_, new) in rows],
+            drawing=charts.bars(days, per_day, "alerts a day"),
+        )
+
+    async def draft(request: Request) -> Response:
+        fields = await forms.read(request, site.access)
+        reason = fields.get("reason") or None
+
+        def add() -> RuleVersion:
+            store, version = _asked(site, request)
+            rule = rules.with_limits(version.rule, _limits(version, fields))
+            return rules.add_draft(store, rule, request.state.person.name, reason)
+
+        added = await run_in_threadpool(add)
+        return done(request, f"/rules/{path(added.rule.name)}?saved={added.version}")
+
+    return [
+        Route("/rules", all_rules),
+        Route("/rules/{name:str}", one_rule),
+        Route("/rules/{name:str}/backtest", backtest),
+        Route("/rules/{name:str}/draft", draft, methods=["POST"]),
+    ]
+
+
+def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
+    """Return the store, and the version of a rule that the address names: the live one, otherwise the newest."""
+    store = site.store_of(request.state.person)
+    present, name = rules.read(store), request.path_params["name"]
+    try:
+        newest = present.version_of(name)
+    except UsageError as error:
+        raise MissingError(str(error)) from None
+    return store, next((one for one in present.live if one.rule.name == name), newest)
+
+
+def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
+    """Return the limits, of those given, that differ from the rule's."""
+    moved = {}
+    for name, now in rules.limits(version.rule).items():
+        try:
+            value = float(given.get(name, now))
+        except ValueError:
+            raise PageError(f"{name}: give a number") from None
+        if not math.isfinite(value):
+            raise PageError(f"{name}: give a number")
+        if value != now:
+            moved[name] = value
+    return moved
+
+
+def _slider(name: str, value: float) -> dict[str, Any]:
+    """Return the range in which a limit moves: to three times as much, or the whole of a probability."""
+    if name == "probability":
+        return {"name": name, "value": value, "low": 0.01, "high": 1, "step": 0.01}
+    high = 3 * value if value > 0 else 100.0
+    step = 10.0 ** (math.floor(math.log10(high)) - 2)
+    return {"name": name, "value": value, "low": step, "high": high, "step": step}
+
+
+def _spark(one: RuleFigures) -> str:
+    return charts.spark(one.per_day, f"alerts a day of {one.version.rule.name}")
+
+
+def _interval(one: RuleFigures) -> str:
+    if one.precision is None:
+        return ""
+    weighted = one.precision.weighted
+    return charts.interval(weighted.value, weighted.low, weighted.high, "weighted precision")
+
+
+def _of(both: int, cases: int | None) -> float | None:
+    return both / cases if cases else None
+
+
+def _figures(report: Report) -> list[tuple[str, str]]:
+    return [
+        ("Transactions", number(report.transactions)),
+        ("Alerts", number(report.alerts)),
+        ("Accounts" if report.entity == "account" else report.entity.capitalize(), number(report.keys)),
+        ("Amount at risk", amount(report.amount_at_risk)),
+        ("Precision, by verdicts", _precision(report.by_verdict)),
+        ("Precision, by Flink's label", _precision(report.by_label)),
+        ("Recall, by Flink's label", share(report.by_label.recall) or "unknown"),
+    ]
+
+
+def _precision(agreement: Agreement) -> str:
+    known = f"{agreement.right_alerts:,} of {agreement.alerts_with_truth:,}"
+    return f"{share(agreement.precision)} ({known})" if agreement.alerts_with_truth else "unknown"

@@ -1,0 +1,88 @@
+"""Server: a site listens on this machine, until the program is stopped."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from fraudlake import stop
+from fraudlake.desk.web.access import TokenAccess
+from fraudlake.desk.web.site import Site
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from fraudlake.desk.store import Store
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address; port 0 is any free one.
+
+    Raises:
+        UsageError: the address cannot be used.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host}:{port} ({error.strerror}): give another --port") from None
+    return made
+
+
+def site_of_one(
+    store: Store,
+    name: str,
+    may_decide: bool,
+    address: tuple[str, int],
+    activity: Callable[[], Mapping[str, Any]] | None = None,
+) -> tuple[Site, TokenAccess]:
+    """Return the site of one person, and its access, which has the token.
+
+    Args:
+        store: the tables.
+        name: the person's name.
+        may_decide: whether they are an analyst.
+        address: host and port.
+        activity: :attr:`Site.activity`.
+    """
+    host, port = address
+    access = TokenAccess(name, may_decide, LOOPBACK if host in LOOPBACK else (), port)
+    return Site(lambda person: store, access, activity), access
+
+
+class _Server(uvicorn.Server):
+    """A server that ends when the program is stopped, once it has answered what it began to answer."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the program."""
+        with stop.deferred():
+            yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to end; it is asked ten times a second."""
+        return await super().on_tick(counter) or stop.is_requested()
+
+
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Answer requests until the program is stopped."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        proxy_headers=False,
+        timeout_graceful_shutdown=10,
+        limit_concurrency=200,
+    )
+    _Server(config).run([listening])

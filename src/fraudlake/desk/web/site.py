@@ -1,0 +1,132 @@
+"""Site: what the pages share: the tables for a person, templates with their forms of numbers, and static files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from fraudlake.desk.store import Store
+    from fraudlake.desk.web.access import Access, Person
+
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A lake's pages."""
+
+    store_of: Callable[[Person], Store]
+    """Opens the tables for a person, who may read and write what they may."""
+    access: Access
+    activity: Callable[[], Mapping[str, Any]] | None = None
+    """Returns what the streams of a lake on this machine do: ``gaps``, sentences on counts that do not add up,
+    ``streams``, and ``at`` (UTC). None in a workspace, whose jobs show it."""
+
+    @cached_property
+    def files(self) -> dict[str, tuple[bytes, str]]:
+        """The static files with their types, by name."""
+        package = resources.files("fraudlake.desk")
+        paths = [package / "charts.css", *(package / "web" / "static").iterdir()]
+        return {path.name: (path.read_bytes(), _TYPES[path.name[path.name.rindex(".") :]]) for path in paths}
+
+    @cached_property
+    def _templates(self) -> Environment:
+        made = Environment(loader=PackageLoader("fraudlake.desk.web"), autoescape=True, undefined=StrictUndefined)
+        made.filters |= {
+            "amount": amount,
+            "day": day,
+            "decimals": decimals,
+            "moment": moment,
+            "number": number,
+            "path": path,
+            "plain": plain,
+            "share": share,
+            "short": short,
+            "words": words,
+        }
+        made.globals["static"] = self._address_of
+        return made
+
+    def _address_of(self, name: str) -> str:
+        # A new version has a new address, so browsers may keep what they have.
+        return f"/static/{name}?{hashlib.sha256(self.files[name][0]).hexdigest()[:12]}"
+
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page."""
+        person = getattr(request.state, "person", None)
+        token = self.access.form_token(person) if person else None
+        shared = {"person": person, "form_token": token, "page": None, "notice": None}
+        return HTMLResponse(self._templates.get_template(template).render(shared | values), status)
+
+
+def done(request: Request, address: str) -> Response:
+    """Answer a form that was carried out: go on at an address."""
+    return JSONResponse({"next": address}) if wants_json(request) else RedirectResponse(address, 303)
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether the script of a page asks."""
+    return "application/json" in request.headers.get("accept", "")
+
+
+def amount(value: float | None) -> str:
+    """Write an amount."""
+    return "" if value is None else f"{value:,.2f}"
+
+
+def number(value: float | None) -> str:
+    """Write a whole number."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def plain(value: float) -> str:
+    """Write a number as a form takes it."""
+    return json.dumps(int(value) if float(value).is_integer() else value)
+
+
+def decimals(value: float | None) -> str:
+    """Write a number with two decimal places."""
+    return "" if value is None else f"{value:,.2f}"
+
+
+def share(value: float | None) -> str:
+    """Write a share in percent."""
+    return "" if value is None else f"{value:.1%}"
+
+
+def moment(value: datetime | None) -> str:
+    """Write a time (UTC)."""
+    return "" if value is None else f"{value:%Y-%m-%d %H:%M:%S}"
+
+
+def day(value: date | None) -> str:
+    """Write a day."""
+    return "" if value is None else f"{value:%-d %b %Y}"
+
+
+def short(value: str) -> str:
+    """Write the beginning of a long id."""
+    return value if len(value) <= 20 else f"{value[:12]}…"
+
+
+def words(name: str) -> str:
+    """Write a table's name."""
+    return name.replace("_", " ").capitalize()
+
+
+def path(value: str) -> str:
+    """Write a text as a part of an address."""
+    return quote(value, safe="")

@@ -1,0 +1,140 @@
+// Keys, forms that are sent without leaving the page, and parts of pages that come later.
+"use strict";
+(() => {
+  const UNSENT = "fraudlake-unsent";
+  const notices = document.getElementById("notices");
+  const token = document.querySelector("meta[name=form-token]").content;
+
+  function notice(text, kind, ...buttons) {
+    const box = document.createElement("div");
+    box.className = "notice " + kind;
+    box.setAttribute("role", kind === "bad" ? "alert" : "status");
+    const line = document.createElement("p");
+    line.textContent = text;
+    box.append(line);
+    if (buttons.length) {
+      const row = document.createElement("div");
+      row.className = "row";
+      for (const [label, act] of buttons) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.textContent = label;
+        button.addEventListener("click", () => { box.remove(); act(); });
+        row.append(button);
+      }
+      box.append(row);
+    }
+    notices.replaceChildren(box);
+    box.scrollIntoView({ block: "nearest" });
+  }
+
+  // What could not be sent is kept, with the id of its event: sent again, it is recorded once.
+  function keep(sent) {
+    localStorage.setItem(UNSENT, JSON.stringify(sent));
+    notice(`The desk did not answer, so ${sent.what} may not be recorded. Nothing is lost: send it again once the desk runs. ` +
+      "It is recorded once, however often you send it.", "bad", ["Send again", () => send(sent)], ["Discard", () => localStorage.removeItem(UNSENT)]);
+  }
+
+  async function send(sent) {
+    const body = new URLSearchParams(sent.body);
+    body.set("form", token);
+    let answer, result;
+    try {
+      answer = await fetch(sent.action, { method: "POST", body, headers: { accept: "application/json" }, signal: AbortSignal.timeout(60000) });
+      result = await answer.json();
+    } catch {
+      keep(sent);
+      return false;
+    }
+    localStorage.removeItem(UNSENT);
+    if (answer.ok) {
+      location.assign(result.next);
+      return true;
+    }
+    notice(result.error, "bad", ["Load the page again", () => location.reload()]);
+    return false;
+  }
+
+  for (const form of document.querySelectorAll("form[data-send]")) {
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (form.dataset.busy) return;
+      form.dataset.busy = "1";
+      const body = new URLSearchParams(new FormData(form, event.submitter)).toString();
+      const done = await send({ action: form.getAttribute("action"), body, what: form.dataset.send });
+      if (!done) delete form.dataset.busy;
+    });
+  }
+
+  const unsent = localStorage.getItem(UNSENT);
+  if (unsent) {
+    const sent = JSON.parse(unsent);
+    notice(`This was not answered earlier: ${sent.what}.`, "bad", ["Send again", () => send(sent)], ["Discard", () => localStorage.removeItem(UNSENT)]);
+  }
+
+  const rows = [...document.querySelectorAll("tr[data-href]")];
+  let at = -1;
+  function select(to) {
+    if (!rows.length) return;
+    rows[at]?.classList.remove("selected");
+    at = Math.max(0, Math.min(rows.length - 1, to));
+    rows[at].classList.add("selected");
+    rows[at].scrollIntoView({ block: "nearest" });
+    rows[at].querySelector("a").focus({ preventScroll: true });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const where = event.target;
+    if (where.closest("textarea, select, dialog[open]") || where.matches("input:not([type=range])")) {
+      if (event.key === "Escape") where.blur();
+      return;
+    }
+    if (event.key === "j" || event.key === "k") {
+      select(at + (event.key === "j" ? 1 : -1));
+      return;
+    }
+    const target = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key && !one.disabled);
+    if (!target || event.repeat) return;
+    event.preventDefault();
+    if (target.matches("textarea")) target.focus(); else target.click();
+  });
+
+  for (const button of document.querySelectorAll("[data-opens]")) {
+    button.addEventListener("click", () => document.getElementById(button.dataset.opens).showModal());
+  }
+
+  async function load(place, address) {
+    place.setAttribute("aria-busy", "true");
+    let text, ok = false;
+    try {
+      const answer = await fetch(address, { headers: { accept: "text/html", "x-part": "1" } });
+      ok = answer.ok;
+      text = await answer.text();
+    } catch {
+      text = "";
+    }
+    place.removeAttribute("aria-busy");
+    if (ok) place.innerHTML = text; // the desk has escaped it
+    else place.textContent = text || "The desk does not answer: is it still running?";
+  }
+
+  for (const place of document.querySelectorAll("[data-load]")) load(place, place.dataset.load);
+
+  const sliders = document.getElementById("limits");
+  if (sliders) {
+    const place = document.getElementById("backtest");
+    let timer;
+    sliders.addEventListener("input", (event) => {
+      const moved = event.target;
+      if (!moved.dataset.limit) return;
+      for (const other of sliders.querySelectorAll(`[data-limit="${moved.dataset.limit}"]`)) if (other !== moved) other.value = moved.value;
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        const values = new URLSearchParams();
+        for (const one of sliders.querySelectorAll("input[type=number][data-limit]")) values.set(one.dataset.limit, one.value);
+        load(place, `${sliders.dataset.backtest}?${values}`);
+      }, 200);
+    });
+  }
+})();

@@ -1,0 +1,70 @@
+"""What the tests of the pages share: a small lake, and browsers of people who look at it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from fraudlake.desk.store import LocalStore
+from fraudlake.desk.web import server
+from fraudlake.desk.web.application import application
+from fraudlake.settings import Settings
+from tests.desk import small_lake
+
+PORT = 8642
+ADDRESS = f"http://127.0.0.1:{PORT}"
+
+
+class Browser(TestClient):
+    """A browser with the cookie of a desk."""
+
+    def form(self, page: str, action: str) -> dict[str, str]:
+        """The fields of a form of a page that a browser would send."""
+        form = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', self.get(page).text, re.DOTALL)
+        assert form, f"{page} has no form for {action}"
+        return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form[0]))
+
+    def submit(self, page: str, action: str, **fields: str) -> str:
+        """Fill in a form of a page, send it, and return the page that follows, without its tags."""
+        answer = self.post(action, data={**self.form(page, action), **fields})
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+Open = Callable[..., Browser]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_lake.make(tmp_path_factory.mktemp("desk") / "lake")
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    """A lake of this test's own."""
+    return Path(shutil.copytree(made, tmp_path / "lake"))
+
+
+@pytest.fixture
+def store(root: Path) -> LocalStore:
+    return LocalStore(Settings(lake=root))
+
+
+@pytest.fixture
+def browse(root: Path) -> Open:
+    """Open the desk as an analyst, or as a reader."""
+
+    def open_(name: str = "anna", may_decide: bool = True, **settings: object) -> Browser:
+        site, access = server.site_of_one(
+            LocalStore(Settings(lake=root, **settings)), name, may_decide, ("127.0.0.1", PORT)
+        )
+        browser = Browser(application(site), base_url=ADDRESS, raise_server_exceptions=False)
+        assert browser.get(f"/?token={access.token}").status_code == 200
+        return browser
+
+    return open_

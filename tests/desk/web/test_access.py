@@ -1,0 +1,181 @@
+"""Access: who may look at the pages, and which requests do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from fraudlake.desk.store import LocalStore
+from fraudlake.desk.web import forms, guard, server
+from fraudlake.desk.web.access import PlatformAccess
+from fraudlake.desk.web.application import application
+from fraudlake.desk.web.site import Site
+from fraudlake.errors import UsageError
+from fraudlake.settings import Settings
+from fraudlake.tables import SILVER_REVIEW_EVENTS
+from tests.desk.web.conftest import ADDRESS, PORT, Browser, Open
+
+CASE = "/items/alert2"
+TAKE = f"{CASE}/take"
+
+
+def events(root: Path) -> int:
+    return len(LocalStore(Settings(lake=root)).query("SELECT 1 FROM silver_review_events", SILVER_REVIEW_EVENTS))
+
+
+def stranger(root: Path) -> Browser:
+    site, _ = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", PORT))
+    return Browser(application(site), base_url=ADDRESS)
+
+
+@pytest.mark.parametrize("page", ["/", CASE, "/rules", "/health", "/?token=wrong", "/?token=%C3%A9", "/nothing"])
+def test_nobody_sees_a_page_without_the_token(root: Path, page: str) -> None:
+    answer = stranger(root).get(page)
+    assert answer.status_code == 403
+    assert "its token lets you in" in answer.text and "small_then_large" not in answer.text
+
+
+def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_gets(root: Path) -> None:
+    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", PORT))
+    answer = TestClient(application(site), base_url=ADDRESS).get(f"/rules?token={access.token}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/rules")
+    cookie = answer.headers["set-cookie"].lower()
+    assert f"fraudlake_desk_{PORT}=" in cookie and "httponly" in cookie and "samesite=strict" in cookie
+    assert access.token.lower() not in cookie
+
+
+def test_a_name_that_is_not_this_machines_is_refused(browse: Open) -> None:
+    assert browse().get("/", headers={"host": f"desk.example:{PORT}"}).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/", CASE, "/rules", "/health", "/nothing", "/static/desk.css"])
+def test_every_answer_has_a_strict_policy(browse: Open, path: str) -> None:
+    answer = browse().get(path)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert " style=" not in answer.text and "<script>" not in answer.text and " onclick" not in answer.text
+
+
+def test_pages_are_not_kept_by_browsers(browse: Open) -> None:
+    assert browse().get(CASE).headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": "http://127.0.0.1:1"},
+    ],
+)
+def test_another_sites_form_does_nothing(browse: Open, root: Path, headers: dict[str, str]) -> None:
+    browser = browse()
+    answer = browser.post(TAKE, data=browser.form(CASE, TAKE), headers=headers)
+    assert answer.status_code == 403 and "another site" in answer.text
+    assert events(root) == 0
+
+
+@pytest.mark.parametrize("token", [None, "", "0" * 64])
+def test_a_form_without_the_pages_token_does_nothing(browse: Open, root: Path, token: str | None) -> None:
+    browser = browse()
+    fields = {name: value for name, value in browser.form(CASE, TAKE).items() if name != "form"}
+    answer = browser.post(TAKE, data=fields | ({} if token is None else {"form": token}))
+    assert answer.status_code == 403 and "load it again" in answer.text
+    assert events(root) == 0
+
+
+def test_the_desks_own_form_is_carried_out(browse: Open, root: Path) -> None:
+    browser = browse()
+    headers = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
+    assert browser.post(TAKE, data=browser.form(CASE, TAKE), headers=headers).status_code == 200
+    assert events(root) == 1
+
+
+def test_a_reader_reads_and_does_not_decide(browse: Open, root: Path) -> None:
+    reader, analyst = browse("rita", may_decide=False), browse()
+    page = reader.get(CASE).text
+    assert "you may read" in page and '<form method="post"' not in page
+    fields = {**analyst.form(CASE, TAKE), "form": _token(reader)}
+    answer = reader.post(TAKE, data=fields)
+    assert answer.status_code == 403 and "analysts decide" in answer.text
+    assert events(root) == 0
+
+
+def _token(browser: Browser) -> str:
+    return browser.get("/").text.partition('name="form-token" content="')[2].partition('"')[0]
+
+
+def test_nobody_can_name_another_analyst(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    headers = {"x-forwarded-email": "boss@example.com", "x-forwarded-access-token": "x"}
+    browser.post(TAKE, data={**browser.form(CASE, TAKE), "analyst": "boss"}, headers=headers)
+    assert store.query("SELECT analyst FROM silver_review_events", SILVER_REVIEW_EVENTS)["analyst"].to_pylist() == [
+        "anna"
+    ]
+
+
+def test_a_form_that_is_too_large_writes_nothing(browse: Open, root: Path) -> None:
+    browser, action = browse(), f"{CASE}/verdict"
+    fields = {**browser.form(CASE, action), "verdict": "fraud", "note": "x" * (1 << 20)}
+    answer = browser.post(action, data=fields, headers={"accept": "application/json"})
+    assert answer.status_code == 413
+    assert (
+        answer.json()["error"]
+        == f"this is more than {forms.LARGEST >> 10} KB, and nothing was written: shorten the note"
+    )
+    assert events(root) == 0
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe=1", b"&".join(b"a%d=1" % number for number in range(99))])
+def test_a_body_that_is_no_form_writes_nothing(browse: Open, root: Path, body: bytes) -> None:
+    answer = browse().post(TAKE, content=body, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code in (403, 409)
+    assert events(root) == 0
+
+
+def test_who_asks_too_often_waits(browse: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "RATE", 0.001)
+    monkeypatch.setattr(guard, "BURST", 5.0)
+    browser = browse()
+    assert [browser.get("/nothing").status_code for _ in range(6)] == [404, 404, 404, 404, 429, 429]
+    assert browser.get("/static/desk.css").status_code == 200
+
+
+def platform(root: Path) -> TestClient:
+    groups = {"token of anna": {"analysts", "users"}, "token of rita": {"users"}}
+    store = LocalStore(Settings(lake=root))
+    site = Site(lambda person: store, PlatformAccess(["analysts"], lambda token: groups[token]))
+    return TestClient(application(site), base_url="https://desk-1.example")
+
+
+def of(name: str) -> dict[str, str]:
+    return {"x-forwarded-email": f"{name}@example.com", "x-forwarded-access-token": f"token of {name}"}
+
+
+def test_in_an_app_the_platform_says_who_it_is_and_groups_who_decides(root: Path, store: LocalStore) -> None:
+    app = platform(root)
+    assert "analysts decide" in app.get(CASE, headers=of("rita")).text.lower()
+    page = app.get(CASE, headers=of("anna")).text
+    assert "anna@example.com" in page
+    fields = {"form": page.partition('name="form" value="')[2].partition('"')[0], "event_id": "0" * 32}
+    same = {"origin": "https://desk-1.example", "x-forwarded-host": "desk-1.example"}
+    assert app.post(TAKE, data=fields, headers=of("rita") | same).status_code == 403  # another person's form
+    assert app.post(TAKE, data=fields, headers=of("anna") | same).status_code == 200
+    taken = store.query("SELECT analyst FROM silver_review_events", SILVER_REVIEW_EVENTS)["analyst"].to_pylist()
+    assert taken == ["anna@example.com"]
+
+
+def test_in_an_app_nobody_is_let_in_whom_the_platform_does_not_name(root: Path) -> None:
+    assert platform(root).get("/").status_code == 403
+    assert platform(root).get("/", headers={"x-forwarded-email": "anna@example.com"}).status_code == 403
+
+
+def test_a_port_that_is_taken_is_refused_in_a_line() -> None:
+    with server.listen("127.0.0.1", 0) as taken:
+        taken.listen()
+        with pytest.raises(UsageError, match="give another --port"):
+            server.listen("127.0.0.1", taken.getsockname()[1])

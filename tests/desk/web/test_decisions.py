@@ -1,0 +1,171 @@
+"""Decisions: what the forms write, once each, and what analysts are told."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fraudlake.desk.store import LocalStore
+from fraudlake.tables import SILVER_REVIEW_EVENTS
+from tests.desk import small_lake
+from tests.desk.web.conftest import Browser, Open
+from tests.desk.web.test_pages import text_of
+
+pytestmark = pytest.mark.slow
+
+CASE = "/items/alert2"
+DAY = f"{CASE}?day=2026-03-07"
+VERDICT, TAKE, RELEASE = (f"{CASE}/{form}" for form in ("verdict", "take", "release"))
+
+
+def events(store: LocalStore) -> list[dict[str, Any]]:
+    table = SILVER_REVIEW_EVENTS
+    return [*store.query(f"SELECT * FROM {table.name} ORDER BY number", table).to_pylist()]
+
+
+def kinds(store: LocalStore) -> list[tuple[str, str | None, str]]:
+    return [(event["kind"], event["verdict"], event["analyst"]) for event in events(store)]
+
+
+def test_a_case_is_taken_decided_on_and_corrected(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    assert "Yours until" in text_of(browser.submit(CASE, TAKE))
+    page = browser.submit(DAY, VERDICT, verdict="fraud", reason="card testing", note=f"{small_lake.SENTENCE} é")
+    assert "fraud. The next item: n." in text_of(page) and "<script>" not in page
+    page = browser.submit(CASE, VERDICT, verdict="genuine")
+    assert "anna corrected: genuine" in text_of(page)
+    assert kinds(store) == [("taken", None, "anna"), ("verdict", "fraud", "anna"), ("corrected", "genuine", "anna")]
+    decided = events(store)[1]
+    assert decided["transaction_ids"] == ["2-4"] and decided["note"] == f"{small_lake.SENTENCE} é"
+    assert decided["reason"] == "card testing" and decided["day"] == small_lake.DAY
+
+
+def test_a_case_is_given_back(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    browser.submit(CASE, TAKE)
+    assert "You gave it back." in browser.submit(CASE, RELEASE)
+    assert [kind for kind, _, _ in kinds(store)] == ["taken", "released"]
+
+
+def test_a_form_that_is_sent_again_writes_nothing(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    fields = {**browser.form(CASE, VERDICT), "verdict": "fraud"}
+    first, second = (browser.post(VERDICT, data=fields) for _ in range(2))
+    assert first.status_code == second.status_code == 200
+    assert "Recorded at" in second.text
+    assert kinds(store) == [("verdict", "fraud", "anna")]
+
+
+def test_another_verdict_of_the_same_form_is_no_correction(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    fields = browser.form(CASE, VERDICT)
+    browser.post(VERDICT, data={**fields, "verdict": "fraud"})
+    answer = browser.post(VERDICT, data={**fields, "verdict": "genuine"})
+    assert answer.status_code == 409 and "this page has recorded fraud already" in answer.text
+    assert kinds(store) == [("verdict", "fraud", "anna")]
+
+
+def test_two_analysts_never_hold_a_case(browse: Open, store: LocalStore) -> None:
+    anna, bert = browse("anna"), browse("bert")
+    forms = [(browser, browser.form(CASE, TAKE)) for browser in (anna, bert)]
+    answers: list[tuple[int, str]] = []
+
+    def take(browser: Browser, fields: dict[str, str]) -> None:
+        answer = browser.post(TAKE, data=fields)
+        answers.append((answer.status_code, text_of(answer.text)))
+
+    threads = [threading.Thread(target=take, args=form) for form in forms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(status for status, _ in answers) == [200, 409]
+    (winner,) = {event["analyst"] for event in events(store)}
+    told = next(text for status, text in answers if status == 409)
+    assert f"{winner} holds alert2 until" in told
+    loser = anna if winner == "bert" else bert
+    assert f"{winner} holds this until" in text_of(loser.get(CASE).text)
+
+
+def test_a_verdict_on_what_another_analyst_holds_is_refused(browse: Open, store: LocalStore) -> None:
+    anna, bert = browse("anna"), browse("bert")
+    fields = {**bert.form(CASE, VERDICT), "verdict": "fraud", "note": "long"}
+    anna.submit(CASE, TAKE)
+    answer = bert.post(VERDICT, data=fields, headers={"accept": "application/json"})
+    assert answer.status_code == 409 and "anna holds alert2 until" in answer.json()["error"]
+    assert kinds(store) == [("taken", None, "anna")]
+
+
+def test_a_lock_that_is_over_is_said_and_the_case_is_free(browse: Open, store: LocalStore) -> None:
+    anna, bert = browse("anna", review_lock=timedelta(microseconds=1)), browse("bert")
+    anna.submit(CASE, TAKE)
+    assert "anna had taken it until" in text_of(bert.get(CASE).text)
+    bert.submit(CASE, TAKE)
+    assert kinds(store) == [("taken", None, "anna"), ("taken", None, "bert")]
+
+
+def test_an_analyst_decides_late_if_nobody_else_has_taken_it(browse: Open, store: LocalStore) -> None:
+    anna = browse("anna", review_lock=timedelta(microseconds=1))
+    fields = {**anna.form(CASE, VERDICT), "verdict": "unsure"}
+    anna.submit(CASE, TAKE)
+    assert anna.post(VERDICT, data=fields).status_code == 200
+    assert kinds(store)[-1] == ("verdict", "unsure", "anna")
+
+
+@pytest.mark.parametrize("fields", [{"verdict": "maybe"}, {}, {"verdict": "fraud", "event_id": "x"}])
+def test_a_verdict_that_is_none_writes_nothing(browse: Open, store: LocalStore, fields: dict[str, str]) -> None:
+    browser = browse()
+    assert browser.post(VERDICT, data={**browser.form(CASE, VERDICT), **fields}).status_code == 409
+    assert events(store) == []
+
+
+def test_a_verdict_on_what_is_gone_is_refused(browse: Open, store: LocalStore, root: Path) -> None:
+    browser = browse()
+    fields = {**browser.form(CASE, VERDICT), "verdict": "fraud"}
+    from deltalake import DeltaTable
+
+    for table in ("gold_cases", "gold_review_queue"):
+        DeltaTable(root / "tables" / table).delete("case_id = 'alert2'")
+    answer = browser.post(VERDICT, data=fields)
+    assert answer.status_code == 404 and "forgotten or replaced" in answer.text
+    assert events(store) == []
+
+
+def test_a_note_beyond_what_an_event_takes_is_refused(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    fields = {**browser.form(CASE, VERDICT), "verdict": "fraud", "note": "x" * 30_000}
+    answer = browser.post(VERDICT, data=fields)
+    assert answer.status_code == 409 and "the note has 30,000 characters" in answer.text
+    assert events(store) == []
+
+
+def test_the_next_item_is_the_most_valuable_that_is_free(browse: Open, store: LocalStore) -> None:
+    anna, bert = browse("anna"), browse("bert")
+    assert "Account <img" in text_of(anna.submit("/", "/next"))
+    assert "Account A6" in text_of(bert.submit("/", "/next"))
+    assert "Account A5" in text_of(anna.submit("/items/alert9?day=2026-03-07", "/next"))
+    assert kinds(store) == [("taken", None, "anna"), ("taken", None, "bert"), ("taken", None, "anna")]
+
+
+def test_a_queue_that_is_worked_through_has_no_next_item(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    for row in small_lake.queue():
+        page = f"/items/{row['item_id']}?day={row['day']}"
+        browser.submit(page, f"/items/{row['item_id']}/verdict", verdict="genuine")
+    answer = browser.post("/next", data=browser.form("/", "/next"))
+    assert answer.status_code == 409 and "nothing is left to take: 9 of 9 are decided" in answer.text
+    assert "9 of 9 decided" in browser.get("/").text
+    drawn = next(event for event in events(store) if event["item_id"] == "drawn8")
+    assert sorted(drawn["transaction_ids"]) == ["8-3", "8-4"] and drawn["case_id"] is None
+
+
+def test_events_are_in_the_future_if_a_clock_goes_back(browse: Open, store: LocalStore, root: Path) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    bert = {"event_id": "0" * 32, "item_id": "alert2", "kind": "taken", "analyst": "bert", "account_id": "A2"}
+    taken = {**bert, "number": 1, "at": later, "expires_at": later + timedelta(minutes=1)}
+    small_lake.write(root, SILVER_REVIEW_EVENTS, [taken])
+    assert "bert holds this until" in text_of(browse().get(CASE).text)

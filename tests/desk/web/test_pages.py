@@ -1,0 +1,177 @@
+"""Pages: every figure is its table's, hostile texts are texts, and what is missing is named."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fraudlake.desk import rules
+from fraudlake.desk.store import LocalStore
+from tests.desk import small_lake
+from tests.desk.small_lake import HOSTILE, SENTENCE
+from tests.desk.web.conftest import Open
+
+PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
+PARTS = ("/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900")
+
+
+def text_of(page: str) -> str:
+    """The text of a page, without its tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+@pytest.mark.parametrize("page", [*PAGES, *PARTS])
+def test_hostile_ids_and_sentences_are_texts(browse: Open, page: str) -> None:
+    answer = browse().get(page)
+    assert answer.status_code == 200
+    assert "<script>" not in answer.text and "<img" not in answer.text
+
+
+def test_a_hostile_account_has_its_page(browse: Open) -> None:
+    browser = browse()
+    queue = browser.get("/").text
+    (address,) = {html.unescape(one) for one in re.findall(r'data-href="(/items/alert9[^"]*)"', queue)}
+    page = text_of(browser.get(address).text)
+    assert HOSTILE in page and SENTENCE in page
+    other = browser.get("/items/alert1").text  # which shares the terminal with it
+    (link,) = re.findall(r'href="(/accounts/%3Cimg[^"]*)"', other)
+    assert HOSTILE in text_of(browser.get(link).text)
+
+
+def test_the_queue_shows_the_rows_of_its_table_in_order(browse: Open) -> None:
+    rows = re.findall(r"<tr data-href.*?</tr>", browse().get("/").text, re.DOTALL)
+    shown = [re.sub(r"^(\d+) open( drawn)? ", r"\1 ", text_of(row)) for row in rows]
+    expected = [
+        f"{row['rank']} {row['reasons']} {row['entity_key']} {row['amount_at_risk']:,.2f}"
+        + (f" {row['probability']:.1%}" if row.get("probability") else "")
+        for row in small_lake.queue()
+    ]
+    assert shown == expected
+
+
+def test_a_case_shows_its_transactions_evidence_score_and_what_it_shares(browse: Open) -> None:
+    page = browse().get("/items/alert2").text
+    own = [row for row in small_lake.transactions() if row["account_id"] == "A2"]
+    marks = re.findall(r'<g class="mark" data-value="([^"]*)"', page)
+    assert sorted(map(float, marks)) == sorted(row["amount"] for row in own)
+    assert page.count('class="ring live" cx="8"') == 1 and len(re.findall(r'class="ring live" cx="\d+\.', page)) == 1
+    text = text_of(page)
+    assert "SMALL 2026-03-07 12:13:00 0.50 T0 2-3" in text and "LARGE 2026-03-07 12:14:00 800.00 T0 2-4" in text
+    assert "95.0% probability of fraud, payment of 800.00, model version 1 the amount is 800.00" in text
+    others = [row for row in small_lake.transactions() if row["terminal_id"] == "T0" and row["account_id"] != "A2"]
+    labelled = sum(row["label"] for row in others)
+    accounts = len({row["account_id"] for row in others})
+    assert f"Terminal T0 {accounts} other accounts, {len(others)} transactions, {labelled} labelled fraud" in text
+
+
+def test_any_alert_of_a_case_names_it(browse: Open, root: Path) -> None:
+    alert = {**small_lake.alerts()[0], "alert_id": "later", "timestamp": small_lake.NOON}
+    small_lake.write(root, small_lake.tables.SILVER_ALERTS, [alert])
+    joined = {**small_lake.case(alert), "case_id": "first", "alert_ids": ["first", "later"], "alerts": 2}
+    small_lake.write(root, small_lake.tables.GOLD_CASES, [joined])
+    browser = browse()
+    assert [browser.get(f"/items/{name}").status_code for name in ("first", "later", "none")] == [200, 200, 404]
+
+
+def test_the_rules_page_counts_alerts_and_cases(browse: Open) -> None:
+    page = text_of(browse().get("/rules").text)
+    alerts = len(small_lake.alerts())
+    assert f"small_then_large small_then_large, version 1 live {alerts} last {alerts} {alerts} unknown unknown" in page
+
+
+def test_health_counts_the_rows_of_tables_and_shows_samples(browse: Open) -> None:
+    text = text_of(browse().get("/health").text)
+    assert "Bronze transactions 50" in text and "Silver quarantine 4" in text and "Silver alerts 8" in text
+    assert re.search(r"amount_is_positive 4 rows Row Values When \(UTC\) day.parquet #\d dt 2026", text)
+    assert f"accountId {SENTENCE}" in text
+
+
+@pytest.mark.parametrize(
+    ("gone", "page", "line"),
+    [
+        (("gold_review_queue",), "/", "run 'fraudlake queue build'"),
+        (("gold_review_queue", "gold_cases"), "/", "run 'fraudlake detect' and 'fraudlake aggregate'"),
+        (("gold_review_queue", "gold_cases", "silver_transactions"), "/", "run 'fraudlake run --landing FOLDER'"),
+        (("gold_fraud_predictions",), "/health", "'fraudlake train', then 'fraudlake score'"),
+        (("gold_fraud_predictions",), "/items/alert2", "Nobody has done anything about it yet"),
+        (("silver_alerts",), "/rules", "small_then_large"),
+        (("silver_transactions",), "/items/alert2", "forgotten, or are older than it keeps"),
+        (("silver_quarantine",), "/health", "No row is in quarantine"),
+    ],
+)
+def test_a_page_says_what_to_run_for_what_is_missing(
+    browse: Open, root: Path, gone: tuple[str, ...], page: str, line: str
+) -> None:
+    for table in gone:
+        shutil.rmtree(root / "tables" / table)
+    answer = browse().get(page)
+    assert answer.status_code == 200 and line in text_of(answer.text)
+
+
+def test_a_backtest_without_transactions_says_what_to_run(browse: Open, root: Path) -> None:
+    shutil.rmtree(root / "tables" / "silver_transactions")
+    answer = browse().get("/rules/small_then_large/backtest", headers={"x-part": "1"})
+    assert (answer.status_code, answer.text) == (409, "there are no transactions yet: run 'fraudlake run'")
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "line"),
+    [
+        ("/items/none", 404, "there is no case, alert or drawn account none any more"),
+        ("/rules/none", 404, "there is no rule 'none'"),
+        ("/?day=yesterday", 409, "'yesterday' is not a day"),
+        ("/nothing", 404, "Not Found"),
+        ("/rules/small_then_large/backtest?large_above=x", 409, "large_above: give a number"),
+        ("/rules/small_then_large/backtest?large_above=nan", 409, "large_above: give a number"),
+        ("/rules/small_then_large/backtest?small_below=900", 409, "must not exceed large_above"),
+    ],
+)
+def test_an_address_of_nothing_is_answered_in_a_line(browse: Open, page: str, status: int, line: str) -> None:
+    answer = browse().get(page)
+    assert answer.status_code == status and line in text_of(answer.text)
+
+
+def test_an_account_without_transactions_has_a_page(browse: Open) -> None:
+    assert "The lake has no transactions of it any more" in browse().get("/accounts/nobody").text
+
+
+def test_a_limit_that_is_moved_is_backtested_on_the_lake(browse: Open) -> None:
+    larger = sum(row["amount"] > 900 for row in small_lake.transactions())
+    text = text_of(browse().get("/rules/small_then_large/backtest?large_above=900").text)
+    assert f"Transactions 50 50 Alerts 10 {larger} Accounts 10 {larger}" in text
+
+
+def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore) -> None:
+    browser, page = browse(), "/rules/small_then_large"
+    moved = {"small_below": "1", "large_above": "900", "reason": "fewer alerts"}
+    text = text_of(browser.submit(page, f"{page}/draft", **moved))
+    assert "Version 2 is a draft now." in text and "version 2 draft anna · fewer alerts" in text
+    again = browser.post(f"{page}/draft", data={**browser.form(page, f"{page}/draft"), **moved})
+    assert again.status_code == 409 and "is the same rule already" in again.text
+    versions = rules.read(store).versions_of("small_then_large")
+    assert [(one.version, one.status) for one in versions] == [(1, "live"), (2, "draft")]
+    assert rules.limits(versions[1].rule) == {"small_below": 1.0, "large_above": 900.0}
+
+
+@pytest.mark.slow
+def test_the_pages_need_neither_spark_nor_pyspark(root: Path) -> None:
+    script = (
+        "import sys\n"
+        "from starlette.testclient import TestClient\n"
+        "from fraudlake.desk.store import LocalStore\n"
+        "from fraudlake.desk.web import server\n"
+        "from fraudlake.desk.web.application import application\n"
+        "from fraudlake.settings import Settings\n"
+        f"site, access = server.site_of_one(LocalStore(Settings(lake={str(root)!r})), 'anna', True, ('127.0.0.1', 1))\n"
+        "browser = TestClient(application(site), base_url='http://127.0.0.1:1')\n"
+        "browser.get(f'/?token={access.token}')\n"
+        f"assert all(browser.get(page).status_code == 200 for page in {[*PAGES, *PARTS]!r})\n"
+        "assert 'pyspark' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
