@@ -1,0 +1,51 @@
+"""Tutorials, walked line by line in an empty folder, with what they say that one sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs import markdown
+from tests.docs.markdown import ROOT, Block
+
+pytestmark = [pytest.mark.stream, pytest.mark.long]
+
+
+def walk(blocks: list[Block], folder: Path) -> str:
+    """Run the shell of a page and write the files that it shows, in order; return what was printed."""
+    programs = folder.parent / "bin"
+    programs.mkdir()
+    (programs / "fraudlake").symlink_to(Path(sys.executable).with_name("fraudlake"))
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    printed = []
+    names = iter(re.findall(r"[Aa]s `(\w+\.toml)`", (ROOT / blocks[0].page).read_text()))
+    for block in blocks:
+        if block.language == "toml":
+            (folder / next(names)).write_text(block.text)
+        elif block.language == "shell":
+            ended = subprocess.run(
+                ["bash", "-e", "-c", block.text],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert ended.returncode == 0, f"{block}\n{ended.stderr}"
+            printed.append(ended.stdout + ended.stderr)
+    return "\n".join(printed)
+
+
+def test_own_columns(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    page = Path("docs/tutorials/own-columns.md")
+    printed = walk([*markdown.blocks(page)], tmp_path / "empty")
+
+    alerts, terminals = re.findall(r"has (\d+) alerts on (\d+) terminals", (ROOT / page).read_text())[0]
+    assert f"{alerts} alerts" in printed
+    assert f"{terminals} " in printed
