@@ -75,3 +75,35 @@ def test_a_share_is_drawn_within_its_interval() -> None:
     span = next(line for line in svg.iter("line") if line.get("class") == "span")
     (dot,) = svg.iter("circle")
     assert float(span.get("x1") or 0) < float(dot.get("cx") or 0) < float(span.get("x2") or 0)
+
+
+def test_a_line_has_a_mark_for_each_day_with_a_value_and_a_gap_interrupts_it() -> None:
+    days = [date(2026, 3, 7) + timedelta(days=number) for number in range(4)]
+    svg = charts.lines(days, {HOSTILE: [0.5, None, 1.0, 0.25]}, HOSTILE)
+    assert values(svg) == [0.5, 1.0, 0.25]
+    root = ElementTree.fromstring(svg)
+    assert [len(str(line.get("points")).split()) for line in root.iter("polyline")] == [1, 2]
+    circles = [float(circle.get("cy") or 0) for circle in root.iter("circle")]
+    assert circles[1] < circles[0] < circles[2]
+    assert "<script" not in svg
+
+
+def test_a_cell_is_the_darker_the_larger_its_value() -> None:
+    days = [date(2026, 3, 7), date(2026, 3, 8)]
+    svg = charts.heat([HOSTILE, "amount"], days, [[0.0, None], [0.25, 9.0]], 0.5, "drift")
+    assert values(svg) == [0.0, 0.25, 9.0]
+    assert re.findall("level-([0-9]+)", svg) == ["0", "5", "10"]
+    assert "<script" not in svg
+
+
+def test_a_ranked_bar_is_as_long_as_its_number_and_has_its_name() -> None:
+    svg = charts.ranked(["large", HOSTILE], [40, 10], "alerts")
+    assert values(svg) == [40, 10]
+    widths = [float(bar.get("width") or 0) for bar in ElementTree.fromstring(svg).iter("rect")]
+    assert widths[0] == pytest.approx(4 * widths[1], abs=0.5)
+    assert "<script" not in svg
+
+
+def test_no_line_cell_or_ranked_bar_is_drawn_of_nothing() -> None:
+    assert charts.lines([], {}, "") == charts.heat([], [], [], 1.0, "") == charts.ranked([], [], "") == ""
+    assert charts.lines([date(2026, 3, 7)], {"precision": [None]}, "") == ""

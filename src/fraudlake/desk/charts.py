@@ -6,7 +6,7 @@ Texts are escaped; no chart has a style or a script of its own, since the pages'
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Literal
@@ -17,6 +17,10 @@ _WIDTH = 960
 _LEFT, _RIGHT = 64, 12
 _TOP, _PLOT, _STRIP = 22, 190, 44
 """Heights: above the amounts, of the amounts, and of the strip of scores."""
+_LONGEST = 28
+"""The longest name next to a bar, in letters."""
+_SERIES = 4
+"""The number of colours of lines."""
 _STEPS = tuple(
     timedelta(**{unit: number})
     for unit, numbers in (("minutes", (1, 5, 15, 30)), ("hours", (1, 3, 6, 12)), ("days", (1, 2, 7, 14, 30, 90, 365)))
@@ -95,7 +99,7 @@ def bars(
     """Draw a number for each day as bars, with the largest number and the first and the last day."""
     if not days:
         return Markup()
-    top, left, bottom = 14, 44, height - 20
+    top, left, bottom = 14, 56, height - 20
     each, scale = min((width - left) / len(days), 40.0), (bottom - top) / max(*values, 1)
     parts = [_text(_number(max(*values, 1)), left - 6, top + 4, "end"), _line("axis", left, bottom, width, bottom)]
     for number, (day, value) in enumerate(zip(days, values, strict=True)):
@@ -107,6 +111,91 @@ def bars(
     if each * len(days) > 100:
         parts.append(_text(f"{days[-1]:%-d %b}", left + each * len(days), height - 4, "end"))
     return _svg("chart", width, height, description, parts)
+
+
+def ranked(names: Sequence[str], values: Sequence[float], description: str) -> Markup:
+    """Draw a number for each name as horizontal bars, each with its number."""
+    if not names:
+        return Markup()
+    row, left, width = 22, 200, 480
+    scale = (width - left - 60) / max(*values, 1)
+    parts: list[Markup] = []
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        y, length = row * number, max(scale * value, 0.75)
+        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        bar = {"x": left, "y": y + 4, "width": length, "height": 14}
+        parts += [
+            _text(short, left - 8, y + 15, "end"),
+            _tag("rect", _tag("title", f"{name}: {_number(value)}"), class_="bar", data_value=str(value), **bar),
+            _text(_number(value), left + length + 6, y + 15, "start"),
+        ]
+    return _svg("chart", width, row * len(names), description, parts)
+
+
+def lines(days: Sequence[date], series: Mapping[str, Sequence[float | None]], description: str) -> Markup:
+    """Draw shares from 0 to 1 over days, a line for each series; a day without a value interrupts it."""
+    if not days or not any(value is not None for values in series.values() for value in values):
+        return Markup()
+    width, height, left, top = 480, 190, 44, 30
+    bottom, right = height - 20, width - 8
+    span = max((days[-1] - days[0]).days, 1)
+
+    def x(day: date) -> float:
+        return (left + right) / 2 if len(days) == 1 else left + 6 + (right - left - 12) * (day - days[0]).days / span
+
+    parts: list[Markup] = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y = bottom - (bottom - top) * share
+        parts += [_line("grid", left, y, right, y), _text(f"{share:.0%}", left - 6, y + 4, "end")]
+    place = float(left)
+    for number, (name, values) in enumerate(series.items()):
+        class_ = f"series-{number % _SERIES}"
+        points = [(day, value) for day, value in zip(days, values, strict=True)]
+        for part in _whole(points):
+            path = " ".join(f"{x(day):.1f},{bottom - (bottom - top) * value:.1f}" for day, value in part)
+            parts.append(_tag("polyline", class_=f"line {class_}", points=path))
+            for day, value in part:
+                title = _tag("title", f"{day}, {name}: {value:.2%}")
+                at = {"cx": x(day), "cy": bottom - (bottom - top) * value, "r": 2.5}
+                parts.append(_tag("circle", title, class_=f"dot {class_}", data_value=str(value), **at))
+        parts += [_line(f"line {class_}", place, 10, place + 16, 10), _text(name, place + 22, 14, "start")]
+        place += 40 + 6.5 * len(name)
+    parts.append(_text(f"{days[0]:%-d %b}", left, height - 4, "start"))
+    if len(days) > 1:
+        parts.append(_text(f"{days[-1]:%-d %b}", right, height - 4, "end"))
+    return _svg("chart", width, height, description, parts)
+
+
+def heat(
+    names: Sequence[str], days: Sequence[date], values: Sequence[Sequence[float | None]], top: float, description: str
+) -> Markup:
+    """Draw a number for each name and day as a cell, the darker the nearer it is to ``top``.
+
+    Args:
+        names: names of the rows.
+        days: days of the columns.
+        values: for each name, a number for each day; None leaves the cell out.
+        top: the number from which on a cell has the full colour.
+        description: what is drawn.
+    """
+    if not names or not days:
+        return Markup()
+    row, left, width = 18, 190, 960
+    each = min((width - left) / len(days), 48.0)
+    parts: list[Markup] = []
+    for line, (name, of_name) in enumerate(zip(names, values, strict=True)):
+        parts.append(_text(name, left - 8, row * line + 13, "end"))
+        for column, (day, value) in enumerate(zip(days, of_name, strict=True)):
+            if value is None:
+                continue
+            cell = {"x": left + each * column, "y": row * line + 1, "width": each - 1, "height": row - 2}
+            level = min(max(round(10 * value / top), 0), 10)
+            title = _tag("title", f"{name}, {day}: {value:.3f}")
+            parts.append(_tag("rect", title, class_=f"cell level-{level}", data_value=str(value), **cell))
+    parts.append(_text(f"{days[0]:%-d %b}", left, row * len(names) + 14, "start"))
+    if len(days) > 2:
+        parts.append(_text(f"{days[-1]:%-d %b}", left + each * len(days), row * len(names) + 14, "end"))
+    return _svg("chart heat", width, row * len(names) + 20, description, parts)
 
 
 def spark(values: Sequence[float], description: str) -> Markup:
@@ -126,6 +215,17 @@ def interval(value: float | None, low: float, high: float, description: str) -> 
     if value is not None:
         parts.append(_tag("circle", class_="of-case", data_value=str(value), cx=4 + 76 * value, cy=6, r=3.5))
     return _svg("spark", 84, 12, description, parts)
+
+
+def _whole(points: Sequence[tuple[date, float | None]]) -> list[list[tuple[date, float]]]:
+    """Return the parts of a line that have no gap."""
+    parts: list[list[tuple[date, float]]] = [[]]
+    for day, value in points:
+        if value is None:
+            parts.append([])
+        else:
+            parts[-1].append((day, value))
+    return [part for part in parts if part]
 
 
 def _svg(class_: str, width: int, height: int, description: str, parts: Sequence[Markup]) -> Markup:

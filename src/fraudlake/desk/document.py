@@ -1,0 +1,147 @@
+"""Document: sections of tables and charts become one HTML file, which needs no network and runs no script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fraudlake import __version__
+from fraudlake.errors import UsageError
+from fraudlake.lake import json_file
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+_FEW = 7
+"""The largest number of rows that a table shows without being opened."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table with its chart, or what to run for it."""
+
+    title: str
+    note: str = ""
+    """A sentence on how to read it."""
+    chart: Markup | str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    source: str = ""
+    """The tables that the figures are from."""
+    missing: str = ""
+    """Why there is nothing, and what to run."""
+    is_wide: bool = False
+    """Whether it takes the whole width of the page."""
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether its table is to be opened."""
+        return bool(self.chart) and len(self.rows) > _FEW
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column has numbers."""
+        return [
+            any(_is_number(row[number]) for row in self.rows)
+            and all(_is_number(row[number]) or row[number] is None for row in self.rows)
+            for number in range(len(self.columns))
+        ]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and its blocks."""
+
+    title: str
+    blocks: Sequence[Block]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole file."""
+
+    title: str
+    facts: Mapping[str, object]
+    """What stands at its top, by name."""
+    sections: Sequence[Section]
+    lead: str = ""
+    """A sentence on what it is about."""
+
+
+def render(document: Document, made_at: datetime) -> str:
+    """Return a document as HTML.
+
+    Args:
+        document: the document; its texts are escaped.
+        made_at: when it was made (UTC).
+    """
+    return _template().render(
+        document=document, made_at=made_at, version=__version__, style=_file("charts.css") + _file("document.css")
+    )
+
+
+def save(file: Path, html: str) -> None:
+    """Write a document to a file, atomically.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    try:
+        json_file.write_text(file, html)
+    except OSError as error:
+        raise UsageError(f"--out {file}: {error.strerror}") from None
+
+
+def text(value: object) -> str:
+    """Return a value for people; :func:`render` also writes it, unrounded, as the ``data-value`` of its cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) >= 10 else f"{value:.4g}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value))
+    return str(value)
+
+
+def exact(value: object) -> str:
+    """Return a value as its table has it."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value)
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number that can be drawn; None for the others."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _file(name: str) -> str:
+    return resources.files("fraudlake.desk").joinpath(name).read_text("utf-8")
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"text": text, "exact": exact}
+    environment.tests["a_time"] = lambda value: isinstance(value, date)
+    return environment.from_string(_file("document.html"))

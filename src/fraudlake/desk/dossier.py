@@ -1,0 +1,343 @@
+"""Dossier: a case becomes a document with all that was known of it, for a dispute or a report to the authorities."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from fraudlake import json_text, tables
+from fraudlake.counts import counted
+from fraudlake.desk import charts, review
+from fraudlake.desk.charts import Mark
+from fraudlake.desk.document import Block, Document, Section
+from fraudlake.errors import UsageError
+from fraudlake.lake.sql_text import literal
+
+if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
+    from fraudlake.tables import Table
+
+_MOST = 500
+"""The largest number of alerts in a dossier; a case with more has its first ones."""
+_DRAWN = 2_000
+"""The largest number of the account's transactions on the time axis."""
+_AROUND = timedelta(days=3)
+"""How long before and after the case the time axis goes."""
+_SIDE_BY_SIDE = 4
+"""The number of transactions whose features are next to each other."""
+_KAFKA = "kafka:"
+_OWN = frozenset(("transaction_id", "account_id", "timestamp", "scored_from", "scored_at", "date", "reasons", "label"))
+"""Columns of predictions that are no features."""
+
+
+def dossier(store: Store, name: str) -> Document:
+    """Return the dossier of a case.
+
+    Args:
+        store: the lake.
+        name: the id of the case, or of one of its alerts.
+
+    Raises:
+        UsageError: there is no such case.
+    """
+    case = _Case(store, name)
+    facts: dict[str, object] = {
+        "case": case.row["case_id"],
+        case.row["entity"] or "account": case.row["entity_key"],
+        "opened": case.row["opened_at"],
+        "last alert": case.row["last_alert_at"],
+        "alerts": case.row["alerts"],
+        "transactions": len(case.row["transaction_ids"]),
+        "amount at risk": case.row["amount_at_risk"],
+        "verdict": case.verdict,
+    }
+    sections = [
+        Section("What happened", [case.timeline(), case.alerts()]),
+        Section("Where the rows are from", [case.rows(), case.files()], case.hashes),
+        Section("What decided", [case.rules(), case.model(), *case.features()]),
+        Section("Who decided", [case.events(), case.verdicts(), case.deliveries()]),
+    ]
+    lead = f"All that the lake {store.name} holds about the case, with the places and hashes of its rows."
+    return Document(f"Dossier of case {case.row['case_id']}", facts, sections, lead)
+
+
+class _Case:
+    """What the lake holds about a case."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        is_named = f"WHERE case_id = {literal(name)} OR array_contains(alert_ids, {literal(name)})"
+        named = self._select(tables.GOLD_CASES, "*", is_named)
+        if not named:
+            raise UsageError(f"{name}: there is no such case: 'fraudlake cases' lists them")
+        self.row = named[0]
+        alert_ids = self.row["alert_ids"][:_MOST]
+        self._alerts = self._select(
+            tables.SILVER_ALERTS, "*", f"WHERE {_in('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
+        )
+        days = {part["timestamp"].date() for alert in self._alerts for part in _evidence(alert)}
+        ids = {part["transaction_id"]: None for alert in self._alerts for part in _evidence(alert)}
+        self._ids = [*dict.fromkeys([*ids, *self.row["transaction_ids"][:_MOST]])]
+        self._of_days = f"date IN ({', '.join(f'DATE {literal(str(day))}' for day in sorted(days))})"
+        of_case = f"WHERE {self._of_days} AND {_in('transaction_id', self._ids)} ORDER BY timestamp, source, position"
+        self._transactions = self._select(tables.SILVER_TRANSACTIONS, "*", of_case) if days else []
+        self._landed = {(_source(row), _position(row)): row for row in self._landed_rows()}
+        scored = f"WHERE {self._of_days} AND {_in('transaction_id', self._ids)} ORDER BY timestamp, transaction_id"
+        self._predictions = self._select(tables.GOLD_FRAUD_PREDICTIONS, "*", scored) if days else []
+        self._events = review.of_items(store, {name, self.row["case_id"], *alert_ids})
+        known = f"WHERE {_in('transaction_id', self._ids)} ORDER BY decided_at"
+        self._verdicts = self._select(tables.SILVER_VERDICTS, "*", known)
+
+    def _select(self, table: Table, columns: str, clauses: str) -> list[dict[str, Any]]:
+        statement = " ".join(("SELECT", columns, "FROM", table.name, clauses))
+        rows: list[dict[str, Any]] = self._store.query(statement, table).to_pylist()
+        return rows
+
+    def _landed_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of bronze that the transactions were made from."""
+        places: dict[str, list[int]] = {}
+        for row in self._transactions:
+            places.setdefault(row["source"], []).append(row["position"])
+        conditions = [_is_at(source, positions) for source, positions in places.items()]
+        if not conditions:
+            return []
+        return self._select(tables.BRONZE_TRANSACTIONS, "*", f"WHERE {self._of_days} AND ({' OR '.join(conditions)})")
+
+    @property
+    def verdict(self) -> str | None:
+        """The latest verdict of an analyst; None if there is none."""
+        return next((event.verdict for event in reversed(self._events) if event.is_verdict), None)
+
+    def timeline(self) -> Block:
+        """Return the payments of the case's account around it."""
+        account = self.row["account_id"]
+        first, last = self.row["opened_at"] - _AROUND, self.row["last_alert_at"] + _AROUND
+        clauses = (
+            f"WHERE date BETWEEN DATE '{first.date()}' AND DATE '{last.date()}' AND account_id = {literal(account)} "
+            f"ORDER BY timestamp LIMIT {_DRAWN}"
+        )
+        payments = self._select(tables.SILVER_TRANSACTIONS, "transaction_id, timestamp, amount, label", clauses)
+        completed = {alert["transaction_id"] for alert in self._alerts}
+        scores = {row["transaction_id"]: row["probability"] for row in self._predictions}
+        verdicts = {row["transaction_id"]: row["verdict"] for row in self._verdicts}
+        marks = []
+        for row in payments:
+            id_ = row["transaction_id"]
+            kind: Literal["live"] | None = "live" if id_ in completed else None
+            text = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f} ({id_})"
+            in_case, labelled = id_ in self._ids, bool(row["label"])
+            verdict = _verdict(verdicts.get(id_))
+            marks.append(Mark(row["timestamp"], row["amount"], text, in_case, kind, scores.get(id_), verdict, labelled))
+        note = (
+            f"Account {account}, from three days before the case to three days after it: "
+            f"{counted(len(payments), 'transaction')}. Those of the case are coloured, those that completed an alert "
+            "have a ring, and a bar below is the score."
+        )
+        chart = charts.timeline(marks, f"Transactions of account {account}")
+        return Block("Transactions of the account", note, chart, source=tables.SILVER_TRANSACTIONS.name, is_wide=True)
+
+    def alerts(self) -> Block:
+        """Return the alerts in the order of event time."""
+        rows = [
+            (alert["timestamp"], alert["rule"], alert["rule_version"], alert["account_id"], alert["amount"],
+             alert["explanation"], alert["detected_at"], alert["alert_id"])
+            for alert in self._alerts
+        ]  # fmt: skip
+        left = self.row["alerts"] - len(rows)
+        note = f"The first {len(rows)}; the lake holds {left:,} more." if left > 0 else ""
+        columns = ("time", "rule", "version", "account", "amount", "what it says", "raised at", "alert")
+        return Block("Alerts", note, "", columns, rows, tables.SILVER_ALERTS.name, is_wide=True)
+
+    def rows(self) -> Block:
+        """Return each transaction with its place, its role in the rules, and the row as it landed with its hash."""
+        roles: dict[str, list[str]] = {}
+        for alert in self._alerts:
+            for part in _evidence(alert):
+                roles.setdefault(part["transaction_id"], []).append(f"{alert['rule']}: {part['variable']}")
+        rows = []
+        for row in self._transactions:
+            landed = self._landed.get((row["source"], row["position"]))
+            text = _canonical(landed) if landed else None
+            rows.append(
+                (
+                    row["timestamp"], row["account_id"], row["amount"], *(row.get(name) for name in self._columns),
+                    [*dict.fromkeys(roles.get(row["transaction_id"], ()))], _place(row["source"], row["position"]),
+                    row["transaction_id"], text, _sha256(text) if text else None,
+                )
+            )  # fmt: skip
+        head = ("time", "account", "amount", *self._columns)
+        columns = (*head, "role", "file and row, or topic and offset", "transaction", "as it landed", "SHA-256")
+        read = f"{tables.SILVER_TRANSACTIONS.name}, {tables.BRONZE_TRANSACTIONS.name}"
+        missing = "" if rows else "The lake does not hold the transactions any more."
+        return Block("Rows", "", "", columns, rows, read, missing, is_wide=True)
+
+    @property
+    def _columns(self) -> list[str]:
+        """The declared columns that rows of the case have."""
+        return [name for name in self._store.settings.columns if any(name in row for row in self._transactions)]
+
+    @property
+    def hashes(self) -> str:
+        """How the hashes can be checked, with the one of all rows."""
+        texts = sorted(_sha256(_canonical(row)) for row in self._landed.values())
+        return (
+            "The hash of a row is the SHA-256 of its text in the column 'as it landed': its fields as JSON, ordered by "
+            "name. That of all rows, in the order of their hashes and joined by line breaks, is "
+            f"{_sha256(chr(10).join(texts))}."
+        )
+
+    def files(self) -> Block:
+        """Return the landed files of the rows with their hashes."""
+        title, table = "Files", tables.BRONZE_FILES
+        names = sorted({row["source"] for row in self._transactions if not row["source"].startswith(_KAFKA)})
+        if not names:
+            return Block(title, "No row is from a file.")
+        entries = self._select(
+            table, "*", f"WHERE {_in('_source_file', names)} AND status = 'accepted' ORDER BY number"
+        )
+        latest = {entry["_source_file"]: entry for entry in entries}
+        rows = [
+            (entry["_source_file"], entry["path"], entry["rows"], entry["size"], entry["noted_at"], entry["digest"])
+            for entry in latest.values()
+        ]
+        columns = ("file", "path", "rows", "bytes", "accepted at", "SHA-256")
+        return Block(title, "", "", columns, rows, table.name, is_wide=True)
+
+    def rules(self) -> Block:
+        """Return the versions of the rules that raised the alerts, and who made them."""
+        title, table = "Rules", tables.SILVER_RULES
+        used = {(alert["rule"], alert["rule_version"] or 1) for alert in self._alerts}
+        changes = self._select(table, "*", f"WHERE {_in('name', {name for name, _ in used})} ORDER BY change")
+        names = ("name", "version", "status", "author", "reason", "changed_at", "definition")
+        rows = [tuple(row[name] for name in names) for row in changes if (row["name"], row["version"]) in used]
+        if not rows:
+            return Block(title, missing="silver_rules does not have the rules of the alerts.")
+        columns = ("rule", "version", "status", "by", "reason", "at", "definition")
+        return Block(
+            title, "Each change of the versions that raised the alerts.", "", columns, rows, table.name, is_wide=True
+        )
+
+    def model(self) -> Block:
+        """Return the versions of the model that scored the transactions."""
+        title, table = "Model", tables.GOLD_MODELS
+        versions = sorted({row["model_version"] for row in self._predictions})
+        if not versions:
+            return Block(title, missing="The transactions are not scored: run 'fraudlake score'.")
+        published = self._select(
+            table, "model_version, model, published_at", f"WHERE {_in('model_version', versions)} ORDER BY published_at"
+        )
+        rows = [
+            (row["model_version"], row["published_at"], hashlib.sha256(row["model"]).hexdigest()) for row in published
+        ]
+        note = f"They were scored by version {', '.join(versions)}."
+        return Block(
+            title, note, "", ("version", "published at", "SHA-256 of the model"), rows, table.name, is_wide=True
+        )
+
+    def features(self) -> Iterator[Block]:
+        """Yield the features of the transactions as they were when they were scored."""
+        for number in range(0, len(self._predictions), _SIDE_BY_SIDE):
+            part = self._predictions[number : number + _SIDE_BY_SIDE]
+            names = [name for name in part[0] if name not in _OWN]
+            rows: list[Sequence[object]] = [
+                ("scored at", *(f"{row['scored_at']:%Y-%m-%d %H:%M:%S}" for row in part)),
+                *((name.replace("_", " "), *(row[name] for row in part)) for name in names),
+                ("reasons", *("; ".join(row["reasons"] or ()) or None for row in part)),
+            ]
+            heads = (
+                "feature",
+                *(f"{row['timestamp']:%Y-%m-%d %H:%M:%S} · {row['transaction_id'][:12]}" for row in part),
+            )
+            title = "Features as known then" if number == 0 else f"Features, from transaction {number + 1} on"
+            yield Block(title, "", "", heads, rows, tables.GOLD_FRAUD_PREDICTIONS.name, is_wide=True)
+
+    def events(self) -> Block:
+        """Return the review of the case."""
+        title = "Review"
+        if not self._events:
+            return Block(title, missing="Nobody has looked at the case yet: run 'fraudlake review take'.")
+        rows = [
+            (event.number, event.at, event.analyst, event.kind, event.verdict, event.reason, event.note, event.event_id)
+            for event in self._events
+        ]
+        columns = ("number", "at", "by", "what", "verdict", "reason", "note", "event")
+        return Block(title, "", "", columns, rows, tables.SILVER_REVIEW_EVENTS.name, is_wide=True)
+
+    def verdicts(self) -> Block:
+        """Return the verdicts on the transactions."""
+        title, table = "Verdicts on transactions", tables.SILVER_VERDICTS
+        rows = [
+            (row["transaction_id"], _verdict(row["verdict"]), row["analyst"], row["reason"], row["decided_at"])
+            for row in self._verdicts
+        ]
+        note = "" if rows else "No transaction of the case has a verdict."
+        return Block(title, note, "", ("transaction", "verdict", "by", "reason", "at"), rows, table.name, is_wide=True)
+
+    def deliveries(self) -> Block:
+        """Return where the alerts were sent."""
+        title, table = "Deliveries", tables.SILVER_DELIVERIES
+        ids = [alert["alert_id"] for alert in self._alerts]
+        clauses = f"WHERE {_in('alert_id', ids)} ORDER BY noted_at, alert_id"
+        names = ("alert_id", "destination", "status", "attempts", "reason", "noted_at")
+        rows = [tuple(row.values()) for row in self._select(table, ", ".join(names), clauses)]
+        note = "" if rows else "No alert of the case was sent."
+        columns = ("alert", "destination", "outcome", "attempts", "reason", "at")
+        return Block(title, note, "", columns, rows, table.name, is_wide=True)
+
+
+def _evidence(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the transactions of an alert; one of version 0.1.0 has a pair, in columns of its own."""
+    if alert["evidence"]:
+        return list(alert["evidence"])
+    pair = [("SMALL", alert["small_transaction_id"], alert["small_timestamp"])] if alert["small_transaction_id"] else []
+    pair.append(("LARGE", alert["transaction_id"], alert["timestamp"]))
+    return [{"variable": variable, "transaction_id": id_, "timestamp": at} for variable, id_, at in pair]
+
+
+def _verdict(is_fraud: bool | None) -> Literal["fraud", "genuine"] | None:
+    return None if is_fraud is None else "fraud" if is_fraud else "genuine"
+
+
+def _in(column: str, values: Iterable[str]) -> str:
+    """Return the condition, in SQL, that a column has one of some texts."""
+    listed = ", ".join(map(literal, values))
+    return f"{column} IN ({listed})" if listed else "false"
+
+
+def _is_at(source: str, positions: Iterable[int]) -> str:
+    """Return the condition, in SQL, that a row of bronze is from one of some positions of a source."""
+    numbers = ", ".join(map(str, positions))
+    if not source.startswith(_KAFKA):
+        return f"(_source_file = {literal(source)} AND _source_row IN ({numbers}))"
+    topic, _, partition = source.removeprefix(_KAFKA).rpartition("/")
+    return f"(_topic = {literal(topic)} AND _partition = {int(partition)} AND _offset IN ({numbers}))"
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    """Return the source of a row of bronze, as silver names it."""
+    return row["_source_file"] or f"{_KAFKA}{row['_topic']}/{row['_partition']:010d}"
+
+
+def _position(row: Mapping[str, Any]) -> int:
+    position = row["_source_row"] if row["_source_file"] else row["_offset"]
+    return int(position)
+
+
+def _place(source: str, position: int) -> str:
+    if not source.startswith(_KAFKA):
+        return f"{source}, row {position}"
+    topic, _, partition = source.removeprefix(_KAFKA).rpartition("/")
+    return f"{topic}, partition {int(partition)}, offset {position}"
+
+
+def _canonical(row: Mapping[str, Any]) -> str:
+    """Return the fields of a row of bronze as JSON, ordered by name, without those that are null."""
+    fields = {name: row[name] for name in sorted(row) if row[name] is not None and name != "date"}
+    readable = {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
+    return json_text.dumps(readable, ensure_ascii=False)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,126 @@
+"""The dossier: all that is known of a case, with the places of its rows and hashes that can be computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from fraudlake import tables
+from fraudlake.desk import document
+from fraudlake.desk.dossier import dossier
+from fraudlake.desk.store import LocalStore
+from fraudlake.errors import UsageError
+from fraudlake.settings import load
+from tests.conftest import FraudlakeHere
+from tests.desk import conftest as made
+from tests.desk.page import Page
+
+NOW = made.NOON + 10 * made.DAY
+
+
+def page(root: Path, name: str) -> Page:
+    return Page(document.render(dossier(LocalStore(load(lake=root)), name), NOW))
+
+
+@pytest.fixture(scope="module")
+def first(made_lake: Path) -> Page:
+    return page(made_lake, "a2")
+
+
+def test_any_alert_names_the_case(first: Page) -> None:
+    assert (first.facts["case"], first.facts["account"], first.facts["verdict"]) == ("a1", "1", "fraud")
+    assert first.blocks["Alerts"].column(7) == ["a1", "a2"]
+
+
+def test_the_time_axis_has_the_accounts_payments(first: Page) -> None:
+    amounts = [row["amount"] for row in made.payments() if row["account_id"] == "1"]
+    # What belongs to the case is drawn last.
+    assert first.blocks["Transactions of the account"].marks == [amounts[2], amounts[0], amounts[1]]
+
+
+def test_a_row_has_its_file_and_row_and_a_hash_that_can_be_checked(first: Page) -> None:
+    rows = first.blocks["Rows"].rows[1:]
+    assert [(row[1], float(row[2]), row[3], row[4], row[5]) for row in rows] == [
+        ("1", 0.5, "large: SMALL", "a/part-0, row 0", "t0"),
+        ("1", 600.0, f"large: LARGE, {made.HOSTILE}: LARGE", "a/part-0, row 1", "t1"),
+    ]
+    for row in rows:
+        assert hashlib.sha256(row[6].encode()).hexdigest() == row[7]
+    landed = json.loads(rows[1][6])
+    assert (landed["accountId"], landed["amount"], landed["_source_row"]) == ("1", 600.0, 1)
+    assert first.blocks["Files"].rows[1][5] == made.DIGEST
+
+
+def test_a_message_has_its_topic_partition_and_offset(made_lake: Path, tmp_path: Path) -> None:
+    root = made.empty_lake(tmp_path / "lake")
+    made.write(root, tables.BRONZE_TRANSACTIONS, made.landed())
+    made.write(root, tables.SILVER_TRANSACTIONS, made.payments())
+    alert = made.alert("k1", "large", "t9")
+    made.write(root, tables.SILVER_ALERTS, [alert])
+    case = dict(made.case("a5", "a5"), case_id="k1", alert_ids=["k1"], transaction_ids=["t9"], account_id="4")
+    made.write(root, tables.GOLD_CASES, [case])
+    (row,) = page(root, "k1").blocks["Rows"].rows[1:]
+    assert row[4] == "payments, partition 2, offset 9"
+    assert json.loads(row[6])["_offset"] == 9
+
+
+def test_features_and_model_are_those_that_scored(first: Page) -> None:
+    features = {row[0]: row[1:] for row in first.blocks["Features as known then"].rows[1:]}
+    assert [float(value) for value in features["probability"]] == [0.02, 0.91]
+    assert features["reasons"] == ["-", made.HOSTILE]
+    assert features["model version"] == ["3", "3"]
+    assert first.blocks["Model"].rows[1][2] == hashlib.sha256(b"model").hexdigest()
+
+
+def test_rules_have_the_version_that_raised_the_alert_with_author_and_reason(first: Page) -> None:
+    assert [(row[0], row[1], row[2], row[3]) for row in first.blocks["Rules"].rows[1:]] == [
+        ("large", "2", "live", "ann"),
+        (made.HOSTILE, "1", "live", "ann"),
+    ]
+
+
+def test_the_review_is_complete(made_lake: Path) -> None:
+    shown = page(made_lake, "a4")
+    assert [(row[2], row[3], row[4]) for row in shown.blocks["Review"].rows[1:]] == [
+        ("bob", "verdict", "fraud"),
+        ("bob", "corrected", "genuine"),
+    ]
+    assert shown.facts["verdict"] == "genuine"
+    assert [row[1] for row in shown.blocks["Verdicts on transactions"].rows[1:]] == ["fraud", "genuine"]
+
+
+def test_hostile_ids_notes_and_sentences_are_texts(made_lake: Path) -> None:
+    shown = page(made_lake, "a5")
+    assert {"script", "b"}.isdisjoint(shown.tags)
+    assert not [name for name in shown.attributes if name.startswith("on")]
+    assert shown.facts["account"] == made.HOSTILE
+    assert page(made_lake, "a1").blocks["Review"].rows[1][6] == made.HOSTILE
+
+
+def test_a_case_without_scores_and_review_says_what_to_run(tmp_path: Path) -> None:
+    root = made.empty_lake(tmp_path / "lake")
+    made.write(root, tables.GOLD_CASES, made.cases())
+    blocks = page(root, "a3").blocks
+    assert "fraudlake score" in blocks["Model"].text
+    assert "fraudlake review take" in blocks["Review"].text
+    assert "does not hold the transactions any more" in blocks["Rows"].text
+
+
+@pytest.mark.parametrize("name", ["nothing", "' OR 1 = 1 --", made.HOSTILE])
+def test_an_unknown_case_is_one_line(made_lake: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="there is no such case"):
+        dossier(LocalStore(load(lake=made_lake)), name)
+
+
+def test_the_command_writes_the_file_and_names_an_unknown_case(
+    made_lake: Path, tmp_path: Path, fraudlake_here: FraudlakeHere
+) -> None:
+    done = fraudlake_here("--lake", str(made_lake), "--json", "dossier", "a3")
+    assert json.loads(done.stdout) == {"file": "dossier-a3.html", "case": "a3"}
+    assert Page((tmp_path / "dossier-a3.html").read_text()).facts["case"] == "a3"
+    failed = fraudlake_here("--lake", str(made_lake), "dossier", "nothing")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr == "fraudlake: nothing: there is no such case: 'fraudlake cases' lists them\n"
