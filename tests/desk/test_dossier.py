@@ -47,9 +47,13 @@ def test_a_row_has_its_file_and_row_and_a_hash_that_can_be_checked(first: Page) 
         ("1", 0.5, "large: SMALL", "a/part-0, row 0", "t0"),
         ("1", 600.0, f"large: LARGE, {made.HOSTILE}: LARGE", "a/part-0, row 1", "t1"),
     ]
-    for row in rows:
-        assert hashlib.sha256(row[6].encode()).hexdigest() == row[7]
-    landed = json.loads(rows[1][6])
+    kept = first.blocks["Rows as they landed"].rows[1:]
+    assert [row[0] for row in kept] == [row[4] for row in rows]
+    for _, text, digest in kept:
+        assert hashlib.sha256(text.encode()).hexdigest() == digest
+    both = hashlib.sha256("\n".join(sorted(row[2] for row in kept)).encode()).hexdigest()
+    assert both in first.blocks["Rows as they landed"].text
+    landed = json.loads(kept[1][1])
     assert (landed["accountId"], landed["amount"], landed["_source_row"]) == ("1", 600.0, 1)
     assert first.blocks["Files"].rows[1][5] == made.DIGEST
 
@@ -62,9 +66,9 @@ def test_a_message_has_its_topic_partition_and_offset(made_lake: Path, tmp_path:
     made.write(root, tables.SILVER_ALERTS, [alert])
     case = dict(made.case("a5", "a5"), case_id="k1", alert_ids=["k1"], transaction_ids=["t9"], account_id="4")
     made.write(root, tables.GOLD_CASES, [case])
-    (row,) = page(root, "k1").blocks["Rows"].rows[1:]
-    assert row[4] == "payments, partition 2, offset 9"
-    assert json.loads(row[6])["_offset"] == 9
+    (row,) = page(root, "k1").blocks["Rows as they landed"].rows[1:]
+    assert row[0] == "payments, partition 2, offset 9"
+    assert json.loads(row[1])["_offset"] == 9
 
 
 def test_features_and_model_are_those_that_scored(first: Page) -> None:

@@ -17,7 +17,7 @@ _WIDTH = 960
 _LEFT, _RIGHT = 64, 12
 _TOP, _PLOT, _STRIP = 22, 190, 44
 """Heights: above the amounts, of the amounts, and of the strip of scores."""
-_LONGEST = 28
+_LONGEST = 24
 """The longest name next to a bar, in letters."""
 _SERIES = 4
 """The number of colours of lines."""
@@ -118,14 +118,13 @@ def ranked(names: Sequence[str], values: Sequence[float], description: str) -> M
     if not names:
         return Markup()
     row, left, width = 22, 200, 480
-    scale = (width - left - 60) / max(*values, 1)
+    scale = (width - left - 76) / max(*values, 1)
     parts: list[Markup] = []
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
         y, length = row * number, max(scale * value, 0.75)
-        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
         bar = {"x": left, "y": y + 4, "width": length, "height": 14}
         parts += [
-            _text(short, left - 8, y + 15, "end"),
+            _text(_short(name), left - 8, y + 15, "end"),
             _tag("rect", _tag("title", f"{name}: {_number(value)}"), class_="bar", data_value=str(value), **bar),
             _text(_number(value), left + length + 6, y + 15, "start"),
         ]
@@ -159,7 +158,7 @@ def lines(days: Sequence[date], series: Mapping[str, Sequence[float | None]], de
                 at = {"cx": x(day), "cy": bottom - (bottom - top) * value, "r": 2.5}
                 parts.append(_tag("circle", title, class_=f"dot {class_}", data_value=str(value), **at))
         parts += [_line(f"line {class_}", place, 10, place + 16, 10), _text(name, place + 22, 14, "start")]
-        place += 40 + 6.5 * len(name)
+        place += 32 + 6.8 * len(name)
     parts.append(_text(f"{days[0]:%-d %b}", left, height - 4, "start"))
     if len(days) > 1:
         parts.append(_text(f"{days[-1]:%-d %b}", right, height - 4, "end"))
@@ -184,7 +183,7 @@ def heat(
     each = min((width - left) / len(days), 48.0)
     parts: list[Markup] = []
     for line, (name, of_name) in enumerate(zip(names, values, strict=True)):
-        parts.append(_text(name, left - 8, row * line + 13, "end"))
+        parts.append(_text(_short(name), left - 8, row * line + 13, "end"))
         for column, (day, value) in enumerate(zip(days, of_name, strict=True)):
             if value is None:
                 continue
@@ -270,6 +269,10 @@ def _ticks(first: datetime, last: datetime) -> list[tuple[datetime, str]]:
         ticks.append((at, f"{at:%-d %b}" if is_day else f"{at:%H:%M}"))
         at += step
     return ticks
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _number(value: float) -> str:

@@ -55,7 +55,7 @@ def dossier(store: Store, name: str) -> Document:
     }
     sections = [
         Section("What happened", [case.timeline(), case.alerts()]),
-        Section("Where the rows are from", [case.rows(), case.files()], case.hashes),
+        Section("Where the rows are from", [case.rows(), case.landed(), case.files()]),
         Section("What decided", [case.rules(), case.model(), *case.features()]),
         Section("Who decided", [case.events(), case.verdicts(), case.deliveries()]),
     ]
@@ -151,27 +151,38 @@ class _Case:
         return Block("Alerts", note, "", columns, rows, tables.SILVER_ALERTS.name, is_wide=True)
 
     def rows(self) -> Block:
-        """Return each transaction with its place, its role in the rules, and the row as it landed with its hash."""
+        """Return each transaction with its place and its role in the rules."""
         roles: dict[str, list[str]] = {}
         for alert in self._alerts:
             for part in _evidence(alert):
                 roles.setdefault(part["transaction_id"], []).append(f"{alert['rule']}: {part['variable']}")
-        rows = []
-        for row in self._transactions:
-            landed = self._landed.get((row["source"], row["position"]))
-            text = _canonical(landed) if landed else None
-            rows.append(
-                (
-                    row["timestamp"], row["account_id"], row["amount"], *(row.get(name) for name in self._columns),
-                    [*dict.fromkeys(roles.get(row["transaction_id"], ()))], _place(row["source"], row["position"]),
-                    row["transaction_id"], text, _sha256(text) if text else None,
-                )
-            )  # fmt: skip
-        head = ("time", "account", "amount", *self._columns)
-        columns = (*head, "role", "file and row, or topic and offset", "transaction", "as it landed", "SHA-256")
-        read = f"{tables.SILVER_TRANSACTIONS.name}, {tables.BRONZE_TRANSACTIONS.name}"
+        rows = [
+            (
+                row["timestamp"],
+                row["account_id"],
+                row["amount"],
+                *(row.get(name) for name in self._columns),
+                [*dict.fromkeys(roles.get(row["transaction_id"], ()))],
+                _place(row["source"], row["position"]),
+                row["transaction_id"],
+            )
+            for row in self._transactions
+        ]
+        columns = ("time", "account", "amount", *self._columns, "role in the rules", "place", "transaction")
         missing = "" if rows else "The lake does not hold the transactions any more."
-        return Block("Rows", "", "", columns, rows, read, missing, is_wide=True)
+        return Block("Rows", "", "", columns, rows, tables.SILVER_TRANSACTIONS.name, missing, is_wide=True)
+
+    def landed(self) -> Block:
+        """Return each row as it landed, with its hash."""
+        rows = []
+        for place in ((row["source"], row["position"]) for row in self._transactions):
+            if landed := self._landed.get(place):
+                text = _canonical(landed)
+                rows.append((_place(*place), text, _sha256(text)))
+        missing = "" if rows else "Bronze does not hold the rows any more."
+        columns = ("place", "as it landed", "SHA-256")
+        title = "Rows as they landed"
+        return Block(title, self._hashes, "", columns, rows, tables.BRONZE_TRANSACTIONS.name, missing, is_wide=True)
 
     @property
     def _columns(self) -> list[str]:
@@ -179,7 +190,7 @@ class _Case:
         return [name for name in self._store.settings.columns if any(name in row for row in self._transactions)]
 
     @property
-    def hashes(self) -> str:
+    def _hashes(self) -> str:
         """How the hashes can be checked, with the one of all rows."""
         texts = sorted(_sha256(_canonical(row)) for row in self._landed.values())
         return (

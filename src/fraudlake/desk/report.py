@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.counts import counted
 from fraudlake.desk import charts, missed, review
-from fraudlake.desk.document import Block, Document, Section, finite
+from fraudlake.desk.document import Block, Document, Section, finite, text
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
@@ -438,7 +438,7 @@ def _estimate(estimate: Estimate) -> tuple[float | None, str | None]:
 
 
 def _interval(estimate: Estimate | None) -> str | None:
-    return None if estimate is None else f"{estimate.low:,.3g} to {estimate.high:,.3g}"
+    return None if estimate is None else f"{text(estimate.low)} to {text(estimate.high)}"
 
 
 def _version(row: Mapping[str, Any]) -> int:
