@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from tests.chaos import truth
+from tests.chaos import entities, truth
 from tests.chaos.landing import LandingFile, closing_file, departing_file, landing_files
 from tests.chaos.schedule import AT_ANY_TIME, FORGET, INGEST_KAFKA, SHADOW, STANDSTILL_MOMENTS, Kill
 from tests.delivery.receiver import Receiver, listening
@@ -31,7 +32,18 @@ QUIET = 60
 AWAY = 60
 """Seconds for which a broker that was killed is away."""
 TOPIC = "fraud-events"
+LIVE_RULES = f"""
+[[rules]]
+kind = "small_then_large"
+name = "small_then_large"
+small_below = 1.0
+large_above = 500.0
+within = "1 minute"
+{entities.RULES}"""
+DECLARED = {"COLUMNS": entities.COLUMNS, "ENTITIES": entities.ENTITIES, "FEATURES": entities.FEATURES}
 SETTINGS = {
+    **{f"FRAUDLAKE_{name}": json.dumps(value) for name, value in DECLARED.items()},
+    "FRAUDLAKE_RULES": json.dumps(tomllib.loads(LIVE_RULES)["rules"]),
     "FRAUDLAKE_MAX_FILES_PER_TRIGGER": "4",
     "FRAUDLAKE_MAX_OFFSETS_PER_TRIGGER": "800",
     "FRAUDLAKE_ALGORITHM": "logistic",
@@ -39,13 +51,6 @@ SETTINGS = {
     "FRAUDLAKE_TARGET_FILE_SIZE": "8k",
     "FRAUDLAKE_TOPIC": TOPIC,
 }
-LIVE_RULES = """
-[[rules]]
-name = "small_then_large"
-small_below = 1.0
-large_above = 500.0
-within = "1 minute"
-"""
 SHADOW_RULE = f"""
 [[rules]]
 name = "wider"

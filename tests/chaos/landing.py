@@ -21,7 +21,7 @@ DEPARTING = "departing"
 """The account that is forgotten."""
 ROWS = 200
 """Rows of a file."""
-ACCOUNTS = 12
+ACCOUNTS, MERCHANTS = 12, 7
 BEGIN = 1_772_841_600_000_000
 """7 March 2026, midnight UTC, in microseconds."""
 STEP = 8_000_000
@@ -35,6 +35,7 @@ _SCHEMA = pa.schema(
         ("amount", pa.float64()),
         ("alert", pa.bool_()),
         ("transaction_id", pa.string()),
+        ("merchantId", pa.string()),
     ]
 )
 _BAD = ((None, 5.0), (" ", 5.0), ("1", None), ("1", float("nan")), ("1", -3.0), ("1", 0.0))
@@ -59,7 +60,7 @@ class LandingFile:
         draft.rename(folder / self.name)
 
     def messages(self) -> list[Outgoing]:
-        """Return the same rows as messages: JSON as Flink writes it, of other accounts and with other ids."""
+        """Return the same rows as messages: JSON as Flink writes it, of other accounts and merchants, other ids."""
         if self.garbage:
             return [("", self.garbage, None)]
         return [_message(row) for row in self.rows]
@@ -69,9 +70,10 @@ def landing_files(seed: int, count: int) -> list[LandingFile]:
     """Make files in the order of event time; the oracle flags their rows as Flink's detector would.
 
     Every eighth file is no parquet file. One row in fifty breaks a rule of quality, and one in fifty repeats a row of
-    an earlier file, with its producer's id.
+    an earlier file, with its producer's id. One row in eight has no merchant.
     """
     draw, time, files, valid = random.Random(seed), BEGIN, [], []
+    draw_merchant = random.Random(f"merchants {seed}")
     for number in range(count):
         name = f"part-{number:05d}-0.parquet"
         if number % 8 == 5:
@@ -91,7 +93,9 @@ def landing_files(seed: int, count: int) -> list[LandingFile]:
                 account = str(draw.randrange(ACCOUNTS))
                 amount = draw.choice((0.5, 0.99, 1.0, 20.25, 500.0, 500.25, 812.5))
                 id_ = f"own-{number}-{position}" if draw.random() < 0.5 else None
-                rows.append(_row(time, account, amount, id_))
+                number_of_merchant = draw_merchant.randrange(MERCHANTS + 1)
+                merchant = f"m{number_of_merchant}" if number_of_merchant else None
+                rows.append(_row(time, account, amount, id_, merchant))
                 valid.append(oracle.Row(account, time, amount, name, position))
         files.append(LandingFile(name, tuple(rows)))
     flagged = {(large.source, large.position) for _, large in oracle.alerts(valid)}
@@ -100,7 +104,8 @@ def landing_files(seed: int, count: int) -> list[LandingFile]:
 
 def departing_file() -> LandingFile:
     """Make the first file, with the rows of the account that is forgotten; every other one is flagged."""
-    rows = (_row(BEGIN - (ROWS - at) * STEP, DEPARTING, (0.5, 812.5)[at % 2], f"gone-{at}") for at in range(ROWS))
+    amounts, merchant = (0.5, 812.5), "its own"
+    rows = (_row(BEGIN - (ROWS - at) * STEP, DEPARTING, amounts[at % 2], f"gone-{at}", merchant) for at in range(ROWS))
     return LandingFile("part-00000-1.parquet", tuple({**row, "alert": row["amount"] == 812.5} for row in rows))
 
 
@@ -109,18 +114,22 @@ def closing_file() -> LandingFile:
     return LandingFile("part-99999-0.parquet", (_row(BEGIN + 10 * 86_400_000_000, "end", 20.25),))
 
 
-def _row(time: int, account: str | None, amount: float | None, id_: str | None = None) -> dict[str, object]:
-    return {"dt": time, "accountId": account, "amount": amount, "alert": False, "transaction_id": id_}
+def _row(
+    time: int, account: str | None, amount: float | None, id_: str | None = None, merchant: str | None = None
+) -> dict[str, object]:
+    fields = {"dt": time, "accountId": account, "amount": amount, "alert": False}
+    return {**fields, "transaction_id": id_, "merchantId": merchant}
 
 
 def _message(row: dict[str, object]) -> Outgoing:
-    account, amount, id_ = row["accountId"], row["amount"], row["transaction_id"]
+    account, amount, id_, merchant = (row[name] for name in ("accountId", "amount", "transaction_id", "merchantId"))
     fields = {
         "dt": int(str(row["dt"])) // 1000,
         "accountId": f"t{account}" if account and str(account).strip() else account,
         "amount": amount if amount == amount else None,
         "alert": row["alert"],
         "transaction_id": f"t{id_}" if id_ else None,
+        "merchantId": f"t{merchant}" if merchant else None,
     }
     key = str(fields["accountId"] or "")
     return key, json.dumps(fields).encode(), None

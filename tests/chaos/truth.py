@@ -17,6 +17,7 @@ from confluent_kafka import Message
 from deltalake import DeltaTable
 
 from tests import oracle
+from tests.chaos import entities
 from tests.chaos.landing import DEPARTING
 
 
@@ -61,7 +62,10 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
     landed["reason"] = _reasons(landed)
     valid, invalid = landed[landed.reason == ""], landed[landed.reason != ""]
     rows = [oracle.Row(*row) for row in _rows(valid, "accountId", "time", "amount", "source", "position")]
-    alerts = oracle.alerts(rows)
+    merchants = valid.merchantId.astype(object).where(valid.merchantId.notna(), None)
+    paid = [entities.Paid(*row) for row in zip(rows, merchants, valid.alert.astype(bool), strict=True)]
+    alerts, by_entity = oracle.alerts(rows), list(entities.alerts(paid))
+    completing = [*(large for _, large in alerts), *(alert.evidence[-1] for alert in by_entity)]
 
     def stored(table: str) -> pd.DataFrame:
         return DeltaTable(lake / "tables" / table).to_pandas()
@@ -74,8 +78,17 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
     places = dict(zip(silver.transaction_id, _rows(silver, "source", "position"), strict=True))
 
     def raised(table: str) -> list[tuple[Any, ...]]:
-        ids = _rows(stored(table), "small_transaction_id", "transaction_id")
+        raised = stored(table)
+        ids = _rows(raised[raised.entity == "account"], "small_transaction_id", "transaction_id")
         return [(places.get(small), places.get(large)) for small, large in ids]
+
+    def raised_by_entity() -> Rows:
+        raised = stored("silver_alerts")
+        by_entity = raised[raised.entity != "account"]
+        for rule, kind, entity, key, evidence in _rows(by_entity, "rule", "kind", "entity", "entity_key", "evidence"):
+            values = key if entity == "merchant" else tuple(json.loads(key).values())
+            last = evidence[-1:] if kind == "threshold" else evidence
+            yield rule, values, tuple(places.get(row["transaction_id"]) for row in last)
 
     # When the rule was in the shadow depends on the kills: what it raised then must be right, and there once.
     shadow_alerts = raised("silver_shadow_alerts")
@@ -95,10 +108,14 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
             _rows(quarantine, "source", "position", "reason"),
         ),
         "silver_alerts": (_positions(alerts), raised("silver_alerts")),
+        "silver_alerts by entity": (
+            ((rule, key, tuple((row.source, row.position) for row in rows)) for rule, key, rows in by_entity),
+            raised_by_entity(),
+        ),
         "silver_shadow_alerts": (right_shadow_alerts, shadow_alerts),
-        "gold_account_daily": (_account_days(valid, alerts), _stored_account_days(stored("gold_account_daily"))),
+        "gold_account_daily": (_account_days(valid, completing), _stored_account_days(stored("gold_account_daily"))),
         "gold_account_tiles": (
-            oracle.tiles(rows, [large for _, large in alerts]),
+            oracle.tiles(rows, completing),
             _stored_tiles(stored("gold_account_tiles")),
         ),
         "gold_detector_agreement": (
@@ -107,14 +124,18 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
         ),
     }
     if len(stored("gold_models")):
-        scored = _rows(stored("gold_fraud_predictions"), "transaction_id")
-        comparisons["gold_fraud_predictions"] = (_rows(silver, "transaction_id"), scored)
+        predictions = stored("gold_fraud_predictions")
+        comparisons["gold_fraud_predictions"] = (
+            _rows(silver, "transaction_id"),
+            _rows(predictions, "transaction_id"),
+        )
+        comparisons["features by entity"] = (entities.features(paid), _stored_features(predictions, places))
     alert_ids = list(_rows(stored("silver_alerts"), "alert_id", "transaction_id"))
     deliveries = stored("silver_deliveries")
     for folder in (lake / DELIVERED).glob("*"):
         # An alert may be delivered again, as an equal event. What a webhook got is not forgotten.
         events = map(json.loads, {line for file in folder.glob("*.jsonl") for line in file.open()})
-        ours = (event for event in events if folder.name != "webhook" or event["subject"] != DEPARTING)
+        ours = (event for event in events if folder.name != "webhook" or event["data"]["account_id"] != DEPARTING)
         sent = [(event["id"], event["data"]["transaction_id"]) for event in ours]
         comparisons[f"delivered to {folder.name}"] = (alert_ids, sent)
         noted = _rows(deliveries[deliveries.destination == folder.name], "alert_id", "status")
@@ -195,8 +216,8 @@ def _day(time: int) -> str:
     return str(pd.Timestamp(time, unit="us").date())
 
 
-def _account_days(valid: pd.DataFrame, alerts: Alerts) -> Rows:
-    alerted = Counter((large.account_id, _day(large.time)) for _, large in alerts)
+def _account_days(valid: pd.DataFrame, completing: list[oracle.Row]) -> Rows:
+    alerted = Counter((row.account_id, _day(row.time)) for row in completing)
     for key, own in valid.groupby(["accountId", valid.time.map(_day)]):
         amounts = own.amount.tolist()
         small, large = sum(amount < 1 for amount in amounts), sum(amount > 500 for amount in amounts)
@@ -214,6 +235,12 @@ def _stored_tiles(tiles: pd.DataFrame) -> Rows:
     tiles = _with_day(tiles).assign(cents=(100 * tiles.amount_sum).round().astype(int), **times)
     keys, figures = ("account_id", "tile_start", "day"), ("transactions", "cents", "amount_max", "alerts")
     return _rows(tiles, *keys, *figures, "first_transaction", "last_transaction")
+
+
+def _stored_features(predictions: pd.DataFrame, places: dict[str, tuple[Any, ...]]) -> Rows:
+    names = [str(feature["name"]) for feature in entities.FEATURES]
+    for id_, *values in _rows(predictions, "transaction_id", *names):
+        yield *places.get(id_, (id_, None)), *(None if value != value else value for value in values)
 
 
 def _agreement(valid: pd.DataFrame, alerts: Alerts) -> Rows:
