@@ -12,6 +12,7 @@ from fraudlake.cli import realtime
 from fraudlake.cli.app import App
 from fraudlake.errors import UsageError
 from fraudlake.realtime import rules
+from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
@@ -49,6 +50,29 @@ def test_a_threshold_that_the_kept_rows_cannot_tell_is_refused(fields: dict[str,
     rule = ThresholdRule.model_validate(BUSY.model_dump() | fields)
 
     assert reason in rules.choose([(PAIR, "live", 1), (rule, "live", 1)]).refused["busy"]
+
+
+@pytest.mark.parametrize("rule", [PAIR, BUSY, PATTERN], ids=lambda rule: rule.kind)
+def test_a_rule_of_any_kind_that_is_by_another_entity_is_refused(rule: Rule) -> None:
+    by_terminal = rule.model_copy(update={"name": "at_terminal", "by": "terminal"})
+
+    chosen = rules.choose([(PAIR, "live", 1), (by_terminal, "live", 1)])
+
+    assert [pair.rule for pair in chosen.pairs] == [PAIR] and not chosen.thresholds
+    assert chosen.refused == {"at_terminal": "it is by terminal, and this lane groups transactions by account"}
+    with pytest.raises(UsageError, match=r"at_terminal: it is by terminal.*'fraudlake detect' evaluates them"):
+        rules.choose([(by_terminal, "live", 1)])
+
+
+def test_a_query_by_another_column_is_refused() -> None:
+    sql = (
+        "SELECT * FROM transactions MATCH_RECOGNIZE (PARTITION BY merchantId ORDER BY dt MEASURES COUNT(*) AS many "
+        "PATTERN (A B) DEFINE B AS B.amount > A.amount)"
+    )
+
+    refused = rules.choose([(PAIR, "live", 1), (PatternRule(name="query", sql=sql), "live", 1)]).refused
+
+    assert list(refused) == ["query"] and "kind 'pattern'" in refused["query"]
 
 
 def test_a_threshold_of_which_enough_rows_are_kept_runs() -> None:
