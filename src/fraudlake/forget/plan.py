@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import tables
+from fraudlake import durations, tables
 from fraudlake.bronze import parquet
 from fraudlake.counts import counted
 from fraudlake.forget import audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
-from fraudlake.model import features
+from fraudlake.model import entity_features, features
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import score
 
@@ -59,7 +60,7 @@ def count(lake: Lake, accounts: Sequence[str]) -> Plan:
                 *stays,
                 f"landed files: this cannot rewrite files of a volume; see {landing_folder(lake).path}",
                 f"the state of detect and score under {lake.checkpoints}: it leaves with the accounts' next "
-                "transactions, or as detect's flags expire and after 30 days without a transaction",
+                f"transactions, or as detect's flags expire and after {_stored_for(lake)} without a transaction",
                 "the tables' logs: they name the least and largest account of files, until Databricks removes them",
             ],
         )
@@ -97,8 +98,14 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
     if not lake.checkpoint(score.FROM_KAFKA).is_new:
         stays.append(
             "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it after "
-            f"{features.FORGET_DAYS} days without a transaction"
+            f"{_stored_for(lake)} without a transaction"
         )
     if lake.count(tables.GOLD_MODELS):
         stays.append("the trained models: they have learned from these transactions, and name no account")
     return stays
+
+
+def _stored_for(lake: Lake) -> str:
+    """Return how long features look back at most."""
+    own = timedelta(days=features.FORGET_DAYS)
+    return durations.text(max(own, entity_features.look_back(lake.settings)))

@@ -304,7 +304,8 @@ def of_stream(
     Args:
         silver: the transactions.
         settings: the settings of the lake.
-        forget: hashes (``xxhash64``) of accounts that the state of every bucket loses.
+        forget: hashes (``xxhash64``) of accounts that the state of every bucket loses; declared features go on with
+            the tiles of ``warm``, which have nothing of them.
         warm: the tiles of new features, by bucket, from :func:`tiles_of`.
     """
     declared = _Declared.of(settings)
@@ -483,11 +484,12 @@ class _Declared:
         if not self.plans or not (forget or bucket in warm):
             return state
         tiles = _tiles(state)
-        if forget:
-            tiles = {key: _without(key, table, forget, entity.is_account) for key, table in tiles.items()}
+        history = _tiles({TILES: _read(warm[bucket])}) if bucket in warm else {}
         plan = self.plans.get(entity.name)
-        if bucket in warm and plan is not None and entity_features.lacks(tiles, plan):
-            tiles = entity_features.warmed(tiles, _tiles({TILES: _read(warm[bucket])}))
+        if forget:
+            tiles = history
+        elif plan is not None and entity_features.lacks(tiles, plan):
+            tiles = entity_features.warmed(tiles, history)
         return {**state, TILES: _stored(entity.number, tiles)}
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
@@ -517,13 +519,6 @@ def hashes_in(tiles: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def _read(payload: bytes) -> pa.Table:
     return pa.ipc.open_stream(payload).read_all()
-
-
-def _without(key: str, tiles: pa.Table, forget: Collection[int], is_account: bool) -> pa.Table:
-    """Return tiles without accounts: those of the accounts, or the accounts among distinct values."""
-    if is_account:
-        return buckets.without(tiles, "account", forget)
-    return buckets.without(tiles, "value", forget) if entity_features.has_accounts(key) else tiles
 
 
 def _payloads(computed: pa.Table) -> pa.Table:

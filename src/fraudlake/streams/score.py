@@ -79,7 +79,8 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
 
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
-        return features.of_stream(silver_rows, lake.settings, forget, _warm(lake))
+        warm = _tiles_now(lake) if forget else _warm(lake)
+        return features.of_stream(silver_rows, lake.settings, forget, warm)
 
     return Stream(
         "score",
@@ -115,6 +116,13 @@ def _warm(lake: Lake) -> dict[int, bytes] | None:
     if tiles is None:
         _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
     return tiles
+
+
+def _tiles_now(lake: Lake) -> dict[int, bytes] | None:
+    """Return the tiles of the rows that silver has now; None: no feature is declared."""
+    if not lake.settings.features:
+        return None
+    return features.tiles_of(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
 
 
 def _declared(lake: Lake) -> str:
