@@ -23,6 +23,8 @@ from tests.match_recognize import flink
 
 MEASURES = 3
 NAMES = "ABCD"
+KEYS = ("accountId", "merchantId", "merchantId, kind", "accountId, merchantId")
+"""What rows are partitioned by: the account, another column, which may be null, or two columns."""
 
 
 def main() -> None:
@@ -142,14 +144,16 @@ def random_case(draw: random.Random) -> str:
     definitions = [f"{name} AS {_condition(draw, names, name)}" for name in names if draw.random() < 0.85]
     measures = [f"{_measure(draw, names)} AS m{number}" for number in range(MEASURES)]
     selected = ", ".join(f"CAST(T.m{number} AS STRING) AS m{number}" for number in range(MEASURES))
+    key = draw.choice(KEYS)
     clauses = [
-        "PARTITION BY accountId ORDER BY dt",
+        f"PARTITION BY {key} ORDER BY dt",
         f"MEASURES FIRST(transaction_id) AS f, LAST(transaction_id) AS l, {', '.join(measures)}",
         f"ONE ROW PER MATCH AFTER MATCH SKIP {draw.choice(skips)} PATTERN ({pattern})",
         f"WITHIN INTERVAL {within}" if within else "",
         f"DEFINE {', '.join(definitions or [f'{names[0]} AS TRUE'])}",
     ]
-    return f"SELECT T.accountId, T.f, T.l, {selected} FROM transactions MATCH_RECOGNIZE ({' '.join(clauses)}) AS T"
+    columns = f"T.{key.split(', ')[0]} AS k, T.f, T.l, {selected}"
+    return f"SELECT {columns} FROM transactions MATCH_RECOGNIZE ({' '.join(clauses)}) AS T"
 
 
 def _bounded(draw: random.Random) -> list[str]:
