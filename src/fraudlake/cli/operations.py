@@ -95,14 +95,17 @@ def status(app: App, /, **flags: str | None) -> None:
 def state(app: App, /) -> None:
     """Show the state of the detector's stream: open flags by age, waiting rows, watermark, size.
 
-    Reads the checkpoint of the detect step, whether the stream runs or not; writes nothing. Needs: detect.
+    Shows the tiles of declared features by entity, too. Reads the checkpoints of detect and score, whether the streams
+    run or not; writes nothing. Needs: detect.
     """
     from fraudlake.detection.state import state as state_of
+    from fraudlake.model import feature_state
 
     lake = app.open_existing()
-    with console.status("reading the checkpoint"):
-        stream_state = state_of(lake)
-    app.show(stream_state.as_dict(), lambda: summary.print_state(output, stream_state))
+    with console.status("reading the checkpoints"):
+        stream_state, tiles = state_of(lake), feature_state.by_entity(lake)
+    shown = {**stream_state.as_dict(), "features_by_entity": tiles}
+    app.show(shown, lambda: summary.print_state(output, stream_state, tiles))
 
 
 @cli.command(example="fraudlake explain 8972fc095d8a6183194bc81c05f027de")

@@ -172,8 +172,8 @@ def _taken(taken: Taken | None, table: tables.Table) -> str:
     return f" ({table.name} version {taken.version}{'' if taken.is_first else ' or earlier'})"
 
 
-def print_state(console: Console, state: State) -> None:
-    """Print what the detector holds."""
+def print_state(console: Console, state: State, tiles: dict[str, dict[str, int]]) -> None:
+    """Print what the detector holds, and the tiles of declared features."""
     rows = Table.grid(padding=(0, 2))
     rows.add_row("order", state.ordering)
     rows.add_row("open flags", f"{state.open_flags:,}")
@@ -185,6 +185,9 @@ def print_state(console: Console, state: State) -> None:
     for entity, counts in state.by_entity.items():
         parts = (f"{counts[name]:,} {name.replace('_', ' ')}" for name in counts if counts[name] or name == "rows")
         rows.add_row(f"by {entity}", ", ".join(parts))
+    for entity, counts in tiles.items():
+        parts = (f"{count:,} {name}" for name, count in counts.items())
+        rows.add_row(f"features by {entity}", ", ".join(parts))
     rows.add_row("newest event time", f"{state.newest:%Y-%m-%d %H:%M:%S.%f} UTC" if state.newest else "none")
     rows.add_row("watermark", f"{state.watermark:%Y-%m-%d %H:%M:%S.%f} UTC" if state.watermark else "none")
     rows.add_row("on disk", f"{state.bytes_on_disk / 1e6:.1f} MB")

@@ -41,8 +41,9 @@ class State:
     """Transactions that each threshold and pattern needs for later alerts: evaluated ones, and those of the state."""
     bytes_on_disk: int
     by_entity: dict[str, dict[str, int]]
-    """For each entity of a rule, ``open_flags``, ``waiting_rows``, ``rows`` for thresholds and patterns, and
-    ``rows_without_key`` of silver, which are not evaluated; nothing if all rules are by account."""
+    """For each entity of a rule, ``open_flags``, ``waiting_rows``, ``rows`` for thresholds and patterns, ``bytes`` of
+    all of them in memory, and ``rows_without_key`` of silver, which are not evaluated; nothing if all rules are by
+    account."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -62,7 +63,11 @@ def state(lake: Lake) -> State:
     evaluated = rule_table.read(lake).evaluated
     rows_by_rule = Counter({one.rule.name: 0 for one in evaluated if one.rule.kind != "small_then_large"})
     rows_of: Counter[int] = Counter()
-    for number, table in _by_entity(lake, "rules", live_rules.STATE).items():
+    bytes_of: Counter[int] = Counter()
+    rules_of = _by_entity(lake, "rules", live_rules.STATE)
+    for tables_of in (flags_of, waiting_of, rules_of):
+        bytes_of.update({number: table.nbytes for number, table in tables_of.items()})
+    for number, table in rules_of.items():
         for row in table.to_pylist():
             rows = len(pa.ipc.open_stream(row["rows"]).read_all())
             rows_by_rule[row["rule"]] += rows
@@ -85,6 +90,7 @@ def state(lake: Lake) -> State:
                 "open_flags": len(flags_of.get(by.number, ())),
                 "waiting_rows": len(waiting_of.get(by.number, ())),
                 "rows": rows_of[by.number],
+                "bytes": bytes_of[by.number],
                 "rows_without_key": without_key.get(by.name, 0),
             }
             for by in entities

@@ -507,6 +507,12 @@ def _stored(entity: int, tiles: entity_features.State) -> pa.Table:
     return pa.Table.from_pylist(rows, TILES_ROWS)
 
 
+def tiles_in(stored: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Return the tables of a state, :data:`TILES_ROWS`, with the numbers of their entities."""
+    for row in stored.to_pylist():
+        yield row["entity"], _read(row["tiles"])
+
+
 def hashes_in(tiles: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Return the hashes of accounts (``account``) in a state, :data:`TILES_ROWS`, by the name of the table."""
     for row in tiles.to_pylist():

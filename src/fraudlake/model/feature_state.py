@@ -1,0 +1,32 @@
+"""Feature state: the tiles that the stream of predictions stores for declared features, counted by entity."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from fraudlake.detection import state
+from fraudlake.model import features
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.settings.entities import number
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+
+def by_entity(lake: Lake) -> dict[str, dict[str, int]]:
+    """Return for each entity that has tiles the numbers of its ``keys`` and ``tiles``, and their ``bytes`` in memory.
+
+    Nothing is locked: the state is that after the newest micro-batch.
+    """
+    names = {number(name): name for name in (ACCOUNT, *lake.settings.entities)}
+    keys: dict[str, set[int]] = defaultdict(set)
+    counts: dict[str, dict[str, int]] = {}
+    for entity, tiles in features.tiles_in(state.read(lake, "score", features.TILES, features.TILES_ROWS)):
+        name = names.get(entity, f"entity {entity}")
+        keys[name].update(tiles["account"].unique().to_pylist())
+        of_one = counts.setdefault(name, {"keys": 0, "tiles": 0, "bytes": 0})
+        of_one["keys"] = len(keys[name])
+        of_one["tiles"] += len(tiles)
+        of_one["bytes"] += tiles.nbytes
+    return counts
