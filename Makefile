@@ -93,6 +93,7 @@ phrasebook: $(TESTS_READY) ## write docs/reference/phrasebook.md from the header
 reference: tables phrasebook ## write all pages of docs/reference that the program or its code says
 	@$(BIN)/python -m tests.commands_page
 	@$(BIN)/python -m tests.settings_page
+	@$(BIN)/python -m tests.messages_page
 
 docs: $(TESTS_READY) ## build the site of the documentation into site/, and say how to read it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
