@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.desk import missed
-from fraudlake.desk.missed import Estimate
+from fraudlake.model.intervals import CONFIDENCE, Estimate
 
 MONDAY = date(2026, 3, 2)
 WEEK = [MONDAY + timedelta(days=number) for number in range(7)]
@@ -38,7 +38,7 @@ def test_over_every_possible_draw_the_estimate_is_right_on_average_and_the_inter
             for hits in (sum(number < fraud for number in chosen) for chosen in combinations(range(size), draws))
         ]
         assert np.mean([estimate.value for estimate in estimates]) == pytest.approx(fraud)
-        assert np.mean([estimate.low <= fraud <= estimate.high for estimate in estimates]) >= missed.CONFIDENCE
+        assert np.mean([estimate.low <= fraud <= estimate.high for estimate in estimates]) >= CONFIDENCE
         if draws == size:
             assert set(estimates) == {Estimate(fraud, fraud, fraud)}
 
@@ -70,7 +70,7 @@ def test_the_intervals_of_a_week_hold_the_truth_for_days_of_unlike_size_fraud_an
             ):
                 held[at] += estimate.low <= true * (1 + 1e-9) and true <= estimate.high * (1 + 1e-9)
             weeks += 1
-    assert (held >= missed.CONFIDENCE * weeks).all()
+    assert (held >= CONFIDENCE * weeks).all()
 
 
 def test_a_week_is_the_sum_of_its_days_each_with_its_own_weight() -> None:
@@ -108,12 +108,6 @@ def test_draws_without_fraud_leave_an_upper_limit_for_the_amount_and_no_recall_o
     assert estimated.missed_amount == Estimate(0, 0, pytest.approx(limit * 70.0))
     assert estimated.recall == Estimate(1, pytest.approx(1 / (1 + limit)), 1)
     assert estimated.naive_recall == 1
-
-
-def test_the_equal_weights_of_a_day_give_the_exact_limits_of_a_poisson_count() -> None:
-    # Garwood's limits of the count 2, as tables of the chi-squared distribution have them.
-    low, high = missed.limits(np.array([10.0, 10.0]), 10.0)
-    assert (low, high) == (pytest.approx(3.5536, rel=1e-4), pytest.approx(62.9579, rel=1e-4))
 
 
 def test_days_and_weeks_without_a_decided_draw_are_left_out_with_their_cases() -> None:

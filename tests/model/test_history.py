@@ -53,6 +53,23 @@ def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_
     assert (by, hours(labelled)) == ("verdicts", [*range(48, count)])
 
 
+def test_all_rows_are_those_that_budgets_and_scores_are_measured_on_whoever_has_a_label() -> None:
+    everything = past([0, 1, 2], [True, None, None], [None, True, None]).all_rows()
+    assert (hours(everything), everything.fraud.tolist(), everything.weights.tolist()) == (
+        [0, 1, 2],
+        [0, 0, 0],
+        [1, 1, 1],
+    )
+
+
+def test_a_verdict_counts_as_often_as_it_stands_for_others_only_if_that_is_asked_for() -> None:
+    history_ = past([0, 1], [None, None], [True, None])
+    known = history.History(history_.table.append_column(history.STANDS_FOR, pa.array([50.0, None])))
+    assert (history_.knows_weights, known.knows_weights) == (False, True)
+    assert known.labelled("verdicts").weights.tolist() == [1]
+    assert known.labelled("verdicts", is_weighted=True).weights.tolist() == [50]
+
+
 def test_nothing_known_is_one_line(tmp_path: Path) -> None:
     settings = Settings(lake=tmp_path, label_delay="1 day")
     with pytest.raises(search.TooLittleError, match=r"known by now: .*--label-delay or --train-from"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fraudlake.model.metrics import Budget, Judged, area_under_pr, area_under_roc, metrics_of, of_budget
+from fraudlake.model.metrics import Budget, Judged, area_under_pr, area_under_roc, estimated, metrics_of, of_budget
 
 NO, YES = False, True
 
@@ -124,3 +126,15 @@ def test_figures_without_fraud_are_left_out() -> None:
         "precision_at_budget": 0.0,
         "card_precision": 0.0,
     }
+
+
+def test_precision_and_recall_of_drawn_and_of_listed_accounts_are_weighted_and_have_limits() -> None:
+    # Listed: two frauds and an honest account are predicted. Drawn, for 50 each: a missed fraud, an honest account.
+    rows = judged((1, 1, 0.9, YES), (2, 1, 0.9, YES), (3, 1, 0.9, NO), (4, 1, 0.1, YES), (5, 1, 0.2, NO))
+    weighted = replace(rows, weights=np.array([1.0, 1.0, 1.0, 50.0, 50.0]))
+    of = estimated(weighted)
+    assert (of["precision"].value, of["recall"].value) == (2 / 3, 2 / 52)
+    assert 0 < of["recall"].low < 2 / 52 < of["recall"].high < 1
+    assert 0 < of["precision"].low < 2 / 3 < of["precision"].high < 1
+    # If nobody stands for others, what is known says nothing of them.
+    assert estimated(rows) == {}

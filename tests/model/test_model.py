@@ -278,6 +278,18 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
     lake, registry = life["lake"], Registry.of(life["lake"])
     compared = training.compare(lake, "1")
     assert (compared.champion, compared.challenger, compared.is_better) == ("2", "1", False)
+    assert compared.weighted == {}
+
+    # The transactions without fraud stand for ten others each.
+    stand_for = {
+        f"t{n}": 10.0
+        for n, kind in zip(life["rows"]["n"].to_pylist(), life["rows"]["kind"].to_pylist(), strict=True)
+        if kind is None
+    }
+    naive, weighted = compared.figures["1"], training.compare(lake, "1", stand_for).weighted["1"]
+    assert weighted["recall"].value == pytest.approx(naive["recall"])
+    odds = naive["precision"] / (1 - naive["precision"])
+    assert weighted["precision"].value == pytest.approx(odds / (odds + 10))
     with pytest.raises(FraudlakeError, match=r"version 1 does not beat version 2.*--force"):
         training.promote(lake, "1")
 

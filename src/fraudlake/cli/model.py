@@ -197,12 +197,18 @@ def list_models(app: App, /, **flags: str | None) -> None:
 @click.pass_obj
 def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     """Compare VERSION (default: the challenger) with the champion on rows that neither learned from. Needs: train."""
+    from fraudlake.desk import reviewed
     from fraudlake.model import training
 
     lake = app.open_existing(**flags)
     with timed("compare"):
-        comparison = training.compare(lake, version)
-    app.show(asdict(comparison), lambda: summary.print_comparison(output, comparison))
+        past = reviewed.of(lake)
+        comparison = training.compare(lake, version, past.weights() if past else None)
+    weighted = {
+        number: {name: estimate._asdict() for name, estimate in of.items()}
+        for number, of in comparison.weighted.items()
+    }
+    app.show({**asdict(comparison), "weighted": weighted}, lambda: summary.print_comparison(output, comparison))
 
 
 @model.command(example="fraudlake model promote 3")

@@ -11,10 +11,12 @@ import click
 from fraudlake.cli.app import RULES, App, cli, options
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, timed
+from fraudlake.cli.summary import approximately
 from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
+    from fraudlake.desk.missed import Precision
     from fraudlake.detection.comparison import Comparison
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.rules.kinds import Rule
@@ -101,6 +103,7 @@ def backtest(
 @click.pass_obj
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
     """Show a rule, its changes, and the alerts that it has raised in the stream, live or in the shadow."""
+    from fraudlake.desk import reviewed, store
     from fraudlake.detection import comparison, rule_table
 
     lake = app.open_existing()
@@ -110,13 +113,17 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     days = (first.date() if first else None, last.date() if last else None)
     with console.status("reading what the rule has raised"):
         compared = comparison.compare(lake, rules, version, *days)
+        past = reviewed.of(lake)
+        precision = past.precision(store.of(lake), name, version.version, *days) if past else None
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
+    result["precision"] = precision.as_dict() if precision else None
     lines = [
         f"{version}: {version.status}",
         *(f"  {field} = {value!r}" for field, value in definition(version).items()),
         *(f"  {described(change)}" for change in changes),
         _text(compared.report),
         *_overlaps(compared),
+        *([_weighted(precision)] if precision else []),
     ]
     app.say(result, "\n".join(lines))
 
@@ -180,6 +187,15 @@ def _overlaps(compared: Comparison) -> list[str]:
         f"{other.only_this:,} do not; {other.only_other:,} are the other's alone"
         for other in compared.overlaps
     ]
+
+
+def _weighted(precision: Precision) -> str:
+    naive = "unknown" if precision.naive is None else f"{precision.naive:.3f}"
+    return (
+        f"  weighted by the draws of review queues: precision {approximately(precision.weighted, '.3f')}; naively "
+        f"{naive}, of {counted(precision.listed, 'listed account')}; {precision.drawn:,} of "
+        f"{counted(precision.unlisted, 'other account')} were drawn"
+    )
 
 
 def _write(file: Path, lines: list[str]) -> None:

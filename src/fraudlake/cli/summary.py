@@ -16,9 +16,11 @@ from fraudlake.rules.any_rule import ACCOUNT
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fraudlake.desk.missed import Missed
     from fraudlake.detection.state import State
     from fraudlake.forget.plan import Plan
     from fraudlake.lake import Lake
+    from fraudlake.model.intervals import Estimate
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
     from fraudlake.operations.lineage import Lineage, Taken
@@ -65,6 +67,8 @@ def print_counts(console: Console, status: Status) -> None:
             "delivered", f"{outcomes.get('delivered', 0):,}", f"to {destination}{details and f'; {details}'}"
         )
     layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
+    if status.missed:
+        layers.add_row("missed", approximately(status.missed.missed), missed_by_lists(status.missed))
     layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
     console.print(layers)
     console.print(f"[dim]definition: {_definition(status.definition)}[/]", soft_wrap=True)
@@ -83,6 +87,21 @@ def print_counts(console: Console, status: Status) -> None:
     else:
         late, removed = " - late" * bool(status.late), ", with the removed rows" * bool(status.removed)
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")
+
+
+def missed_by_lists(missed: Missed) -> str:
+    """Describe what review queues missed, with the naive figures."""
+    naive = "unknown" if missed.naive_recall is None else f"{missed.naive_recall:.3f}"
+    amount = f"amount {approximately(missed.missed_amount)}, from {missed.first} to {missed.last}"
+    recall = f"recall {approximately(missed.recall, '.3f')}, naively {naive}"
+    drawn = f"{missed.drawn:,} of {missed.population:,} drawn, {missed.undecided:,} items undecided"
+    return f"accounts' days with fraud, {amount}; {recall}; {drawn}"
+
+
+def approximately(estimate: Estimate, form: str = ",.0f") -> str:
+    """Return an estimate with its interval, such as ``250 (12 to 1,186)``."""
+    value = "unknown" if estimate.value is None else f"{estimate.value:{form}}"
+    return f"{value} ({estimate.low:{form}} to {estimate.high:{form}})"
 
 
 def _definition(definition: dict[str, Any]) -> str:
@@ -279,6 +298,10 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     old, new = (comparison.figures[number] for number in (comparison.champion, comparison.challenger))
     for name in old | new:
         rows.add_row(name, *(f"{of[name]:.5g}" if name in of else "" for of in (old, new)))
+    for name in ("precision", "recall"):
+        estimates = [comparison.weighted.get(of, {}).get(name) for of in (comparison.champion, comparison.challenger)]
+        if any(estimates):
+            rows.add_row(f"{name}, weighted", *(approximately(one, ".3f") if one else "" for one in estimates))
     console.print(rows)
     console.print(Text(comparison.reason), soft_wrap=True)
 

@@ -5,11 +5,10 @@ among the others is missed by the list. Each drawn account stands for ``populati
 Thompson, 1952), so the sum of these weights over drawn fraud is an unbiased estimate of what is missed, whatever
 the list is good at.
 
-The intervals are those of Fay and Feuer (Statistics in Medicine 16, 1997) for weighted sums of Poisson counts. For
-equal weights they are the exact Poisson interval, they hold their confidence for few and for unequal weights,
-and they do not shrink to zero if the draws have no fraud. No limit contradicts what was seen: if all are drawn, the
-interval is their count. An amount is a sum whose weights have the amounts as factors. Fraud that no draw has seen
-counts with the largest amount of fraud that is known in these days, listed or drawn.
+The intervals (:mod:`fraudlake.model.intervals`) hold the truth with 90 %, also if the draws have few frauds or none. No
+limit contradicts what was seen: if all are drawn, the interval is their count. An amount is a sum whose weights have
+the amounts as factors. Fraud that no draw has seen counts with the largest amount of fraud that is known in these days,
+listed or drawn.
 
 Assumptions: verdicts are right, and a drawn account that is ``unsure``, or that nobody has decided, is like the decided
 ones of its day: these stand for it, too. A listed case without a verdict is neither found nor missed. A day without any
@@ -21,9 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fraudlake.model import intervals
+from fraudlake.model.intervals import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,20 +34,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
 
-CONFIDENCE = 0.9
-"""The probability with which an interval holds the truth, at least."""
 QUEUE_COLUMNS = ("day", "item_id", "kind", "account_id", "amount_at_risk", "population")
 """The columns of ``gold_review_queue`` that the functions need."""
 FRAUD, GENUINE = "fraud", "genuine"
 _DRAWN = "drawn"
-
-
-class Estimate(NamedTuple):
-    """An estimate, which is None if nothing tells it, and the limits of its interval."""
-
-    value: float | None
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -176,7 +168,7 @@ def _estimated(items: pd.DataFrame) -> Missed | None:
     missed = total(fraud["weight"].to_numpy(), genuine["weight"].to_numpy(), population)
     weighted = (fraud["weight"] * fraud["amount"]).to_numpy()
     known = covered["amount"][is_fraud] if is_fraud.any() else covered["amount"][is_drawn]
-    low, high = limits(weighted, float(covered["weight"].max() * known.max()))
+    low, high = intervals.of_sum(weighted, float(covered["weight"].max() * known.max()))
     seen = float(fraud["amount"].sum())
     high = max(seen, high) if missed.high > len(fraud) else seen
     return Missed(
@@ -206,6 +198,16 @@ def _recall(found: int, missed: Estimate) -> Estimate:
     value = _share(found, found + (missed.value or 0.0))
     low, high = (_share(found, found + limit) for limit in (missed.high, missed.low))
     return Estimate(value, 0.0 if low is None else low, 1.0 if high is None else high)
+
+
+def weights(queue: pa.Table, verdicts: Mapping[str, str]) -> dict[str, float]:
+    """Return how many each decided item stands for, by its id: of a listed case 1.
+
+    The arguments are those of :func:`over`. Items of days without a decided draw are left out.
+    """
+    items = _with_weights(_items(queue, verdicts, {}))
+    decided = items[items["verdict"].isin((FRAUD, GENUINE))]
+    return dict(zip(decided["item_id"], decided["weight"].astype(float), strict=True))
 
 
 def precision_by_rule(
@@ -269,24 +271,6 @@ def total(hits: Floats, others: Floats, of: float) -> Estimate:
         of: the number of units.
     """
     largest = float(max(hits.max(initial=0), others.max(initial=0)))
-    (low, high), (fewest, most) = limits(hits, largest), limits(others, largest)
+    (low, high), (fewest, most) = intervals.of_sum(hits, largest), intervals.of_sum(others, largest)
     low, high = max(low, of - most, len(hits)), min(high, of - fewest, of - len(others))
     return Estimate(float(hits.sum()), min(low, high), high)
-
-
-def limits(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of a sum of weights of what was seen, each of which counts a Poisson number of times.
-
-    Args:
-        weights: the weight of each that was seen.
-        largest: the largest weight that one could have.
-        confidence: the probability with which the interval holds the truth, half of the rest on either side.
-    """
-    # The import takes longer than the rest; pages of a lake without a queue do not need it.
-    from scipy.special import gammaincinv
-
-    tail = (1 - confidence) / 2
-    sum_, square = float(weights.sum()), float((weights**2).sum())
-    low = square / sum_ * float(gammaincinv(sum_**2 / square, tail)) if sum_ else 0.0
-    sum_, square = sum_ + largest, square + largest**2
-    return low, square / sum_ * float(gammaincinv(sum_**2 / square, 1 - tail)) if sum_ else 0.0

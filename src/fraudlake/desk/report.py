@@ -17,8 +17,8 @@ from fraudlake.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fraudlake.desk.missed import Estimate
     from fraudlake.desk.store import Store
+    from fraudlake.model.intervals import Estimate
     from fraudlake.operations.status import Status
     from fraudlake.tables import Table
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.desk import missed, review
+from fraudlake.desk import missed
 from fraudlake.desk.history import Window
+from fraudlake.desk.reviewed import Reviewed
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.kinds import RULE
@@ -102,21 +103,12 @@ def _per_day(store: Store, table: tables.Table) -> dict[tuple[str, date], int]:
 
 def _precision(store: Store) -> dict[str, Precision]:
     """Return the precision of each rule, if queues have decided draws."""
-    queue = tables.GOLD_REVIEW_QUEUE
-    columns = ", ".join(missed.QUEUE_COLUMNS)
-    queued = store.query(f"SELECT {columns} FROM {queue.name}", queue)
-    if not len(queued):
+    past = Reviewed.read(store)
+    if past is None:
         return {}
-    alerts, cases = tables.SILVER_ALERTS, tables.GOLD_CASES
-    raised = store.query(
-        f"SELECT rule, alert_id, account_id, CAST(timestamp AS DATE) AS day FROM {alerts.name}", alerts
-    )
-    of_cases = store.query(f"SELECT case_id, alert_ids FROM {cases.name}", cases).to_pylist()
-    case_of = {alert: case["case_id"] for case in of_cases for alert in case["alert_ids"]}
-    now = datetime.now(UTC)
-    states = review.states(review.of_lake(store), now, case_of)
-    verdicts = {item: str(state.decision.verdict) for item, state in states.items() if state.decision}
-    return missed.precision_by_rule(raised, queued, verdicts, case_of)
+    columns = "rule, alert_id, account_id, CAST(timestamp AS DATE) AS day"
+    raised = store.query(f"SELECT {columns} FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS)
+    return missed.precision_by_rule(raised, past.queue, past.verdicts, past.cases)
 
 
 def limits(rule: Rule) -> dict[str, float]:

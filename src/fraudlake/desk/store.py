@@ -195,6 +195,11 @@ class SparkStore(Store):
         merge.merge(self._lake, new, table, merge.same(keys), "WHEN NOT MATCHED THEN INSERT *")
 
 
+def of(lake: Lake) -> Store:
+    """Return the tables of a lake that is open; one on this machine is read without Spark."""
+    return SparkStore(lake) if lake.settings.is_in_workspace else LocalStore(lake.settings)
+
+
 def complete(rows: pa.Table, table: Table) -> pa.Table:
     """Return rows in the columns of a table; those that they lack are null."""
     columns = [

@@ -30,6 +30,8 @@ Labels = Literal["flink", "verdicts"]
 _LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict"}
 _HASHES = 1_000_000
 _FURTHER = (pa.field("verdict", pa.bool_()), pa.field("weight", pa.float64()))
+STANDS_FOR = "stands_for"
+"""The column with the number of transactions that a verdict stands for."""
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 
 
@@ -100,11 +102,12 @@ class History:
     names: tuple[str, ...] = features.NAMES
     """The features' names."""
 
-    def labelled(self, by: Labels, delay: timedelta = timedelta(0)) -> Rows:
+    def labelled(self, by: Labels, delay: timedelta = timedelta(0), is_weighted: bool = False) -> Rows:
         """Return the rows that have a label: Flink's, or an analyst's verdict.
 
         Args:
             by: the source of the label.
+            is_weighted: weight the rows by the number of transactions that their verdicts stand for.
             delay: how long after its transaction a label is known. Labels that are not known at the time of the
                 history's last transaction are left out.
         """
@@ -112,24 +115,36 @@ class History:
         time = self.table["time"].to_numpy()
         is_known = time <= time.max(initial=0) - microseconds(delay)
         rows = self.table.filter(pc.and_(self.table[label].is_valid(), pa.array(is_known)))
-        matrix = np.empty((len(rows), len(self.names)), np.float32)
+        chosen = self._rows(rows, rows[label].to_numpy().astype(float))
+        return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
+
+    def all_rows(self) -> Rows:
+        """Return all rows, with or without a label, as if none were fraud."""
+        return self._rows(self.table, np.zeros(len(self.table)))
+
+    def _rows(self, table: pa.Table, fraud: NDArray[np.float64]) -> Rows:
+        matrix = np.empty((len(table), len(self.names)), np.float32)
         texts: dict[str, list[str | None]] = {}
         for at, name in enumerate(self.names):
-            column = rows[name]
+            column = table[name]
             if pa.types.is_string(column.type):
                 encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
                 texts[name] = encoded.dictionary.to_pylist()
                 matrix[:, at] = encoded.indices.to_numpy()
             else:
                 matrix[:, at] = single(column.to_numpy())
-        fraud = rows[label].to_numpy().astype(float)
-        weights, account, amount = (rows[name].to_numpy() for name in ("weight", "account", "amount"))
-        return Rows(rows["time"].to_numpy(), matrix, fraud, weights, account, amount, self.names, texts)
+        time, weights, account, amount = (table[name].to_numpy() for name in ("time", "weight", "account", "amount"))
+        return Rows(time, matrix, fraud, weights, account, amount, self.names, texts)
 
     def columns(self, since: datetime | None) -> dict[str, NDArray[Any]]:
         """Return ``weight`` and the features of all rows since a time."""
         table = self.table if since is None else self.table.filter(self.table["time"].to_numpy() >= micros(since))
         return {name: table[name].to_numpy() for name in ("weight", *self.names)}
+
+    @property
+    def knows_weights(self) -> bool:
+        """Whether the rows have the number of transactions that their verdicts stand for."""
+        return STANDS_FOR in self.table.column_names
 
     @property
     def span(self) -> tuple[datetime, datetime]:
@@ -143,13 +158,19 @@ def of(silver: pa.Table, verdicts: pa.Table, settings: Settings) -> History:
 
     Args:
         silver: the transactions, in the columns :func:`columns_read`.
-        verdicts: ``transaction_id, verdict``, at most one row per transaction.
+        verdicts: ``transaction_id, verdict``, at most one row per transaction; and :data:`STANDS_FOR`, if rows are to
+            be weighted by it.
         settings: the settings of the lake.
     """
-    decided = verdicts["verdict"].take(pc.index_in(silver["transaction_id"], verdicts["transaction_id"]))
-    rows = silver.append_column("verdict", decided).append_column("weight", pa.array(np.ones(len(silver))))
-    schema = _schema(settings)
-    return History(features.of_table(rows, _FURTHER, _choice(schema), schema, settings), features.names(settings))
+    at = pc.index_in(silver["transaction_id"], verdicts["transaction_id"])
+    rows = silver.append_column("verdict", verdicts["verdict"].take(at))
+    rows = rows.append_column("weight", pa.array(np.ones(len(silver))))
+    further: tuple[pa.Field, ...] = _FURTHER
+    if STANDS_FOR in verdicts.column_names:
+        rows = rows.append_column(STANDS_FOR, verdicts[STANDS_FOR].take(at))
+        further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
+    schema = _schema(settings, further)
+    return History(features.of_table(rows, further, _choice(schema), schema, settings), features.names(settings))
 
 
 def sample_of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
@@ -174,10 +195,10 @@ def sample_of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Se
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 
 
-def _schema(settings: Settings) -> pa.Schema:
+def _schema(settings: Settings, further: Sequence[pa.Field] = _FURTHER) -> pa.Schema:
     computed = tables.schema(features.computed_columns(settings))
     of_features = (computed.field(name) for name in features.names(settings))
-    return pa.schema([("time", pa.int64()), ("account", pa.int64()), *of_features, ("label", pa.bool_()), *_FURTHER])
+    return pa.schema([("time", pa.int64()), ("account", pa.int64()), *of_features, ("label", pa.bool_()), *further])
 
 
 def _choice(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fraudlake.model import intervals
+from fraudlake.model.intervals import Estimate
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -90,6 +93,36 @@ def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats |
         "area_under_pr": (area_under_pr(fraud, scores, weights) if of_fraud else 0.0, float(bool(of_fraud))),
     }
     return {name: value / of for name, (value, of) in figures.items() if of}
+
+
+def estimated(rows: Judged) -> dict[str, Estimate]:
+    """Estimate precision and recall from entries that stand for others, drawn by account and day, and from known ones.
+
+    An entry of weight 1 stands for itself. A figure that is undefined is left out, and all are if none stands for
+    others: what is known says nothing of them.
+    """
+    is_drawn = rows.weights > 1
+    if not is_drawn.any():
+        return {}
+    _, of = np.unique(np.column_stack([rows.accounts, rows.days]), axis=0, return_inverse=True)
+    weights = np.where(is_drawn, rows.weights, 0.0)
+    largest = float(np.bincount(of.ravel(), weights).max(initial=0))
+    estimates = {}
+    for name, chosen, is_hit in (
+        ("precision", rows.predicted, rows.fraud),
+        ("recall", rows.fraud, rows.predicted),
+    ):
+        drawn: list[Floats] = []
+        known: list[float] = []
+        for part in (chosen & is_hit, chosen & ~is_hit):
+            sums = np.bincount(of.ravel(), weights * part).astype(float)
+            drawn.append(sums[sums > 0])
+            known.append(float((part & ~is_drawn).sum()))
+        hits, others = (number + float(sums.sum()) for number, sums in zip(known, drawn, strict=True))
+        if hits + others:
+            low, high = intervals.of_share(drawn[0], drawn[1], known[0], known[1], largest)
+            estimates[name] = Estimate(hits / (hits + others), low, high)
+    return estimates
 
 
 def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:

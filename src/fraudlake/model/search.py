@@ -184,13 +184,14 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
 
 
 def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str, float]:
-    """Compute the metrics of a classifier on rows: :func:`metrics.all_of`.
+    """Compute the metrics of a classifier on rows: :func:`metrics.all_of`."""
+    return all_of(judged(classifier, rows, settings), Budget(settings.alert_budget, settings.alert_cost))
 
-    A threshold that is a budget becomes a probability on the same rows.
-    """
+
+def judged(classifier: Classifier, rows: Rows, settings: Settings) -> Judged:
+    """Score rows. A threshold that is a budget becomes a probability on the same rows."""
     probability = classifier.probabilities(rows.matrix(classifier.features, classifier.encodings))
     known = budget.curve(rows, probability) if isinstance(settings.threshold, str) else []
     predicted = probability >= budget.threshold(settings.threshold, known, "the model")
     days = rows.time // _DAY
-    judged = Judged(rows.fraud == 1, predicted, probability, rows.amount, rows.account, days, rows.weights)
-    return all_of(judged, Budget(settings.alert_budget, settings.alert_cost))
+    return Judged(rows.fraud == 1, predicted, probability, rows.amount, rows.account, days, rows.weights)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
@@ -15,6 +16,7 @@ from fraudlake import literals, tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import budget, drift, figures, history, published, search
+from fraudlake.model.metrics import estimated
 from fraudlake.model.registry import (
     AREA,
     BASELINE,
@@ -30,8 +32,11 @@ from fraudlake.model.store import has_models
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fraudlake.lake import Lake
     from fraudlake.model.history import History, Rows
+    from fraudlake.model.intervals import Estimate
     from fraudlake.model.published import Model
     from fraudlake.settings import Settings
 
@@ -66,6 +71,8 @@ class Comparison:
     figures: dict[str, dict[str, float]]
     is_better: bool
     reason: str
+    weighted: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    """Precision and recall by version, weighted by what verdicts stand for; empty if that is not known."""
 
 
 def publish(lake: Lake, champion: Model) -> None:
@@ -106,12 +113,14 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         labelled, by, cut = _labelled(past, settings)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
+        # Verdicts are on few accounts, which are not like the others.
+        scored = test_rows if by == "flink" else past.all_rows().between(cut.tested_from, None)
         metrics = search.metrics(fitted.classifier, test_rows, settings)
         baseline = search.metrics(fitted.baseline, test_rows, settings)
         version = registry.register(
             Trained(
                 fitted.final,
-                _profile(past, fitted, test_rows, cut),
+                _profile(past, fitted, scored, cut),
                 labelled.frame(3),
                 trained_on,
                 str(cut.tested_from),
@@ -220,8 +229,14 @@ def _joined(*sentences: str) -> str:
     return "; ".join(filter(None, sentences))
 
 
-def compare(lake: Lake, number: str | None = None) -> Comparison:
+def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float] | None = None) -> Comparison:
     """Compare a version, by default the challenger, with the champion on rows that neither was fitted on.
+
+    Args:
+        lake: the lake.
+        number: the version.
+        stand_for: the number of transactions that one stands for on which there is a verdict, by id; 1 if it has none.
+            Of a history that is longer than ``max_training_rows`` they are not used.
 
     Raises:
         FraudlakeError: there is no champion, no such version, or no challenger.
@@ -234,15 +249,22 @@ def compare(lake: Lake, number: str | None = None) -> Comparison:
     if challenger is None or challenger.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
     evaluated = {version.number: registry.evaluated(version.number) for version in (champion, challenger)}
-    labelled, _, _ = _labelled(_history(lake), settings)
+    past = _history(lake, stand_for)
+    labelled, by, _ = _labelled(past, settings)
     begin = max(champion.tested_from, challenger.tested_from)
-    test_rows = labelled.between(datetime.fromisoformat(begin), None)
+    since = datetime.fromisoformat(begin)
+    test_rows = labelled.between(since, None)
     metrics = {number: search.metrics(one, test_rows, settings) for number, one in evaluated.items()}
+    weighted = {}
+    if by == "verdicts" and past.knows_weights:
+        rows = past.labelled("verdicts", is_weighted=True).between(since, None)
+        weighted = {number: estimated(search.judged(one, rows, settings)) for number, one in evaluated.items()}
     old, new = champion.number, challenger.number
     is_better, reason = _compared(old, metrics[old], new, metrics[new], settings)
     weaknesses = _weaknesses(challenger, champion)
     is_better &= challenger.weakness is None
-    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, _joined(reason, *weaknesses))
+    reason = _joined(reason, *weaknesses)
+    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, reason, weighted)
 
 
 def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:
@@ -308,7 +330,7 @@ def _compared(
     )
 
 
-def _history(lake: Lake) -> History:
+def _history(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:
     """Bring the history into this process; of a long history all fraud and a sample of the rest."""
     rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
     now = datetime.now(UTC)
@@ -317,12 +339,15 @@ def _history(lake: Lake) -> History:
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
     decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)).filter(pc.field("decided_at") <= now)
     decided_ids = verdicts.latest_of(decided)
+    if stand_for:
+        weights = [stand_for.get(name, 1.0) for name in decided_ids["transaction_id"].to_pylist()]
+        decided_ids = decided_ids.append_column(history.STANDS_FOR, pa.array(weights, pa.float64()))
     rows_read = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
     return history.of(rows_read, decided_ids, lake.settings)
 
 
-def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.Split) -> drift.Profile:
-    """Measure the shapes of the features, and of the scores on the test rows.
+def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Split) -> drift.Profile:
+    """Measure the shapes of the features, and of the scores of rows that the classifier was not fitted on.
 
     The first day of a longer history is left out: the windows of its rows are not full yet.
     """
@@ -330,11 +355,11 @@ def _profile(past: History, fitted: search.Fitted, test_rows: Rows, cut: search.
     columns = past.columns(first + _DAY if last - first >= 2 * _DAY else None)
     shapes = {name: drift.shape(columns[name], columns["weight"]) for name in past.names}
     classifier = fitted.classifier
-    probability = classifier.probabilities(test_rows.matrix(classifier.features, classifier.encodings))
+    probability = classifier.probabilities(scored.matrix(classifier.features, classifier.encodings))
     return drift.Profile(
-        shapes=shapes | {drift.SCORE: drift.shape(probability, test_rows.weights)},
+        shapes=shapes | {drift.SCORE: drift.shape(probability, scored.weights)},
         until=cut.parts["tested"].last.date().isoformat(),
-        budgets=budget.curve(test_rows, probability),
+        budgets=budget.curve(scored, probability),
     )
 
 

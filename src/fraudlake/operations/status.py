@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.counts import counted
 from fraudlake.delivery.destinations import DESTINATIONS
+from fraudlake.desk import reviewed
 from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift
@@ -23,6 +24,7 @@ from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import deliver, ingest
 
 if TYPE_CHECKING:
+    from fraudlake.desk.missed import Missed
     from fraudlake.lake import Lake
     from fraudlake.lake.commit import Commit
     from fraudlake.tables import Table
@@ -92,6 +94,8 @@ class Status:
     """Stability index by feature, of the latest day that is over: see docs/how-to/model.md."""
     breaches: list[str] = field(default_factory=list)
     """Problems of the model on that day, a sentence each."""
+    missed: Missed | None = None
+    """Of the review queues of the latest four weeks, if some have decided draws."""
 
     @property
     def gaps(self) -> list[str]:
@@ -173,7 +177,8 @@ class Status:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
-        return {**asdict(self), "reconciles": not self.gaps, "gaps": self.gaps}
+        missed = self.missed.as_dict() if self.missed else None
+        return {**asdict(self), "missed": missed, "reconciles": not self.gaps, "gaps": self.gaps}
 
 
 def status(lake: Lake) -> Status:
@@ -220,7 +225,14 @@ def status(lake: Lake) -> Status:
         lanes=_lanes(lake),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
+        missed=_missed(lake),
     )
+
+
+def _missed(lake: Lake) -> Missed | None:
+    """Estimate what the latest review queues missed."""
+    past = reviewed.of(lake)
+    return past.latest() if past else None
 
 
 def _agreement(lake: Lake) -> dict[str, int]:

@@ -1,0 +1,94 @@
+"""What was reviewed: a lake's queues, cases and review events become estimates of what is missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fraudlake import tables
+from fraudlake.desk import missed, review
+from fraudlake.desk import store as stores
+from fraudlake.lake.sql_text import literal
+
+if TYPE_CHECKING:
+    from fraudlake.desk.missed import Missed, Precision
+    from fraudlake.desk.review import Event
+    from fraudlake.desk.store import Store
+    from fraudlake.lake import Lake
+    from fraudlake.tables import Table
+
+LATEST = timedelta(days=28)
+"""The time, up to the latest queue, of which estimates are shown."""
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """Queues and decisions of a lake; items have the names that they have now, also if cases have become one."""
+
+    queue: pa.Table
+    """Rows of ``gold_review_queue``, :data:`missed.QUEUE_COLUMNS`."""
+    decisions: dict[str, Event]
+    """The verdict that counts of each decided item."""
+    cases: dict[str, str]
+    """The case of each alert."""
+
+    @classmethod
+    def read(cls, store: Store) -> Reviewed | None:
+        """Read a lake; None if no queue was ever built, or nothing was decided."""
+        queue = _select(store, ", ".join(missed.QUEUE_COLUMNS), tables.GOLD_REVIEW_QUEUE)
+        events = review.of_lake(store) if len(queue) else []
+        if not events:
+            return None
+        of_cases = _select(store, "case_id, alert_ids", tables.GOLD_CASES).to_pylist()
+        cases = {alert: case["case_id"] for case in of_cases for alert in case["alert_ids"]}
+        names = [cases.get(item, item) for item in queue["item_id"].to_pylist()]
+        queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
+        states = review.states(events, datetime.now(UTC), cases)
+        return cls(queue, {item: state.decision for item, state in states.items() if state.decision}, cases)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict that counts on each decided item."""
+        return {item: str(decision.verdict) for item, decision in self.decisions.items()}
+
+    def latest(self) -> Missed | None:
+        """Estimate what the lists of the latest four weeks missed; None if no day has a decided draw."""
+        last = pc.max(self.queue["day"]).as_py()
+        return missed.over(self.queue, self.verdicts, last - LATEST + timedelta(days=1), last)
+
+    def weights(self) -> dict[str, float]:
+        """Return how many transactions each stands for that a verdict is about, by id.
+
+        One of a listed case stands for itself, also if its account was drawn, too.
+        """
+        of_items = missed.weights(self.queue, self.verdicts)
+        by_weight = sorted(of_items.items(), key=lambda entry: -entry[1])
+        return {name: weight for item, weight in by_weight for name in self.decisions[item].transaction_ids}
+
+    def precision(
+        self, store: Store, rule: str, version: int, first: date | None = None, last: date | None = None
+    ) -> Precision | None:
+        """Estimate the precision of a version of a rule on a range of days; None if it has no alert on their queues."""
+        of_version = f"WHERE rule = {literal(rule)} AND coalesce(rule_version, 1) = {version}"
+        columns = "rule, alert_id, account_id, CAST(timestamp AS DATE) AS day"
+        raised = [
+            _select(store, columns, table, of_version) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+        ]
+        alerts = pa.concat_tables(raised)
+        for limit, compare in ((first, pc.greater_equal), (last, pc.less_equal)):
+            if limit is not None:
+                alerts = alerts.filter(compare(alerts["day"], pa.scalar(limit)))
+        return missed.precision_by_rule(alerts, self.queue, self.verdicts, self.cases).get(rule)
+
+
+def of(lake: Lake) -> Reviewed | None:
+    """Read what was reviewed of an open lake; one without queues costs nothing but to see that."""
+    return Reviewed.read(stores.of(lake)) if lake.has_rows(tables.GOLD_REVIEW_QUEUE) else None
+
+
+def _select(store: Store, columns: str, table: Table, clauses: str = "") -> pa.Table:
+    return store.query(f"SELECT {columns} FROM {table.name} {clauses}", table)

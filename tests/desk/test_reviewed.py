@@ -1,0 +1,160 @@
+"""Queues, cases and events of a lake become estimates; what they are is tested in test_missed.py."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake import tables
+from fraudlake.desk import review
+from fraudlake.desk.review import Event
+from fraudlake.desk.reviewed import Reviewed
+from fraudlake.desk.store import LocalStore, Store
+from fraudlake.settings import load
+from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
+from tests.conftest import FraudlakeHere
+from tests.oracle import Row
+from tests.transactions import MARCH_7, SECOND, detected
+
+DAY = date(2026, 3, 7)
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    (tmp_path / "lake.json").write_text(json.dumps({"format": 1}))
+    return LocalStore(load(lake=tmp_path))
+
+
+def add(store: Store, table: tables.Table, *rows: dict[str, Any]) -> None:
+    store.append(table, pa.Table.from_pylist(list(rows), table.schema))
+
+
+def item(name: str, account: str, kind: str = "drawn", day: date = DAY, amount: float = 10.0) -> dict[str, Any]:
+    return {
+        "day": day,
+        "item_id": name,
+        "kind": kind,
+        "account_id": account,
+        "amount_at_risk": amount,
+        "population": 100,
+    }
+
+
+def decide(store: Store, *verdicts: tuple[str, review.Verdict, str]) -> None:
+    """Write verdicts on items, each about one transaction."""
+    events = [
+        Event(
+            str(number), name, "verdict", "ann", NOON, "", "account", "", verdict, transaction_ids=(of,), number=number
+        )
+        for number, (name, verdict, of) in enumerate(verdicts, 1)
+    ]
+    store.append(SILVER_REVIEW_EVENTS, review.rows(events))
+
+
+def test_a_lake_without_a_queue_or_without_a_decision_has_no_estimates(store: LocalStore) -> None:
+    assert Reviewed.read(store) is None
+    add(store, GOLD_REVIEW_QUEUE, item("x", "9"))
+    assert Reviewed.read(store) is None
+
+
+def test_cases_that_have_become_one_since_they_were_listed_are_one_item(store: LocalStore) -> None:
+    add(store, GOLD_CASES, {"case_id": "a", "alert_ids": ["a", "b"]})
+    add(store, GOLD_REVIEW_QUEUE, item("b", "1", "case"), item("x", "8"), item("y", "9", amount=7.0))
+    add(
+        store,
+        GOLD_REVIEW_QUEUE,
+        item("a", "1", "case", DAY + timedelta(days=1)),
+        item("old", "7", day=DAY - timedelta(days=40)),
+    )
+    decide(
+        store,
+        ("b", "fraud", "t1"),
+        ("x", "genuine", "t2"),
+        ("y", "fraud", "t3"),
+        ("x", "genuine", "t4"),
+        ("old", "fraud", "t5"),
+    )
+
+    past = Reviewed.read(store)
+
+    assert past is not None
+    assert past.verdicts == {"a": "fraud", "x": "genuine", "y": "fraud", "old": "fraud"}
+    latest = past.latest()
+    assert latest is not None
+    assert (latest.found, latest.days, latest.missed.value, latest.missed_amount.value) == (1, 1, 50, 350)
+    # A drawn account's transactions stand for half of the hundred accounts, those of a case for themselves.
+    assert past.weights() == {"t1": 1, "t3": 50, "t4": 50, "t5": 100}
+
+
+def test_a_rule_is_judged_by_the_alerts_of_its_version_on_the_days_asked_for(store: LocalStore) -> None:
+    alert = {"rule": "r", "timestamp": NOON, "rule_version": 2}
+    raised = [{**alert, "alert_id": str(n), "account_id": str(n)} for n in range(4)]
+    other = [{**raised[0], "alert_id": "of version 1", "rule_version": None}, {**raised[1], "rule": "s"}]
+    later = {**raised[2], "alert_id": "later", "timestamp": NOON + timedelta(days=1)}
+    add(store, SILVER_ALERTS, *raised, *other, later)
+    add(store, GOLD_CASES, *({"case_id": str(n), "alert_ids": [str(n)]} for n in range(2)))
+    add(store, GOLD_REVIEW_QUEUE, item("0", "0", "case"), item("1", "1", "case"), item("x", "3"), item("y", "8"))
+    add(store, GOLD_REVIEW_QUEUE, item("z", "2", day=DAY + timedelta(days=1)))
+    decide(
+        store,
+        ("0", "fraud", "t"),
+        ("1", "fraud", "t"),
+        ("x", "genuine", "t"),
+        ("y", "genuine", "t"),
+        ("z", "fraud", "t"),
+    )
+
+    past = Reviewed.read(store)
+
+    assert past is not None
+    of_day = past.precision(store, "r", 2, DAY, DAY)
+    assert of_day is not None
+    assert (of_day.naive, of_day.weighted.value, of_day.unlisted, of_day.drawn) == (1, 2 / 4, 2, 1)
+    all_days = past.precision(store, "r", 2)
+    assert all_days is not None and all_days.unlisted == 3
+    assert past.precision(store, "r", 3) is None
+
+
+@pytest.mark.stream
+def test_status_and_rules_show_what_is_missed_beside_the_naive_figures(
+    lake: Any, fraudlake_here: FraudlakeHere
+) -> None:
+    opened = lake()
+    pairs = [
+        Row(str(account), MARCH_7 + part * SECOND, (0.5, 600.0)[part], position=2 * account + part)
+        for account in range(3)
+        for part in range(2)
+    ]
+    detected(opened, pairs)
+    before = json.loads(fraudlake_here("--lake", str(opened.root), "--json", "status").stdout)
+    assert before["missed"] is None
+    store = LocalStore(opened.settings)
+    raised = opened.query(SILVER_ALERTS, "alert_id, account_id", "ORDER BY account_id").to_pylist()
+    first = raised[0]["alert_id"]
+    add(store, GOLD_CASES, {"case_id": first, "alert_ids": [first]})
+    add(store, GOLD_REVIEW_QUEUE, item(first, "0", "case"), item("x", "1", amount=600.0), item("y", "7"))
+    decide(store, (first, "fraud", "a"), ("x", "fraud", "b"), ("y", "genuine", "c"))
+
+    past = Reviewed.read(store)
+    assert past is not None
+    latest = past.latest()
+    assert latest is not None and latest.recall.value == 1 / 51
+    shown = json.loads(fraudlake_here("--lake", str(opened.root), "--json", "status").stdout)["missed"]
+    assert shown["recall"] == {"value": 1 / 51, "low": latest.recall.low, "high": latest.recall.high}
+    assert (shown["naive_recall"], shown["missed"]["value"], shown["drawn"]) == (0.5, 50, 2)
+    text = " ".join(fraudlake_here("--lake", str(opened.root), "status").stdout.split())
+    assert f"missed 50 ({latest.missed.low:.0f} to {latest.missed.high:.0f})" in text
+    assert "recall 0.020 (" in text and "naively 0.500" in text
+
+    rule = json.loads(fraudlake_here("--lake", str(opened.root), "--json", "rules", "show", "small_then_large").stdout)
+    assert rule["precision"]["naive"] == 1
+    assert rule["precision"]["weighted"]["value"] == 1
+    assert rule["precision"]["weighted"]["low"] == pytest.approx(2 / 3)  # the third account may be honest
+    text = fraudlake_here("--lake", str(opened.root), "rules", "show", "small_then_large").stdout
+    assert "naively 1.000, of 1 listed account; 1 of 2 other accounts were drawn" in text
