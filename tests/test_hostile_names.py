@@ -14,7 +14,7 @@ import pytest
 
 from fraudlake import settings, tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.lake import literal, spark_literal
+from fraudlake.lake.sql_text import literal, spark_literal
 from fraudlake.operations import lineage
 from fraudlake.streams import deliver, detect, ingest, refine, stream
 from tests import plain_lake

@@ -15,7 +15,7 @@ import pytest
 
 from fraudlake import simulator, tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.lake import literal
+from fraudlake.lake.sql_text import literal
 from fraudlake.operations import lineage, maintenance
 from fraudlake.streams import detect, ingest, refine, stream
 from tests import plain_lake

@@ -34,6 +34,7 @@ _VALUES = {
     "max_bytes_per_trigger": "SIZE",
     "target_file_size": "SIZE",
     "warn": "NAMES",
+    "warehouse": "ID",
 }
 """Names in help for values of settings whose type does not name them."""
 _TYPES: Mapping[object, str] = {int: "INTEGER", float: "FLOAT", bool: "[true|false]", timedelta: "DURATION"}

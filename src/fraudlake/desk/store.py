@@ -68,6 +68,15 @@ class Store(ABC):
             keys: columns without nulls that identify a row.
         """
 
+    @abstractmethod
+    def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
+        """Replace, in one commit, the rows of a table that fulfil a condition in SQL, as all the new ones do."""
+
+
+def store_of(lake: Lake) -> Store:
+    """Return the store of a lake that is open."""
+    return SparkStore(lake) if lake.folder is None else LocalStore(lake.settings)
+
 
 class LocalStore(Store):
     """A lake on this machine. It is read and written by delta-rs, and neither starts Spark nor loads pyspark.
@@ -116,6 +125,13 @@ class LocalStore(Store):
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
         self._make(table)
         conflict.retried(lambda: self._writer(table).insert_rows(complete(rows, table), keys))
+
+    def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
+        """Replace rows: see :meth:`Store.replace`."""
+        from deltalake import write_deltalake
+
+        made = complete(rows, table)
+        conflict.retried(lambda: write_deltalake(self._open(table), made, mode="overwrite", predicate=condition))
 
     def _make(self, table: Table) -> None:
         from deltalake import DeltaTable
@@ -193,6 +209,11 @@ class SparkStore(Store):
 
         new = self._lake.session.createDataFrame(complete(rows, table))
         merge.merge(self._lake, new, table, merge.same(keys), "WHEN NOT MATCHED THEN INSERT *")
+
+    def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
+        """Replace rows: see :meth:`Store.replace`."""
+        new = self._lake.session.createDataFrame(complete(rows, table)).write.format("delta").mode("overwrite")
+        conflict.retried(lambda: new.option("replaceWhere", condition).saveAsTable(self._lake.name_of(table)))
 
 
 def of(lake: Lake) -> Store:

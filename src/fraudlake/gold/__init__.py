@@ -6,6 +6,7 @@ from fraudlake.gold import (
     account_daily,
     account_tiles,
     alert_windows,
+    cases,
     detector_agreement,
     lane_agreement,
 )
@@ -18,7 +19,9 @@ GROUPED: tuple[GroupAggregate, ...] = (
     detector_agreement.AGGREGATE,
 )
 """The aggregates by group, which the declarative pipeline computes as well."""
-AGGREGATES: tuple[Aggregate, ...] = (*GROUPED, lane_agreement.AGGREGATE)
+CASES: Aggregate = cases.AGGREGATE
+"""The alerts of an entity that belong together; they share a stream with the aggregates of the same sources."""
+AGGREGATES: tuple[Aggregate, ...] = (*GROUPED, CASES, lane_agreement.AGGREGATE)
 """The tables that ``fraudlake aggregate`` writes."""
 VIEWS: tuple[View, ...] = (alert_windows.VIEW,)
 """Their views, which nothing writes."""

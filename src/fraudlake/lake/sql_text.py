@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime
 
 
 def literal(text: str) -> str:
@@ -21,9 +22,13 @@ def spark_literal(text: str) -> str:
 
 
 def value(given: object) -> str:
-    """Return a value as SQL: a text, a number, a truth value, null, a list of these; a time or a day as its text."""
+    """Return a value as SQL: a text, a number, a truth value, null, a day, a time with its zone, or a list of these."""
     if given is None:
         return "NULL"
+    if isinstance(given, datetime):
+        return f"TIMESTAMP '{given.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
+    if isinstance(given, date):
+        return f"DATE '{given}'"
     if isinstance(given, list):
         return f"array({', '.join(map(value, given))})"
     if isinstance(given, bool | int | float):

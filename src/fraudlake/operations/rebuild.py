@@ -31,7 +31,7 @@ from fraudlake.quarantine import replay
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.streams import groups, lanes
+from fraudlake.streams import cases, groups, lanes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -365,4 +365,5 @@ def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
         dates |= {row["date"] for row in changed.collect()}
     for aggregate in gold.GROUPED:
         groups.recompute(lake, aggregate, lake.read(_SILVER), sorted(dates))
+    cases.update_all(lake)
     lanes.recompute(lake, dates)

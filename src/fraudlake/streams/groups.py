@@ -1,4 +1,4 @@
-"""Groups: transactions and alerts become the aggregates by group: what they touch is computed again.
+"""Groups: transactions and alerts become the aggregates by group, and alerts cases: what they touch is computed again.
 
 A group is always computed whole, from the current tables. So a micro-batch that is repeated after a crash and rows that
 come late give the same result as one pass over everything.
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, tables
+from fraudlake import durations, gold, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold.aggregate import by_sources
 from fraudlake.lake.rows import persisted_batch
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
-from fraudlake.streams import refresh
+from fraudlake.streams import cases, refresh
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -39,25 +39,32 @@ def shared(lake: Lake) -> list[Stream]:
 
 
 def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
-    """The aggregates' sources → their tables. The stream has the name and the checkpoint of the first of them."""
+    """The aggregates' sources → their tables. The stream has the name and the checkpoint of the first of them.
+
+    Cases come with the aggregates of the same sources.
+    """
     first = aggregates[0]
+    has_cases = first.sources == gold.CASES.sources
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
         if batch_id == 0:  # the tables have nothing of these days
-            _update(lake, aggregates, [*_rows_by_day(touched, first)])
+            by_day, entities = _summary(touched, first, has_cases)
+            _update(lake, aggregates, [*by_day])
+            cases.update(lake, entities)
             return
         with persisted_batch(touched) as require_again:
-            by_day = _rows_by_day(touched, first)
+            by_day, entities = _summary(touched, first, has_cases)
             rows = sum(by_day.values())
             require_again(rows)
+            cases.update(lake, entities)
             # To find the groups that are touched then takes longer than to compute the others, too.
             is_most = rows > _MANY and 2 * rows > refresh.count(lake, [*by_day])
             _update(lake, aggregates, [*by_day], None if is_most else touched)
 
     return Stream(
         first.step,
-        partial(refresh.touched, lake, aggregates),
+        partial(refresh.touched, lake, [*aggregates, *([gold.CASES] if has_cases else [])]),
         write,
         reads=first.sources,
         persist=False,
@@ -65,9 +72,17 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
     )
 
 
-def _rows_by_day(touched: DataFrame, aggregate: GroupAggregate) -> dict[date, int]:
-    counted = touched.groupBy(F.col(f"{aggregate.step}.date").alias("date")).count().collect()
-    return {row["date"]: row["count"] for row in counted}
+def _summary(
+    touched: DataFrame, aggregate: GroupAggregate, has_cases: bool
+) -> tuple[dict[date, int], set[cases.Entity]]:
+    """Return the number of rows of each day, and the entities that have alerts among them, by one query."""
+    columns = [F.count("*").alias("rows")]
+    if has_cases:
+        entity = F.col(gold.CASES.step)
+        columns.append(F.collect_set(F.when(entity["entity"].isNotNull(), entity)).alias("entities"))
+    counted = touched.groupBy(F.col(f"{aggregate.step}.date").alias("date")).agg(*columns).collect()
+    alerted = {(one["entity"], one["entity_key"]) for row in counted if has_cases for one in row["entities"]}
+    return {row["date"]: row["rows"] for row in counted}, alerted
 
 
 def _update(
@@ -92,13 +107,18 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     first, *others = aggregates
     checkpoint = lake.checkpoint(first.step)
     new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.also_writes]
-    if not new:
+    # Cases of another gap are computed again.
+    of_gap = [f"{gold.CASES.table.name} {durations.text(lake.settings.case_gap)}"]
+    of_gap = of_gap if first.sources == gold.CASES.sources else []
+    if not new and {*of_gap} <= {*checkpoint.also_writes}:
         return
     if not checkpoint.is_new:
-        _update(lake, new, refresh.whole_days(lake))
+        _update(lake, new, refresh.whole_days(lake) if new else [])
+        if of_gap:
+            cases.update_all(lake)
     for aggregate in new:
         shutil.rmtree(lake.checkpoint(aggregate.step).folder, ignore_errors=True)
-    checkpoint.note_also_writes([aggregate.table.name for aggregate in others])
+    checkpoint.note_also_writes([*(aggregate.table.name for aggregate in others), *of_gap])
 
 
 def recompute(

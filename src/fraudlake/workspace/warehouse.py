@@ -62,6 +62,13 @@ class WarehouseStore(Store):
         merging = f"MERGE INTO {table.name} t USING ({source}) s ON {same} WHEN NOT MATCHED THEN INSERT *"
         conflict.retried(lambda: self._sql.rows(merging))
 
+    def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
+        """Replace rows: see :meth:`Store.replace`."""
+        self._require(table)
+        source = _values(complete(rows, table), table)
+        replacing = f"INSERT INTO {table.name} REPLACE WHERE {condition} {source}"
+        conflict.retried(lambda: self._sql.rows(replacing))
+
     def _require(self, table: Table) -> None:
         if not self.has(table):
             raise FraudlakeError(tables.missing(self.name, table.name))

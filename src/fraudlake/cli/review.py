@@ -1,0 +1,289 @@
+"""Commands for the people who look at alerts: cases, queue build, list and next, review and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fraudlake import host
+from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.command import Day
+from fraudlake.counts import counted
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake.sql_text import value
+from fraudlake.tables import SILVER_REVIEW_EVENTS
+
+if TYPE_CHECKING:
+    from fraudlake.desk.review import Event, Item, State
+    from fraudlake.desk.store import Store
+
+_SHOWN = 1_000
+_analyst = click.option("--analyst", help="Who does it.  [default: the user of this machine]")
+_day = click.option("--day", type=Day(), help="Day (UTC) of the queue.  [default: the last one that has a queue]")
+_event = click.option("--event-id", help="Id of the event: repeating a command with the same id adds nothing.")
+
+
+@cli.command(name="cases", example="fraudlake cases --day 2026-03-07")
+@click.option("--day", type=Day(), help="Only cases with alerts on this day (UTC).")
+@click.option("--limit", type=click.IntRange(1), default=20, help="Cases to show.  [default: 20]")
+@options("warehouse")
+@click.pass_obj
+def cases_(app: App, /, day: datetime | None, limit: int, **flags: str | None) -> None:
+    """List cases, the latest first: alerts of an account, or of an entity, that belong together.
+
+    An alert belongs to the case of the one before it if at most case_gap is between them, in event time. Needs:
+    aggregate.
+    """
+    from fraudlake.desk import cases
+
+    found = cases.listed(app.open_store(**flags), day.date() if day else None, limit).to_pylist()
+    lines = [
+        f"{row['case_id']}  {row['entity']} {row['entity_key']}  {counted(row['alerts'], 'alert')} of "
+        f"{', '.join(row['rules'])}, {row['opened_at']:%Y-%m-%d %H:%M} to {row['last_alert_at']:%Y-%m-%d %H:%M}, "
+        f"{row['amount_at_risk']:,.2f} at risk"
+        for row in found
+    ]
+    app.say({"cases": found}, "\n".join(lines) or "there are no cases")
+
+
+@cli.group(example="fraudlake queue build")
+def queue() -> None:
+    """Build and show the review queue of a day."""
+
+
+@queue.command(example="fraudlake queue build --day 2026-03-07 --size 100")
+@click.option("--day", type=Day(), help="Day (UTC) of the transactions.  [default: the last one that has any]")
+@click.option("--size", type=click.IntRange(1, 100_000), help="Items of the queue.  [default: queue_size]")
+@click.option("--seed", type=int, help="Seed of the draw.  [default: 42]")
+@click.option("--again", is_flag=True, help="Build a day's queue again, if nobody has begun to work on it.")
+@options("explore", "warehouse")
+@click.pass_obj
+def build(
+    app: App, /, day: datetime | None, size: int | None, seed: int | None, again: bool, **flags: str | None
+) -> None:
+    """gold_cases, gold_fraud_predictions, silver_verdicts → gold_review_queue.
+
+    The day's cases that nobody has taken or decided, those with the most probable amount of fraud first; and, for the
+    share explore of the queue, accounts that are drawn at random among all others of the day, which show what is
+    missed. The same day and seed give the same queue, which is built once. Needs: aggregate.
+    """
+    from fraudlake.desk import queue, verdicts
+
+    store = app.open_store(**flags)
+    verdicts.follow(store)
+    built = queue.build(store, day.date() if day else None, size, queue.SEED if seed is None else seed, again)
+    drawn = sum(row["kind"] == "drawn" for row in built.rows)
+    done = "" if built.is_new else " (it was built before; --again builds it anew)"
+    app.say(
+        {"day": built.day, "items": len(built.rows), "drawn": drawn, "is_new": built.is_new},
+        f"the queue of {built.day} has {counted(len(built.rows), 'item')}, of which {drawn:,} drawn at random{done}",
+    )
+
+
+@queue.command(name="list", example="fraudlake queue list")
+@_day
+@options("warehouse")
+@click.pass_obj
+def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
+    """List a day's queue, with who has taken or decided what."""
+    from fraudlake.desk import queue
+
+    store = app.open_store(**flags)
+    chosen = _day_of(store, day)
+    rows = queue.of_day(store, chosen)
+    states = queue.states(store, rows)
+    items = [{**row, **_described(state)} for row, state in zip(rows, states, strict=True)]
+    lines = [_line(item) for item in items[:_SHOWN]]
+    lines += [f"… and {len(items) - _SHOWN:,} more, which --json lists"] if len(items) > _SHOWN else []
+    app.say({"day": chosen, "items": items}, "\n".join(lines) or _no_queue(chosen))
+
+
+@queue.command(name="next", example="fraudlake queue next --take")
+@_day
+@click.option("--take", is_flag=True, help="Take it, too.")
+@_analyst
+@options("review_lock", "warehouse")
+@click.pass_obj
+def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **flags: str | None) -> None:
+    """Show the first item of a day's queue that you have taken, or else that is free."""
+    from fraudlake.desk import queue
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    chosen = _day_of(store, day)
+    while True:
+        row = queue.next_item(store, chosen, name)
+        if row is None:
+            app.say({"day": chosen, "item": None}, f"nothing of the queue of {chosen} is left")
+            return
+        try:
+            if take:
+                _take(store, row["item_id"], name, None)
+        except FraudlakeError:  # another analyst was first
+            continue
+        app.say({"day": chosen, "item": row}, _line(row))
+        return
+
+
+@cli.group(example="fraudlake review take ITEM")
+def review() -> None:
+    """Take an item, give it back, or decide on it: a case, by its id or one of its alerts', or a drawn account."""
+
+
+@review.command(example="fraudlake review take 7d6c1f…")
+@click.argument("item")
+@_analyst
+@_event
+@click.option("--again", is_flag=True, help="Take a decided item, to correct its verdict.")
+@options("review_lock", "warehouse")
+@click.pass_obj
+def take(app: App, /, item: str, analyst: str | None, event_id: str | None, again: bool, **flags: str | None) -> None:
+    """Take ITEM: for review_lock, nobody else can take it or decide on it."""
+    event = _take(app.open_store(**flags), item, analyst or host.user_name(), event_id, again)
+    _say(app, event, f"{event.analyst} has taken {event.item_id} until {event.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+@review.command(example="fraudlake review release 7d6c1f…")
+@click.argument("item")
+@_analyst
+@_event
+@click.option("--force", is_flag=True, help="Release what another analyst has taken.")
+@options("warehouse")
+@click.pass_obj
+def release(
+    app: App, /, item: str, analyst: str | None, event_id: str | None, force: bool, **flags: str | None
+) -> None:
+    """Give ITEM back without a verdict."""
+    from fraudlake.desk import review
+
+    name = analyst or host.user_name()
+    event = _record(
+        app.open_store(**flags), item, event_id, lambda one, state, new: review.release(one, state, name, new, force)
+    )
+    _say(app, event, f"{event.item_id} is free")
+
+
+@review.command(example="fraudlake review verdict 7d6c1f… fraud --note 'the card was stolen'")
+@click.argument("item")
+@click.argument("decision", type=click.Choice(["fraud", "genuine", "unsure"]), metavar="fraud|genuine|unsure")
+@click.option("--reason", help="Why, in a few words.")
+@click.option("--note", help="Further text, of at most 20,000 characters.")
+@click.option("--correct", is_flag=True, help="Replace the verdict that there is.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def verdict(
+    app: App,
+    /,
+    item: str,
+    decision: Any,
+    reason: str | None,
+    note: str | None,
+    correct: bool,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
+) -> None:
+    """Decide on ITEM: its transactions are fraud, or genuine, in silver_verdicts; unsure is no verdict there."""
+    from fraudlake.desk import review, verdicts
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+
+    def make(one: Item, state: State, new: str) -> Event:
+        return review.decide(one, state, name, decision, new, reason, note, correct)
+
+    event = _record(store, item, event_id, make)
+    verdicts.follow(store, [event])
+    _say(app, event, f"{event.analyst}: {event.item_id} is {event.verdict}")
+
+
+@cli.command(example="fraudlake decisions --from 2026-03-01")
+@click.option("--from", "first", type=Day(), help="From this day (UTC) on.  [default: all]")
+@click.option("--to", "last", type=Day(), help="To this day, included.")
+@click.option("--analyst", help="Only those of an analyst.")
+@click.option("--all", "is_all", is_flag=True, help="Include what was taken and released.")
+@options("warehouse")
+@click.pass_obj
+def decisions(
+    app: App,
+    /,
+    first: datetime | None,
+    last: datetime | None,
+    analyst: str | None,
+    is_all: bool,
+    **flags: str | None,
+) -> None:
+    """List who decided what, and when: the events of the review in their order."""
+    conditions = [
+        *([] if is_all else ["kind IN ('verdict', 'corrected')"]),
+        *([f"date >= {value(first.date())}"] if first else []),
+        *([f"date <= {value(last.date())}"] if last else []),
+        *([f"analyst = {value(analyst)}"] if analyst else []),
+    ]
+    where = " AND ".join(conditions)
+    table = SILVER_REVIEW_EVENTS
+    statement = " ".join(["SELECT * FROM", table.name, f"WHERE {where}" if where else "", "ORDER BY number"])
+    rows = app.open_store(**flags).query(statement, table).to_pylist()
+    lines = [
+        f"{row['at']:%Y-%m-%d %H:%M:%S}  {row['analyst']}  {row['verdict'] or ''}{' ' if row['verdict'] else ''}"
+        f"({row['kind']})  {row['entity']} {row['entity_key']}  {row['item_id']}"
+        f"{'  ' + row['reason'] if row['reason'] else ''}"
+        for row in rows
+    ]
+    app.say({"decisions": rows}, "\n".join(lines) or "nobody has decided anything yet")
+
+
+def _take(store: Store, item: str, analyst: str, event_id: str | None, is_again: bool = False) -> Event:
+    from fraudlake.desk import review
+
+    lock = store.settings.review_lock
+    return _record(store, item, event_id, lambda one, state, new: review.take(one, state, analyst, lock, new, is_again))
+
+
+def _record(store: Store, name: str, event_id: str | None, make: Callable[[Item, State, str], Event]) -> Event:
+    from fraudlake.desk import cases, review
+
+    item, new = cases.find(store, name), event_id or review.new_id()
+    return review.record(store, item, new, lambda state: make(item, state, new))
+
+
+def _say(app: App, event: Event, text: str) -> None:
+    from fraudlake.desk import review
+
+    (row,) = review.rows([event]).to_pylist()
+    app.say(row, text)
+
+
+def _day_of(store: Store, given: datetime | None) -> date:
+    from fraudlake.desk import queue
+
+    return given.date() if given else queue.last(store)
+
+
+def _no_queue(day: date) -> str:
+    return f"there is no queue of {day}: run 'fraudlake queue build --day {day}'"
+
+
+def _described(state: State) -> dict[str, Any]:
+    decision = state.decision
+    return {
+        "holder": state.holder,
+        "expires_at": state.expires_at,
+        "verdict": decision.verdict if decision else None,
+        "decided_by": decision.analyst if decision else None,
+    }
+
+
+def _line(item: dict[str, Any]) -> str:
+    done: Iterable[str] = (
+        [f"{item['decided_by']}: {item['verdict']}"]
+        if item.get("verdict")
+        else [f"{item['holder']} has it until {item['expires_at'].astimezone(UTC):%H:%M:%S} UTC"]
+        if item.get("holder")
+        else []
+    )
+    what = f"{item['rank']:>4}  {item['item_id'][:16]}  {item['entity']} {item['entity_key']}"
+    return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *done])

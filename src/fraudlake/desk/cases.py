@@ -1,0 +1,115 @@
+"""Cases: rows of ``gold_cases``, and of drawn accounts, become items that an analyst decides on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.desk.review import Item
+from fraudlake.errors import UsageError
+from fraudlake.lake.sql_text import value
+from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fraudlake.desk.store import Store
+
+DRAWN, CASE = "drawn", "case"
+
+
+def listed(store: Store, day: date | None = None, limit: int | None = None) -> pa.Table:
+    """Return cases, the latest first: those that have alerts around a day, or all.
+
+    Raises:
+        UsageError: the lake has alerts and no cases.
+    """
+    where = "" if day is None else f"WHERE {on_day(day)}"
+    most = "" if limit is None else f"LIMIT {limit}"
+    statement = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id {most}"
+    found = store.query(statement, GOLD_CASES)
+    if not len(found):
+        require_cases(store)
+    return found
+
+
+def require_cases(store: Store) -> None:
+    """Refuse a lake in which alerts have not become cases.
+
+    Raises:
+        UsageError: says what to run.
+    """
+    if _has_rows(store, GOLD_CASES.name, GOLD_CASES):
+        return
+    if _has_rows(store, SILVER_ALERTS.name, SILVER_ALERTS):
+        raise UsageError(f"the alerts of {store.name} are in no case yet: run 'fraudlake aggregate'")
+
+
+def _has_rows(store: Store, name: str, table: Any) -> bool:
+    return len(store.query(f"SELECT 1 AS present FROM {name} LIMIT 1", table)) > 0
+
+
+def on_day(day: date) -> str:
+    """Return the condition, in SQL, that a case has alerts on a day (UTC), or before and after it."""
+    return f"opened_at < {midnight(day + timedelta(days=1))} AND last_alert_at >= {midnight(day)}"
+
+
+def midnight(day: date) -> str:
+    """Return the beginning of a day (UTC) in SQL."""
+    return f"TIMESTAMP '{day} 00:00:00Z'"
+
+
+def item(case: Mapping[str, Any], day: date | None = None) -> Item:
+    """Return a row of ``gold_cases`` as an item, perhaps of the queue of a day."""
+    return Item(
+        case["case_id"],
+        case["case_id"],
+        case["entity"],
+        case["entity_key"],
+        case["account_id"],
+        tuple(case["transaction_ids"]),
+        frozenset(case["alert_ids"]),
+        day,
+    )
+
+
+def find(store: Store, name: str) -> Item:
+    """Return the item of a name: the id of a case, of one of its alerts, or of a drawn account.
+
+    Raises:
+        UsageError: there is none.
+    """
+    of_case = f"SELECT * FROM {GOLD_CASES.name} WHERE array_contains(alert_ids, {value(name)})"
+    found = store.query(of_case, GOLD_CASES).to_pylist()
+    named = value(name) if not found else ", ".join(map(value, found[0]["alert_ids"]))
+    of_queue = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE item_id IN ({named}) ORDER BY day DESC LIMIT 1"
+    queued = store.query(of_queue, GOLD_REVIEW_QUEUE).to_pylist()
+    day = queued[0]["day"] if queued else None
+    if found:
+        return item(found[0], day)
+    if not queued or queued[0]["kind"] == CASE:
+        raise UsageError(
+            f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
+            "show what there is"
+        )
+    return _drawn(store, queued[0])
+
+
+def _drawn(store: Store, row: Mapping[str, Any]) -> Item:
+    """Return a row of the queue with a drawn account as an item: a verdict is about its transactions of the day."""
+    paid = store.query(
+        f"SELECT transaction_id FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(row['day'])} "
+        f"AND account_id = {value(row['account_id'])} ORDER BY timestamp, transaction_id",
+        SILVER_TRANSACTIONS,
+    )
+    return Item(
+        row["item_id"],
+        None,
+        row["entity"],
+        row["entity_key"],
+        row["account_id"],
+        tuple(paid["transaction_id"].to_pylist()),
+        frozenset({row["item_id"]}),
+        row["day"],
+    )

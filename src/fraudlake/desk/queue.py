@@ -1,0 +1,276 @@
+"""Queue: the cases of a day, the most valuable first, and accounts that are drawn among all others.
+
+A drawn account shows what the list misses. It is drawn uniformly among all accounts that paid on the day and have no
+case in the list, and the queue has the probability of that: :mod:`fraudlake.desk.missed` weighs by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.counts import counted
+from fraudlake.desk import cases, review
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.sql_text import value
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.tables import GOLD_CASES, GOLD_FRAUD_PREDICTIONS, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
+
+if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
+
+SEED = 42
+_UNKNOWN = 1 / 2
+"""The precision of a rule whose alerts nobody has judged: that of one fraud in two."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The queue of a day, as rows of ``gold_review_queue`` by rank; ``is_new`` if it was built just now."""
+
+    day: date
+    rows: list[dict[str, Any]]
+    is_new: bool
+
+
+def build(
+    store: Store,
+    day: date | None = None,
+    size: int | None = None,
+    seed: int = SEED,
+    is_again: bool = False,
+    now: datetime | None = None,
+) -> Built:
+    """Build the queue of a day, unless it is built already.
+
+    Args:
+        store: the lake's tables.
+        day: the day (UTC); by default the last one that has transactions.
+        size: its items; by default the setting ``queue_size``. Of these, the share ``explore`` is drawn.
+        seed: seed of the draw.
+        is_again: build it again, if nobody has begun to work on it.
+        now: the time; by default this machine's.
+
+    Raises:
+        UsageError: the lake has no transactions, or alerts that are in no case.
+        FraudlakeError: it is to be built again, and somebody has taken or decided an item of it.
+    """
+    now, size = now or datetime.now(UTC), size or store.settings.queue_size
+    cases.require_cases(store)
+    day = day or _last_day(store)
+    there = of_day(store, day)
+    if there and not is_again:
+        return Built(day, there, False)
+    if there and any(event.day == day for event in review.of_lake(store)):
+        raise FraudlakeError(f"the queue of {day} is being worked on, and cannot be built again: build another day's")
+    open_cases = _open_cases(store, day, now)
+    candidates = [_candidate(case, probability) for case, probability in _with_probabilities(store, open_cases)]
+    drawn = round(store.settings.explore * size)
+    chosen = sorted(candidates, key=lambda row: (-row["priority"], row["item_id"]))[: size - drawn]
+    reviewed = _accounts(store, day, {row["case_id"] for row in chosen} | open_cases.left_out)
+    others, population = _draw(store, day, reviewed, drawn, seed)
+    common = {"day": day, "seed": seed, "built_at": now, "population": population}
+    rows = [
+        {**row, **common, "rank": rank}
+        for rank, row in enumerate([*chosen, *(_drawn(one, day, drawn, population) for one in others)], start=1)
+    ]
+    made = pa.Table.from_pylist(rows, GOLD_REVIEW_QUEUE.schema)
+    if there:
+        store.replace(GOLD_REVIEW_QUEUE, made, f"day = {value(day)}")
+    elif rows:
+        store.insert(GOLD_REVIEW_QUEUE, made, ("day", "rank"))
+    return Built(day, of_day(store, day), True)
+
+
+def of_day(store: Store, day: date) -> list[dict[str, Any]]:
+    """Return the rows of ``gold_review_queue`` of a day, by rank."""
+    statement = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE day = {value(day)} ORDER BY rank"
+    rows: list[dict[str, Any]] = store.query(statement, GOLD_REVIEW_QUEUE).to_pylist()
+    return rows
+
+
+def last(store: Store) -> date:
+    """Return the last day that has a queue.
+
+    Raises:
+        UsageError: there is none.
+    """
+    day = store.query(f"SELECT max(day) AS day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"][0].as_py()
+    if day is None:
+        raise UsageError(f"{store.name} has no review queue yet: run 'fraudlake queue build'")
+    return date.fromisoformat(str(day))
+
+
+def states(store: Store, rows: Iterable[Mapping[str, Any]], now: datetime | None = None) -> list[review.State]:
+    """Return the states of the items of a queue, in its order."""
+    listed = [row["item_id"] for row in rows]
+    names = {alert: case for case, alerts in _names(store, listed).items() for alert in alerts}
+    found = review.states(review.of_lake(store), now or datetime.now(UTC), names)
+    nothing = review.state((), now or datetime.now(UTC))
+    return [found.get(names.get(item, item), nothing) for item in listed]
+
+
+def next_item(store: Store, day: date, analyst: str, now: datetime | None = None) -> dict[str, Any] | None:
+    """Return the first item of a day's queue that the analyst holds, or else that nobody has taken or decided."""
+    rows = of_day(store, day)
+    pairs = list(zip(rows, states(store, rows, now), strict=True))
+    held = [row for row, state in pairs if state.holder == analyst]
+    free = [row for row, state in pairs if state.holder is None and state.decision is None]
+    return next(iter([*held, *free]), None)
+
+
+def _names(store: Store, items: list[str]) -> dict[str, list[str]]:
+    """Return the alerts of the present cases that items name, by the cases' ids."""
+    if not items:
+        return {}
+    wanted = set(items)
+    rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
+    return {row["case_id"]: row["alert_ids"] for row in rows if not wanted.isdisjoint(row["alert_ids"])}
+
+
+def _last_day(store: Store) -> date:
+    latest = store.query(f"SELECT max(date) AS day FROM {SILVER_TRANSACTIONS.name}", SILVER_TRANSACTIONS)
+    day = latest["day"][0].as_py()
+    if day is None:
+        raise UsageError(f"{store.name} has no transactions yet: run 'fraudlake run'")
+    return date.fromisoformat(str(day))
+
+
+@dataclass(frozen=True)
+class _Open:
+    """The cases of a day that nobody has taken or decided, and the ids of the others."""
+
+    rows: list[dict[str, Any]]
+    left_out: set[str]
+
+
+def _open_cases(store: Store, day: date, now: datetime) -> _Open:
+    rows = store.query(f"SELECT * FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}", GOLD_CASES).to_pylist()
+    names = {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
+    known = review.states(review.of_lake(store), now, names)
+
+    def is_open(row: dict[str, Any]) -> bool:
+        state = known.get(row["case_id"])
+        return state is None or (state.holder is None and not state.covers(cases.item(row)))
+
+    free = [row for row in rows if is_open(row)]
+    return _Open(free, {row["case_id"] for row in rows} - {row["case_id"] for row in free})
+
+
+@dataclass(frozen=True)
+class _Probability:
+    value: float
+    source: str
+
+
+def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any], _Probability]]:
+    """Return each case with the largest probability that the model, or the precision of a rule, gives it."""
+    if not found.rows:
+        return []
+    first = min(row["opened_at"] for row in found.rows)
+    end = max(row["last_alert_at"] for row in found.rows)
+    scored = store.query(
+        "SELECT transaction_id, probability FROM (SELECT p.transaction_id, p.probability, row_number() OVER "
+        "(PARTITION BY p.transaction_id ORDER BY p.scored_at DESC, p.model_version DESC) AS nth "
+        f"FROM {GOLD_FRAUD_PREDICTIONS.name} p JOIN (SELECT DISTINCT transaction_id FROM {SILVER_ALERTS.name} "
+        f"WHERE timestamp BETWEEN {value(first)} AND {value(end)}) a ON p.transaction_id = a.transaction_id "
+        f"WHERE p.date BETWEEN {value(first.date())} AND {value(end.date())}) scored WHERE nth = 1",
+        GOLD_FRAUD_PREDICTIONS,
+        SILVER_ALERTS,
+    )
+    by_transaction = dict(zip(scored["transaction_id"].to_pylist(), scored["probability"].to_pylist(), strict=True))
+    by_rule = precision_of_rules(store)
+    pairs = []
+    for row in found.rows:
+        known = [by_transaction[one] for one in row["transaction_ids"] if by_transaction.get(one) is not None]
+        options = [_Probability(max(known), "the model")] if known else []
+        options += [_Probability(by_rule[rule], f"the precision of {rule}") for rule in row["rules"] if rule in by_rule]
+        options = options or [_Probability(_UNKNOWN, "rules that nobody has judged")]
+        pairs.append((row, max(options, key=lambda one: one.value)))
+    return pairs
+
+
+def precision_of_rules(store: Store) -> dict[str, float]:
+    """Return the share of fraud among the alerts of each rule that has been judged, with one of each added."""
+    judged = store.query(
+        "SELECT a.rule, count(*) AS decided, sum(CASE WHEN v.verdict THEN 1 ELSE 0 END) AS fraud "
+        f"FROM {SILVER_ALERTS.name} a JOIN (SELECT transaction_id, verdict, row_number() OVER (PARTITION BY "
+        f"transaction_id ORDER BY decided_at DESC, verdict DESC) AS nth FROM {tables.SILVER_VERDICTS.name}) v "
+        "ON a.transaction_id = v.transaction_id WHERE v.nth = 1 GROUP BY a.rule",
+        SILVER_ALERTS,
+        tables.SILVER_VERDICTS,
+    )
+    return {row["rule"]: (row["fraud"] + 1) / (row["decided"] + 2) for row in judged.to_pylist()}
+
+
+def _candidate(case: Mapping[str, Any], probability: _Probability) -> dict[str, Any]:
+    rules = ", ".join(case["rules"])
+    return {
+        "item_id": case["case_id"],
+        "kind": cases.CASE,
+        "case_id": case["case_id"],
+        "entity": case["entity"],
+        "entity_key": case["entity_key"],
+        "account_id": case["account_id"],
+        "priority": probability.value * case["amount_at_risk"],
+        "probability": probability.value,
+        "amount_at_risk": case["amount_at_risk"],
+        "inclusion_probability": 1.0,
+        "reasons": f"{counted(case['alerts'], 'alert')} of {rules}; probability {probability.value:.2f} by "
+        f"{probability.source}",
+    }
+
+
+def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
+    """Return the accounts that paid in cases: who looks at these sees them, too."""
+    if not case_ids:
+        return set()
+    rows = store.query(
+        f"SELECT case_id, account_id, alert_ids FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}", GOLD_CASES
+    ).to_pylist()
+    chosen = [row for row in rows if row["case_id"] in case_ids]
+    alerts = {alert for row in chosen for alert in row["alert_ids"]}
+    first = f"SELECT min(opened_at) FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}"
+    paid = store.query(
+        f"SELECT alert_id, account_id FROM {SILVER_ALERTS.name} WHERE timestamp >= ({first})", SILVER_ALERTS, GOLD_CASES
+    ).to_pylist()
+    return {row["account_id"] for row in chosen} | {row["account_id"] for row in paid if row["alert_id"] in alerts}
+
+
+def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -> tuple[list[dict[str, Any]], int]:
+    """Draw accounts uniformly among all that paid on a day but some; return them, and how many could be drawn."""
+    where = f"WHERE date = {value(day)}"
+    if reviewed:
+        where += f" AND account_id NOT IN ({', '.join(map(value, sorted(reviewed)))})"
+    table = SILVER_TRANSACTIONS.name
+    counted_ = store.query(f"SELECT count(DISTINCT account_id) AS number FROM {table} {where}", SILVER_TRANSACTIONS)
+    drawn = store.query(
+        f"SELECT account_id, sum(amount) AS amount_at_risk FROM {table} {where} GROUP BY account_id "
+        f"ORDER BY md5(concat({value(f'{seed} {day} ')}, account_id)), account_id LIMIT {number}",
+        SILVER_TRANSACTIONS,
+    )
+    return drawn.to_pylist(), int(counted_["number"][0].as_py())
+
+
+def _drawn(account: Mapping[str, Any], day: date, number: int, population: int) -> dict[str, Any]:
+    return {
+        "item_id": drawn_id(day, account["account_id"]),
+        "kind": cases.DRAWN,
+        "entity": ACCOUNT,
+        "entity_key": account["account_id"],
+        "account_id": account["account_id"],
+        "amount_at_risk": account["amount_at_risk"],
+        "inclusion_probability": min(1.0, number / population),
+        "reasons": "drawn at random",
+    }
+
+
+def drawn_id(day: date, account: str) -> str:
+    """Return the id of an account that was drawn on a day."""
+    return hashlib.sha256(f"drawn {day} {account}".encode()).hexdigest()

@@ -1,0 +1,114 @@
+"""Cases: the alerts of an entity become cases, each of alerts that are at most a gap apart in event time.
+
+A case is a function of the alerts alone, so it is the same however they came. The id of its earliest alert is its own,
+and each of its alerts names it: an alert that comes late, and is earlier or joins two cases, breaks no reference.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from fraudlake.gold.aggregate import Aggregate
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
+
+ENTITY = f"coalesce(entity, '{ACCOUNT}')"
+ENTITY_KEY = "coalesce(entity_key, account_id)"
+"""Entity and key of an alert, in SQL: those of alerts of earlier versions are null."""
+COLUMNS = (
+    f"alert_id, rule, account_id, transaction_id, timestamp, amount, detected_at, {ENTITY} AS entity, "
+    f"{ENTITY_KEY} AS entity_key"
+)
+"""The columns of ``silver_alerts``, in SQL, that :func:`cases` needs."""
+_NONE = "CAST(NULL AS STRING)"
+AGGREGATE = Aggregate(
+    GOLD_CASES,
+    ("entity", "entity_key"),
+    {
+        # Transactions touch no case; they share their stream with those that they touch.
+        SILVER_TRANSACTIONS: (f"{_NONE} AS entity", f"{_NONE} AS entity_key"),
+        SILVER_ALERTS: (f"{ENTITY} AS entity", f"{ENTITY_KEY} AS entity_key"),
+    },
+)
+_ORDER = ["entity", "entity_key", "timestamp", "alert_id"]
+
+
+def cases(alerts: pa.Table, gap: timedelta) -> pa.Table:
+    """Return the cases of alerts.
+
+    Args:
+        alerts: all alerts of some entities, in :data:`COLUMNS`.
+        gap: the longest time between an alert of a case and the next.
+
+    Returns:
+        The columns of ``gold_cases``.
+    """
+    if not len(alerts):
+        return GOLD_CASES.schema.empty_table()
+    rows = alerts.to_pandas().sort_values(_ORDER, ignore_index=True)
+    before = rows.shift()
+    is_other = (rows["entity"] != before["entity"]) | (rows["entity_key"] != before["entity_key"])
+    rows["case"] = (is_other | (rows["timestamp"] - before["timestamp"] > gap)).cumsum() - 1
+    first, last = rows.drop_duplicates("case"), rows.drop_duplicates("case", keep="last")
+    payments = rows.drop_duplicates(["case", "transaction_id"])
+    number = len(first)
+    accounts = payments.drop_duplicates(["case", "account_id"])
+    rules = rows.drop_duplicates(["case", "rule"]).sort_values(["case", "rule"])
+    columns = {
+        "case_id": first["alert_id"],
+        "entity": first["entity"],
+        "entity_key": first["entity_key"],
+        "account_id": first["account_id"],
+        "opened_at": first["timestamp"],
+        "last_alert_at": last["timestamp"],
+        "alerts": np.bincount(rows["case"], minlength=number),
+        "rules": _lists(rules, "rule", number),
+        "alert_ids": _lists(rows, "alert_id", number),
+        "transaction_ids": _lists(payments, "transaction_id", number),
+        "accounts": np.bincount(accounts["case"], minlength=number),
+        "amount_at_risk": np.bincount(payments["case"], weights=payments["amount"], minlength=number),
+        "detected_at": rows.groupby("case")["detected_at"].min(),
+        "date": first["timestamp"].dt.date,
+    }
+    arrays = [
+        values.cast(field.type) if isinstance(values, pa.Array) else pa.array(values, field.type)
+        for field, values in ((field, columns[field.name]) for field in GOLD_CASES.schema)
+    ]
+    return pa.table(arrays, schema=GOLD_CASES.schema)
+
+
+def _lists(rows: pd.DataFrame, column: str, number: int) -> pa.Array:
+    """Return the values of a column as a list for each case; the rows are in the order of the cases."""
+    ends = np.cumsum(np.bincount(rows["case"], minlength=number))
+    return pa.ListArray.from_arrays(np.concatenate([[0], ends]).astype(np.int32), pa.array(rows[column], pa.string()))
+
+
+def changes(present: pa.Table, alerts: pa.Table, gap: timedelta, first_day: date | None = None) -> pa.Table:
+    """Return what changes in ``gold_cases`` as alerts become cases.
+
+    Args:
+        present: the cases of some entities that the table has.
+        alerts: all their alerts, in :data:`COLUMNS`.
+        gap: see :func:`cases`.
+        first_day: the first day whose alerts are all there. A case that opened before it cannot be computed, and stays
+            with its alerts.
+
+    Returns:
+        The columns of ``gold_cases`` and ``gone``, which is true for a case that there is no more.
+    """
+    stays = [first_day is not None and day < first_day for day in present["date"].to_pylist()]
+    settled = present.filter(pa.array(stays, pa.bool_()))
+    known = {alert for alerts_of_case in settled["alert_ids"].to_pylist() for alert in alerts_of_case}
+    is_free = [alert not in known for alert in alerts["alert_id"].to_pylist()]
+    computed = cases(alerts.filter(pa.array(is_free, pa.bool_())), gap)
+    before = {
+        row["case_id"]: row for row in present.filter(pa.array([not stay for stay in stays], pa.bool_())).to_pylist()
+    }
+    after = {row["case_id"]: row for row in computed.to_pylist()}
+    changed = [{**row, "gone": False} for name, row in after.items() if row != before.get(name)]
+    gone = [{**row, "gone": True} for name, row in before.items() if name not in after]
+    return pa.Table.from_pylist([*changed, *gone], GOLD_CASES.schema.append(pa.field("gone", pa.bool_())))

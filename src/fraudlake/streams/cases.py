@@ -1,0 +1,55 @@
+"""Cases: ``gold_cases`` follows ``silver_alerts``; the cases of entities with new alerts are computed again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fraudlake import tables
+from fraudlake.gold import cases
+from fraudlake.lake.sql_text import literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from fraudlake.lake import Lake
+
+Entity = tuple[str, str]
+"""An entity and its key."""
+_FEW, _AT_ONCE = 500, 20_000
+"""Keys that a query lists, and keys of a range of them."""
+
+
+def update(lake: Lake, entities: Collection[Entity]) -> None:
+    """Compute the cases of some entities again, and merge what has changed."""
+    alerts, present = tables.SILVER_ALERTS, tables.GOLD_CASES
+    first_day = lake.settings.first_day(alerts.name)
+    for of_alerts, of_cases in _conditions(entities):
+        changes = cases.changes(
+            lake.query(present, ", ".join(present.column_names), of_cases),
+            lake.query(alerts, cases.COLUMNS, of_alerts),
+            lake.settings.case_gap,
+            first_day,
+        )
+        if len(changes):
+            lake.writer(present).merge_rows(changes, ("case_id",))
+
+
+def update_all(lake: Lake) -> None:
+    """Compute all cases again."""
+    columns = f"DISTINCT {cases.ENTITY} AS entity, {cases.ENTITY_KEY} AS entity_key"
+    alerted = lake.query(tables.SILVER_ALERTS, columns).to_pylist()
+    known = lake.query(tables.GOLD_CASES, "DISTINCT entity, entity_key").to_pylist()
+    update(lake, {(row["entity"], row["entity_key"]) for row in (*alerted, *known)})
+
+
+def _conditions(entities: Collection[Entity]) -> Iterator[tuple[str, str]]:
+    """Return the conditions, in SQL, of ``silver_alerts`` and of ``gold_cases``, for entities or more."""
+    keys = sorted({key for _, key in entities})
+    size = _FEW if len(keys) <= _FEW else _AT_ONCE
+    for begin in range(0, len(keys), size):
+        part = keys[begin : begin + size]
+        if size == _FEW:
+            chosen = f"IN ({', '.join(map(literal, part))})"
+        else:
+            chosen = f"BETWEEN {literal(part[0])} AND {literal(part[-1])}"
+        yield f"WHERE {cases.ENTITY_KEY} {chosen}", f"WHERE entity_key {chosen}"
