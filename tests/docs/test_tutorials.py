@@ -13,7 +13,7 @@ import pytest
 from tests.docs import markdown
 from tests.docs.markdown import ROOT, Block
 
-pytestmark = [pytest.mark.stream, pytest.mark.long]
+pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def walk(blocks: list[Block], folder: Path) -> str:
