@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from databricks.bundles.alerts import Alert
+from databricks.bundles.apps import App
 from databricks.bundles.dashboards import Dashboard
 from databricks.bundles.experiments import MlflowExperiment
 from databricks.bundles.jobs import Job
@@ -29,6 +30,7 @@ from .rendering import APPLICATION_ID, GIVEN, ROOT, UnresolvedError, includes_of
 
 TYPES = {
     "alerts": Alert,
+    "apps": App,
     "dashboards": Dashboard,
     "experiments": MlflowExperiment,
     "jobs": Job,
@@ -224,7 +226,7 @@ def test_alerts_begin_when_they_are_asked_for_and_wake_a_warehouse_once_an_hour(
 def test_all_serverless_compute_is_paid_by_one_policy(target: str) -> None:
     resources = render(target, **GIVEN, budget_policy_id="policy").resources
 
-    for resource in [*resources["jobs"].values(), *resources["pipelines"].values()]:
+    for resource in [one for kind in ("jobs", "pipelines", "apps") for one in resources[kind].values()]:
         assert resource["budget_policy_id"] == "policy"
 
 
@@ -270,6 +272,32 @@ def test_jobs_on_clusters_are_asked_for_by_cloud(target: str, cloud: str) -> Non
     for variable, key in (("continuous", "ingest_and_detect_continuous"), ("realtime", "realtime")):
         unpaused = render(target, cloud, **GIVEN, **{variable: "UNPAUSED"})
         assert unpaused.jobs()[key]["continuous"]["pause_status"] == "UNPAUSED"
+
+
+@targets
+def test_the_desk_is_an_app_that_starts_where_it_is_asked_for(target: str) -> None:
+    app = render(target, **GIVEN).resources["apps"]["desk"]
+
+    assert re.fullmatch(r"[a-z0-9-]{2,30}", app["name"])
+    assert app["lifecycle"] == {"started": False}
+    assert render(target, **GIVEN, desk=True).resources["apps"]["desk"]["lifecycle"] == {"started": True}
+    assert app["user_api_scopes"] == ["sql"]
+    assert (ROOT / "requirements.txt").read_text() == ".\n"
+    assert (ROOT / "resources" / app["source_code_path"]).resolve() == ROOT
+
+
+@targets
+def test_the_desks_command_is_understood(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, *arguments = render(target, **GIVEN).resources["apps"]["desk"]["config"]["command"]
+    listened: list[tuple[str, int]] = []
+    monkeypatch.setenv("DATABRICKS_APP_PORT", "8000")
+    monkeypatch.setattr("fraudlake.desk.web.server.listen", lambda *address: listened.append(address))
+    monkeypatch.setattr("fraudlake.desk.web.server.serve", lambda app, listening: None)
+
+    CliRunner().invoke(cli, arguments, catch_exceptions=False)
+
+    assert program == "fraudlake"
+    assert listened == [("0.0.0.0", 8000)]
 
 
 def test_databricks_yml_shows_the_lines_that_ask_for_jobs_on_clusters() -> None:

@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address; port 0 is any free one.
+    """Return a socket that listens; port 0 is any free one.
 
     Raises:
         UsageError: the address cannot be used.
@@ -33,6 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
+        made.listen()  # who opens the address at once waits
     except OSError as error:
         raise UsageError(f"cannot listen on {host}:{port} ({error.strerror}): give another --port") from None
     return made
