@@ -3,7 +3,7 @@
 usage: python -m benchmarks.desk [FOLDER] [--transactions 5000000] [--rounds 40]
 
 The lake has a month of transactions with scores, in files that are clustered by account as ``optimize`` leaves them,
-20,000 alerts in as many cases, and a queue of 100. Every page is asked for as a browser does, of another case each time.
+20,000 alerts in as many cases, and a queue of 100. Pages are asked for as a browser does, of another case each time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def _alerts(root: Path, rows: pa.Table) -> None:
     })  # fmt: skip
     _write(root, tables.GOLD_CASES, {
         **key, "case_id": ids, "opened_at": rows["timestamp"], "last_alert_at": rows["timestamp"], "date": rows["date"],
-        "alerts": [1] * count, "rules": [["large"]] * count, "alert_ids": [[one] for one in ids], "accounts": [1] * count,
+        "alerts": [1] * count, "rules": [["large"]] * count, "alert_ids": [[one] for one in ids],
+        "accounts": [1] * count,
         "transaction_ids": [[one] for one in rows["transaction_id"].to_pylist()], "amount_at_risk": rows["amount"],
         "detected_at": rows["timestamp"],
     })  # fmt: skip

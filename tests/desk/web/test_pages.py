@@ -79,6 +79,15 @@ def test_any_alert_of_a_case_names_it(browse: Open, root: Path) -> None:
     assert [browser.get(f"/items/{name}").status_code for name in ("first", "later", "none")] == [200, 200, 404]
 
 
+def test_a_case_has_a_dossier_as_a_file_and_a_drawn_account_has_none(browse: Open) -> None:
+    browser = browse()
+    (link,) = re.findall(r'href="([^"]*)">Dossier', browser.get("/items/alert2").text)
+    answer = browser.get(link)
+    assert answer.headers["content-disposition"] == 'attachment; filename="dossier-alert2.html"'
+    assert "Dossier of case alert2" in answer.text and "<script>alert" not in answer.text
+    assert browser.get("/items/drawn8/dossier").status_code == 404
+
+
 def test_the_rules_page_counts_alerts_and_cases(browse: Open) -> None:
     page = text_of(browse().get("/rules").text)
     alerts = len(small_lake.alerts())

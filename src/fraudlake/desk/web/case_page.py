@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
@@ -9,13 +10,14 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from fraudlake.desk import charts, history, review
+from fraudlake.desk import charts, document, dossier, history, review
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import forms, items
-from fraudlake.desk.web.errors import PageError
+from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.items import Found
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, path, share
@@ -55,6 +57,16 @@ def routes(site: Site) -> list[Route]:
         day = day_of(request.query_params.get("day"))
         return _page(site, request, store, items.find(store, name, day))
 
+    def dossier_(request: Request) -> Response:
+        store, name = site.store_of(request.state.person), request.path_params["name"]
+        case = items.find(store, name).case
+        if case is None:
+            raise MissingError("a drawn account has no dossier: it has no case")
+        made = document.render(dossier.dossier(store, name), datetime.now(UTC))
+        file = f"dossier-{re.sub(r'[^A-Za-z0-9-]', '', case['case_id'])[:16]}.html"
+        # It has a style of its own, which the pages' policy forbids: it is looked at from a file.
+        return HTMLResponse(made, headers={"content-disposition": f'attachment; filename="{file}"'})
+
     def account(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         return _page(site, request, store, Found(history.of_account(store, name), None, None))
@@ -75,6 +87,7 @@ def routes(site: Site) -> list[Route]:
 
     return [
         Route("/items/{name:str}", item),
+        Route("/items/{name:str}/dossier", dossier_),
         Route("/items/{name:str}/take", form(_take), methods=["POST"]),
         Route("/items/{name:str}/release", form(_release), methods=["POST"]),
         Route("/items/{name:str}/verdict", form(_decide), methods=["POST"]),
@@ -134,7 +147,7 @@ def _page(site: Site, request: Request, store: Store, found: Found) -> Response:
         is_drawn=row is not None and row["kind"] == "drawn",
         is_correction=state.decision is not None and state.covers(item),
         expired=_expired(state),
-        dossier=None,
+        dossier=f"/items/{path(item.item_id)}/dossier" if case else None,
         facts=_facts(item, case, row),
         history=known,
         timeline=_timeline(known, item),
