@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST = 2000
 """Transactions of a history: the latest ones."""
+_AFTER = 7
+"""Days of a history after what it is about."""
 KEYS, SHARERS = 5, 8
 """Keys of an entity that are looked up, and accounts that are named for each."""
 _ALERT = "alert_id, rule, kind, account_id, transaction_id, timestamp, amount, explanation, rule_version, detected_at, "
@@ -83,12 +85,18 @@ class History:
     """Rows of ``silver_verdicts`` on these transactions, the latest first."""
 
 
-def of_item(store: Store, item: Item, days: int, alert_ids: Collection[str]) -> History:
-    """Return the history of what an item is about, from so many days before its first transaction to a week after."""
-    of_item = _transactions_of(store, item)
-    dates = [row["date"] for row in of_item] or [item.day or datetime.now(UTC).date()]
-    window = Window(min(dates) - timedelta(days=days), max(dates) + timedelta(days=7))
-    condition = f"{_same_key(store, item, of_item)} AND {window.sql}"
+def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Collection[str]) -> History:
+    """Return the history of what an item is about, from so many days before it to a week after.
+
+    Args:
+        store: the lake's tables.
+        item: the item.
+        about: the days of its alerts, or the day for which it was drawn.
+        days: the days before.
+        alert_ids: the alerts of its case.
+    """
+    window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
+    condition = f"{_same_key(store, item, about)} AND {window.sql}"
     silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
     rows = store.query(
         f"SELECT * FROM {name} WHERE {condition} ORDER BY timestamp DESC, transaction_id LIMIT {MOST + 1}", silver
@@ -118,7 +126,7 @@ def of_item(store: Store, item: Item, days: int, alert_ids: Collection[str]) -> 
 
 
 def of_account(store: Store, account: str) -> Item:
-    """Return an account as an item that nobody decides on, of the day of its latest transaction."""
+    """Return an account as an item that nobody decides on; its day is that of its latest transaction, if any."""
     silver = tables.SILVER_TRANSACTIONS
     latest = store.query(f"SELECT max(date) AS day FROM {silver.name} WHERE account_id = {literal(account)}", silver)
     day = latest["day"][0].as_py()
@@ -133,22 +141,24 @@ def events(store: Store, item: Item) -> list[Event]:
     )
 
 
-def _transactions_of(store: Store, item: Item) -> list[dict[str, Any]]:
-    """Return the rows of ``silver_transactions`` that an item is about."""
+def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:
+    """Return the rows of ``silver_transactions`` that an item is about, which are of these days."""
     if not item.transaction_ids:
         return []
-    silver, account = tables.SILVER_TRANSACTIONS, f"account_id = {literal(item.account_id)}"
-    # By the account a file can be left out, by the id alone it cannot.
-    where = account if item.entity == ACCOUNT else "true"
-    ids = f"transaction_id IN ({', '.join(map(value, item.transaction_ids))})"
-    return [*store.query(f"SELECT * FROM {silver.name} WHERE {where} AND {ids}", silver).to_pylist()]
+    silver = tables.SILVER_TRANSACTIONS
+    # By the day and the account files can be left out, by the id alone they cannot.
+    of_account = [f"account_id = {literal(item.account_id)}"] if item.entity == ACCOUNT else []
+    where = " AND ".join([about.sql, *of_account, _one_of("transaction_id", item.transaction_ids)])
+    return [*store.query(f"SELECT * FROM {silver.name} WHERE {where}", silver).to_pylist()]
 
 
-def _same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str:
+def _same_key(store: Store, item: Item, about: Window) -> str:
     """Return the condition that a transaction has the key of an item."""
-    if item.entity == ACCOUNT or item.entity not in store.settings.entities or not rows:
-        return f"account_id = {literal(item.account_id)}"
-    return _is(rows[0], store.settings.entity_columns(item.entity))
+    if item.entity != ACCOUNT and item.entity in store.settings.entities:
+        rows = of_transactions(store, item, about)
+        if rows:
+            return _is(rows[0], store.settings.entity_columns(item.entity))
+    return f"account_id = {literal(item.account_id)}"
 
 
 def _is(row: Mapping[str, Any], columns: Iterable[str]) -> str:
@@ -189,37 +199,52 @@ def _scores(store: Store, accounts: Sequence[str], window: Window) -> dict[str, 
 
 
 def _one_of(column: str, values: Sequence[str]) -> str:
+    """Return the condition that a column has one of some texts."""
+    if not values:
+        return "false"
     return f"{column} IN ({', '.join(map(value, values))})"
 
 
-def shared(store: Store, history: History, item: Item) -> list[Share]:
-    """Return what other accounts did with the keys, of declared entities, of an item's transactions."""
-    of_item = [row for row in history.transactions if row["is_of_case"]]
+def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
+    """Return what other accounts did with the keys, of declared entities, of an item's transactions.
+
+    Args:
+        store: the lake's tables.
+        item: the item.
+        about: the days of its alerts, or the day for which it was drawn.
+        days: the days before that count, too.
+    """
+    # The account is a part of a key that nobody else has.
+    entities = {name: columns for name, columns in store.settings.entities.items() if "account_id" not in columns}
+    rows = of_transactions(store, item, about) if entities else []
+    window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
+    fraud = {row["transaction_id"]: row["verdict"] for row in reversed(_verdicts(store, window))} if rows else {}
+    is_fraud = _one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
     shares = []
-    for entity, columns in store.settings.entities.items():
-        # The account is a part of a key that nobody else has.
-        if "account_id" in columns:
-            continue
-        complete = [row for row in of_item if all(row.get(column) is not None for column in columns)]
+    for entity, columns in entities.items():
+        complete = [row for row in rows if all(row.get(column) is not None for column in columns)]
         keys = {tuple(row[column] for column in columns): row for row in complete}
         for row in [*keys.values()][:KEYS]:
-            shares.append(_share(store, history.window, entity, columns, row, item.account_id))
+            shares.append(_share(store, window, entity, columns, row, item.account_id, is_fraud))
     return sorted(shares, key=lambda share: (-share.fraud, -share.labelled, share.entity))
 
 
 def _share(
-    store: Store, window: Window, entity: str, columns: Sequence[str], row: Mapping[str, Any], account: str
+    store: Store,
+    window: Window,
+    entity: str,
+    columns: Sequence[str],
+    row: Mapping[str, Any],
+    account: str,
+    is_fraud: str,
 ) -> Share:
-    silver, verdicts = tables.SILVER_TRANSACTIONS, tables.SILVER_VERDICTS
-    fraud = {one["transaction_id"] for one in reversed(_verdicts(store, window)) if one["verdict"]}
-    is_fraud = _one_of("transaction_id", sorted(fraud)) if fraud else "false"
+    silver = tables.SILVER_TRANSACTIONS
     others = store.query(
         f"SELECT account_id, count(*) AS transactions, sum(amount) AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
         f"FROM {silver.name} WHERE {_is(row, columns)} AND {window.sql} AND account_id <> {literal(account)} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",
         silver,
-        verdicts,
     ).to_pylist()
     totals = {name: sum(one[name] for one in others) for name in ("transactions", "fraud", "labelled")}
     return Share(entity, {column: row[column] for column in columns}, len(others), named=others[:SHARERS], **totals)

@@ -18,7 +18,7 @@ from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
 
 PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
-PARTS = ("/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900")
+PARTS = ("/items/alert2/shared", "/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900")
 
 
 def text_of(page: str) -> str:
@@ -39,7 +39,7 @@ def test_a_hostile_account_has_its_page(browse: Open) -> None:
     (address,) = {html.unescape(one) for one in re.findall(r'data-href="(/items/alert9[^"]*)"', queue)}
     page = text_of(browser.get(address).text)
     assert HOSTILE in page and SENTENCE in page
-    other = browser.get("/items/alert1").text  # which shares the terminal with it
+    other = browser.get("/items/alert1/shared").text  # which shares the terminal with it
     (link,) = re.findall(r'href="(/accounts/%3Cimg[^"]*)"', other)
     assert HOSTILE in text_of(browser.get(link).text)
 
@@ -55,7 +55,7 @@ def test_the_queue_shows_the_rows_of_its_table_in_order(browse: Open) -> None:
     assert shown == expected
 
 
-def test_a_case_shows_its_transactions_evidence_score_and_what_it_shares(browse: Open) -> None:
+def test_a_case_shows_its_transactions_evidence_and_score(browse: Open) -> None:
     page = browse().get("/items/alert2").text
     own = [row for row in small_lake.transactions() if row["account_id"] == "A2"]
     marks = re.findall(r'<g class="mark" data-value="([^"]*)"', page)
@@ -64,10 +64,22 @@ def test_a_case_shows_its_transactions_evidence_score_and_what_it_shares(browse:
     text = text_of(page)
     assert "SMALL 2026-03-07 12:13:00 0.50 T0 2-3" in text and "LARGE 2026-03-07 12:14:00 800.00 T0 2-4" in text
     assert "95.0% probability of fraud, payment of 800.00, model version 1 the amount is 800.00" in text
+
+
+def test_a_case_shows_what_others_did_at_its_terminal(browse: Open) -> None:
     others = [row for row in small_lake.transactions() if row["terminal_id"] == "T0" and row["account_id"] != "A2"]
     labelled = sum(row["label"] for row in others)
     accounts = len({row["account_id"] for row in others})
-    assert f"Terminal T0 {accounts} other accounts, {len(others)} transactions, {labelled} labelled fraud" in text
+    text = text_of(browse().get("/items/alert2/shared").text)
+    assert text.startswith(
+        f"Terminal T0 {accounts} other accounts, {len(others)} transactions, {labelled} labelled fraud"
+    )
+
+
+def test_a_verdict_of_another_accounts_case_is_known_fraud(browse: Open, root: Path) -> None:
+    decided = {"transaction_id": "4-4", "verdict": True, "decided_at": small_lake.NOON, "date": small_lake.DAY}
+    small_lake.write(root, small_lake.tables.SILVER_VERDICTS, [decided])
+    assert "1 called fraud" in text_of(browse().get("/items/alert2/shared").text)
 
 
 def test_any_alert_of_a_case_names_it(browse: Open, root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlencode
 
@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from fraudlake.desk import charts, document, dossier, history, review
 from fraudlake.desk.charts import Mark
+from fraudlake.desk.history import Window
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import forms, items
 from fraudlake.desk.web.errors import MissingError, PageError
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.site import Site
 
-DAYS = 30
-"""Days of history before the first transaction of a case."""
+SPANS = (14, 30, 90)
+"""Days of history before what a case is about; the first is what one sees at first."""
 _ALERTS = 5
 """Alerts whose evidence is shown."""
 REASONS = (
@@ -53,9 +54,13 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def item(request: Request) -> Response:
-        store, name = site.store_of(request.state.person), request.path_params["name"]
-        day = day_of(request.query_params.get("day"))
-        return _page(site, request, store, items.find(store, name, day))
+        found = items.find(*_asked(site, request))
+        return _page(site, request, site.store_of(request.state.person), found)
+
+    def shared(request: Request) -> Response:
+        store, found = site.store_of(request.state.person), items.find(*_asked(site, request))
+        shares = history.shared(store, found.item, _about(found), _days(request))
+        return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
     def dossier_(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
@@ -87,6 +92,7 @@ def routes(site: Site) -> list[Route]:
 
     return [
         Route("/items/{name:str}", item),
+        Route("/items/{name:str}/shared", shared),
         Route("/items/{name:str}/dossier", dossier_),
         Route("/items/{name:str}/take", form(_take), methods=["POST"]),
         Route("/items/{name:str}/release", form(_release), methods=["POST"]),
@@ -133,7 +139,8 @@ def _page(site: Site, request: Request, store: Store, found: Found) -> Response:
     events = history.events(store, item)
     own = [event for event in events if event.item_id in item.names]
     state = review.state(own, datetime.now(UTC))
-    known = history.of_item(store, item, DAYS, case["alert_ids"] if case else ())
+    days = _days(request)
+    known = history.of_item(store, item, _about(found), days, case["alert_ids"] if case else ())
     alerts = [alert for alert in known.alerts if alert["is_of_case"]]
     return site.page(
         request,
@@ -155,14 +162,33 @@ def _page(site: Site, request: Request, store: Store, found: Found) -> Response:
         more_alerts=max(0, len(alerts) - _ALERTS),
         columns=list(store.settings.columns),
         score=_score(known),
-        entities=bool(store.settings.entities),
-        shares=history.shared(store, known, item),
+        days=days,
+        spans=[span for span in SPANS if span != days],
         events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
         verdicts=known.verdicts[:20],
         reasons=REASONS,
         longest=review.LONGEST,
         ids={name: review.new_id() for name in ("next", "verdict", "hold")},
     )
+
+
+def _asked(site: Site, request: Request) -> tuple[Store, str, date | None]:
+    """Return the arguments of :func:`items.find` that a request gives."""
+    name, day = request.path_params["name"], day_of(request.query_params.get("day"))
+    return site.store_of(request.state.person), name, day
+
+
+def _days(request: Request) -> int:
+    given = request.query_params.get("days", "")
+    return int(given) if given in map(str, SPANS) else SPANS[0]
+
+
+def _about(found: Found) -> Window:
+    """Return the days that an item is about."""
+    if found.case is not None:
+        return Window(found.case["opened_at"].date(), found.case["last_alert_at"].date())
+    day = found.item.day or datetime.now(UTC).date()
+    return Window(day, day)
 
 
 def _notice(request: Request, events: list[Event]) -> str | None:

@@ -39,16 +39,28 @@ def days(store: Store) -> list[date]:
 
 def listed(store: Store, day: date) -> list[Queued]:
     """Return the queue of a day, in its order."""
-    queue, cases = tables.GOLD_REVIEW_QUEUE, tables.GOLD_CASES
+    queue = tables.GOLD_REVIEW_QUEUE
     rows = store.query(f"SELECT * FROM {queue.name} WHERE day = DATE '{day}' ORDER BY rank", queue).to_pylist()
-    of_cases = store.query(f"SELECT * FROM {cases.name}", cases).to_pylist() if rows else []
-    by_name = {alert: case for case in of_cases for alert in case["alert_ids"]}
+    by_name = _cases(store, [row["item_id"] for row in rows if row["kind"] == "case"])
     items = [_item(row, by_name.get(row["item_id"])) for row in rows]
     names = {name: item.item_id for item in items for name in item.names}
     now = datetime.now(UTC)
     states = review.states(review.of_items(store, names), now, names) if names else {}
     free = review.state([], now)
     return [Queued(row, item, states.get(item.item_id, free)) for row, item in zip(rows, items, strict=True)]
+
+
+def _cases(store: Store, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the cases that ids name, by these ids; a case may have joined another one since it was listed."""
+    cases = tables.GOLD_CASES
+    select, listed = f"SELECT * FROM {cases.name} WHERE", ", ".join(map(value, names))
+    found = store.query(f"{select} case_id IN ({listed})", cases).to_pylist() if names else []
+    by_name = {case["case_id"]: case for case in found}
+    others = [name for name in names if name not in by_name]
+    joined = " OR ".join(f"array_contains(alert_ids, {literal(name)})" for name in others)
+    for case in store.query(f"{select} {joined}", cases).to_pylist() if others else []:
+        by_name |= dict.fromkeys(set(case["alert_ids"]).intersection(others), case)
+    return by_name
 
 
 @dataclass(frozen=True)
