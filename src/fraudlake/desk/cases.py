@@ -93,10 +93,10 @@ def find(store: Store, name: str) -> Item:
             f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
             "show what there is"
         )
-    return _drawn(store, queued[0])
+    return drawn(store, queued[0])
 
 
-def _drawn(store: Store, row: Mapping[str, Any]) -> Item:
+def drawn(store: Store, row: Mapping[str, Any]) -> Item:
     """Return a row of the queue with a drawn account as an item: a verdict is about its transactions of the day."""
     paid = store.query(
         f"SELECT transaction_id FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(row['day'])} "

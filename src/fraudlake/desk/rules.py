@@ -20,7 +20,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.kinds import RULE
 
 if TYPE_CHECKING:
-    from fraudlake.desk.missed import Precision
+    from fraudlake.desk.missed import Missed, Precision
     from fraudlake.desk.store import Store
     from fraudlake.detection.report import Report
     from fraudlake.rules.kinds import Rule
@@ -55,6 +55,8 @@ class Figures:
     rules: list[RuleFigures]
     overlap: dict[tuple[str, str], int]
     """Cases with alerts of both rules."""
+    missed: Missed | None
+    """What the queues of the latest four weeks found and missed; None if no draw is decided."""
 
 
 def read(store: Store) -> RuleSet:
@@ -82,14 +84,15 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
     cases = store.query(f"SELECT rules FROM {tables.GOLD_CASES.name}", tables.GOLD_CASES)["rules"].to_pylist()
     with_rule = Counter(rule for case in cases for rule in case)
     overlap = Counter(pair for case in cases for pair in combinations(sorted(case), 2))
-    precision = _precision(store)
+    reviewed = Reviewed.read(store)
+    precision = _precision(store, reviewed, shown)
     of_rules = []
     for name, version in shown.items():
         counts = shadow if version.is_shadow else live
         per_day = [counts.get((name, day), 0) for day in listed]
         alerts = sum(count for (rule, _), count in counts.items() if rule == name)
         of_rules.append(RuleFigures(version, per_day, alerts, with_rule[name], precision.get(name)))
-    return Figures(listed, of_rules, dict(overlap))
+    return Figures(listed, of_rules, dict(overlap), reviewed.latest() if reviewed else None)
 
 
 def _per_day(store: Store, table: tables.Table) -> dict[tuple[str, date], int]:
@@ -101,14 +104,17 @@ def _per_day(store: Store, table: tables.Table) -> dict[tuple[str, date], int]:
     return {(row["rule"], row["day"]): row["alerts"] for row in rows}
 
 
-def _precision(store: Store) -> dict[str, Precision]:
-    """Return the precision of each rule, if queues have decided draws."""
-    past = Reviewed.read(store)
-    if past is None:
+def _precision(store: Store, reviewed: Reviewed | None, shown: Mapping[str, RuleVersion]) -> dict[str, Precision]:
+    """Return the precision of versions of rules."""
+    if reviewed is None:
         return {}
-    columns = "rule, alert_id, account_id, CAST(timestamp AS DATE) AS day"
-    raised = store.query(f"SELECT {columns} FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS)
-    return missed.precision_by_rule(raised, past.queue, past.verdicts, past.cases)
+    columns = "rule, coalesce(rule_version, 1) AS version, alert_id, account_id, CAST(timestamp AS DATE) AS day"
+    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+    raised = pa.concat_tables(store.query(f"SELECT {columns} FROM {table.name}", table) for table in both)
+    versions = {(name, version.version) for name, version in shown.items()}
+    pairs = zip(raised["rule"].to_pylist(), raised["version"].to_pylist(), strict=True)
+    of_shown = raised.filter(pa.array([pair in versions for pair in pairs], pa.bool_()))
+    return missed.precision_by_rule(of_shown, reviewed.queue, reviewed.verdicts, reviewed.cases)
 
 
 def limits(rule: Rule) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fraudlake.desk.store import LocalStore
-from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open
 from tests.desk.web.test_pages import text_of
@@ -39,6 +39,11 @@ def test_a_case_is_taken_decided_on_and_corrected(browse: Open, store: LocalStor
     page = browser.submit(CASE, VERDICT, verdict="genuine")
     assert "anna corrected: genuine" in text_of(page)
     assert kinds(store) == [("taken", None, "anna"), ("verdict", "fraud", "anna"), ("corrected", "genuine", "anna")]
+    followed = store.query(f"SELECT * FROM {SILVER_VERDICTS.name} ORDER BY decided_at", SILVER_VERDICTS).to_pylist()
+    assert [(row["transaction_id"], row["verdict"], row["analyst"]) for row in followed] == [
+        ("2-4", True, "anna"),
+        ("2-4", False, "anna"),
+    ]
     decided = events(store)[1]
     assert decided["transaction_ids"] == ["2-4"] and decided["note"] == f"{small_lake.SENTENCE} é"
     assert decided["reason"] == "card testing" and decided["day"] == small_lake.DAY
@@ -169,3 +174,16 @@ def test_events_are_in_the_future_if_a_clock_goes_back(browse: Open, store: Loca
     taken = {**bert, "number": 1, "at": later, "expires_at": later + timedelta(minutes=1)}
     small_lake.write(root, SILVER_REVIEW_EVENTS, [taken])
     assert "bert holds this until" in text_of(browse().get(CASE).text)
+
+
+def test_verdicts_become_figures_of_rules_naive_and_weighted(browse: Open) -> None:
+    browser = browse()
+    for row in small_lake.queue():
+        verdict = "fraud" if row["item_id"] in ("alert0", "alert1", "drawn8") else "genuine"
+        page, action = f"/items/{row['item_id']}?day={row['day']}", f"/items/{row['item_id']}/verdict"
+        browser.submit(page, action, verdict=verdict)
+    text = text_of(browser.get("/rules").text)
+    assert "25.0% of 8" in text  # two of eight cases are fraud, and no alert of the rule is outside the list
+    assert "Fraud found 2 of 8 decided cases, 1,300.00" in text
+    assert "Fraud among the drawn 1 of 1, from 2 accounts" in text
+    assert "Naive recall 66.7% Recall, with its interval 50.0%" in text  # the drawn account stands for two

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -13,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from fraudlake.desk import charts, document, dossier, history, review
+from fraudlake.desk import charts, document, dossier, history, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.history import Window
 from fraudlake.desk.review import Item
@@ -22,6 +23,7 @@ from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.items import Found
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, path, share
+from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.site import Site
 
+_LOG = logging.getLogger(__name__)
 SPANS = (14, 30, 90)
 """Days of history before what a case is about; the first is what one sees at first."""
 _ALERTS = 5
@@ -122,6 +125,10 @@ def _decide(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> E
         return review.decide(item, before, analyst, known, id_, reason, note, is_correction)
 
     event = review.record(store, item, id_, make)
+    try:
+        verdicts.follow(store, [event])
+    except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
+        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", item.item_id, error)
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event

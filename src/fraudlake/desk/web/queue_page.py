@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from fraudlake import tables
-from fraudlake.desk import review
+from fraudlake.desk import cases, review
 from fraudlake.desk.web import forms, items
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.site import done, path
@@ -120,7 +120,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
         try:
             event = review.record(
                 store,
-                one.item,
+                one.item if one.item.case_id else cases.drawn(store, one.row),
                 event_id,
                 lambda before, item=one.item: review.take(item, before, person.name, lock, event_id),  # type: ignore[misc]
             )

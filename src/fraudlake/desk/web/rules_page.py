@@ -41,7 +41,7 @@ def routes(site: Site) -> list[Route]:
             for (first, second), both in sorted(figures.overlap.items(), key=lambda pair: (-pair[1], pair[0]))
         ]  # fmt: skip
         shown = [{**vars(one), "drawing": _spark(one), "interval": _interval(one)} for one in figures.rules]
-        view = {"days": figures.days, "rules": shown}
+        view = {"days": figures.days, "rules": shown, "missed": figures.missed}
         return site.page(request, "rules.html", page="Rules", figures=view, pairs=pairs)
 
     def one_rule(request: Request) -> Response:
