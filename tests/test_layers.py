@@ -13,7 +13,7 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors", "json_text", "stop"),
-    ("counts", "durations", "host", "match_recognize", "toml_file", "values"),
+    ("counts", "durations", "host", "logs", "match_recognize", "toml_file", "values"),
     ("rules",),
     ("tables",),
     ("kafka",),

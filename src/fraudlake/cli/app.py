@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake import __version__, json_text, settings
+from fraudlake import __version__, json_text, logs, settings
 from fraudlake.cli.command import Commands, flag
 from fraudlake.cli.progress import console, run_streams, unit
 from fraudlake.cli.terminal import printable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.streams.stream import Done, Stream
 
-STREAMING = ("trigger", "interval")
+STREAMING = ("trigger", "interval", "metrics_address")
 QUALITY = ("columns", "timestamp_floor", "max_ahead", "warn")
 KAFKA = (
     "source",
@@ -48,7 +48,9 @@ class App:
 
     def settings(self, **flags: object) -> Settings:
         """Load the settings, with a command's own flags first."""
-        return settings.load(self.config, lake=self.lake, catalog=self.catalog, schema_name=self.schema, **flags)
+        loaded = settings.load(self.config, lake=self.lake, catalog=self.catalog, schema_name=self.schema, **flags)
+        logs.use(loaded.log_format == "json")
+        return loaded
 
     def settings_of_lake(self, **flags: object) -> Settings:
         """Load the settings, with the lake's definition if there is a lake."""

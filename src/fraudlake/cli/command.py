@@ -21,6 +21,7 @@ _VALUES = {
     "checkpoints": "FOLDER",
     "delivery_folder": "FOLDER",
     "bootstrap_servers": "HOST:PORT",
+    "metrics_address": "HOST:PORT",
     "kafka_secret": "SCOPE/KEY",
     "delivery_secret": "SCOPE/KEY",
     "columns": "JSON",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from fraudlake import host, stop
+from fraudlake import host, logs, stop
 from fraudlake.cli.app import cli
 from fraudlake.cli.progress import console
 from fraudlake.errors import FraudlakeError, UsageError, first_line
@@ -31,6 +31,7 @@ def main() -> None:
 
 def _run() -> None:
     logging.basicConfig(level=logging.ERROR)
+    logs.use(False)
     logging.getLogger("fraudlake").setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # py4j logs a lost connection to the root logger, too.
@@ -73,7 +74,10 @@ def _run() -> None:
 def _fail(message: str, code: int) -> None:
     # A name from the user may contain line breaks, and click writes choices on separate lines.
     line = f"fraudlake: {' '.join(part.strip() for part in message.splitlines())}"
-    console.print(line, markup=False, soft_wrap=True)
+    if logs.are_json():
+        logs.event(line, logging.ERROR, exit_code=code)
+    else:
+        console.print(line, markup=False, soft_wrap=True)
     # A Databricks job shows the text of the exception that ended it, not standard error.
     end = SystemExit(line)
     end.code = code

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
+from fraudlake import logs
 from fraudlake.cli.terminal import Terminal
 from fraudlake.counts import counted
 from fraudlake.stop import StoppedError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.streams.stream import Done, Stream
 
-console = Terminal(stderr=True, highlight=False)
+console = Terminal(file=cast(IO[str], logs.StandardError()), highlight=False)
 output = Terminal(highlight=False)
 
 

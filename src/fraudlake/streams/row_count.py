@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fraudlake.lake.commit import new_rows
 
@@ -32,16 +32,17 @@ class RowCount:
         checkpoint = self._lake.checkpoint(self._stream.step)
         return checkpoint.next_batch, checkpoint.unread_versions()
 
-    def update(self, query: StreamingQuery) -> bool:
-        """Add the query's new reports; return whether there were new micro-batches."""
-        before = self.batches
+    def update(self, query: StreamingQuery) -> list[Any]:
+        """Add the query's new reports on micro-batches that had rows, and return them."""
+        new = []
         for report in query.recentProgress:
             # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).
             if report.batchId > self._seen and report.numInputRows > 0:
                 self._seen = report.batchId
                 self.rows += report.numInputRows
                 self.batches += 1
-        return self.batches > before
+                new.append(report)
+        return new
 
     def complete(self) -> None:
         """Count from commits if the query, which has ended, has reported no rows."""

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fraudlake import stop
+from fraudlake import logs, stop
 from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.lake import Lake
 from fraudlake.lake.commit import new_rows
 from fraudlake.lake.rows import persisted_batch
+from fraudlake.streams import telemetry
 from fraudlake.streams.row_count import RowCount
 from fraudlake.tables import Table
 
@@ -112,17 +113,23 @@ def run(
         working = [stream for stream in streams if stream.waits or unread[stream.step]]
         counts = {stream.step: RowCount(lake, stream) for stream in streams}
         queries: dict[str, StreamingQuery] = {}
+        observers = telemetry.of(lake) if working else []
 
         def count() -> None:
             for step, query in queries.items():
-                if counts[step].update(query):
+                if new := counts[step].update(query):
                     progress(step, counts[step].rows, counts[step].batches)
+                for observer in observers:
+                    for report in new:
+                        observer.batch(step, report)
 
         with stop.deferred(), stop.failing():
             try:
                 for stream in working:
                     with lake.planning_for(unread[stream.step]):
                         queries[stream.step] = _start(lake, stream, trigger)
+                    for observer in observers:
+                        observer.started(stream.step)
                 while not stop.is_requested():
                     time.sleep(_LOOK_SECONDS)
                     count()
@@ -142,6 +149,10 @@ def run(
                 for query in queries.values():
                     query.stop()
             count()
+        for step in queries:
+            ended_by = failures.get(step)
+            for observer in observers:
+                observer.ended(step, None if ended_by is None else cause_of(str(ended_by)))
         for stream in streams:
             failure = failures.get(stream.step)
             # A stream that was stopped while it was outdated repeats its micro-batch next time.
@@ -232,7 +243,8 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
                 raise RuntimeError("stopped before it began")
             if batch_id == repeated:
                 batch.count()
-            step_write(lake.in_session(batch.sparkSession), batch, batch_id)
+            with logs.inside(stream=stream.step, batch=batch_id):
+                step_write(lake.in_session(batch.sparkSession), batch, batch_id)
         except Exception:
             raise
         except BaseException as error:

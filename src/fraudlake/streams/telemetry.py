@@ -1,0 +1,138 @@
+"""Telemetry: Spark's reports on micro-batches become records of the log, and OpenMetrics at a loopback address."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fraudlake import __version__, logs
+from fraudlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+
+_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""The limits of the histogram of durations."""
+
+
+class Observer(Protocol):
+    """Learns of what streams do."""
+
+    def started(self, step: str) -> None:
+        """Note that a stream runs."""
+
+    def batch(self, step: str, report: Any) -> None:
+        """Note a micro-batch that had rows, from Spark's report on it."""
+
+    def ended(self, step: str, failure: str | None = None) -> None:
+        """Note that a stream has ended, and why it failed."""
+
+
+def of(lake: Lake) -> list[Observer]:
+    """Return who learns of a lake's streams: the log, and the metrics if the settings name an address.
+
+    Raises:
+        UsageError: nothing can be served at the address.
+    """
+    address = lake.settings.metrics_address
+    return [Records(), _served(address, lake.name)] if address else [Records()]
+
+
+class Records:
+    """Writes records of the log."""
+
+    def started(self, step: str) -> None:
+        """Record that a stream runs."""
+        logs.event("stream started", stream=step)
+
+    def batch(self, step: str, report: Any) -> None:
+        """Record a micro-batch with its rows and seconds."""
+        seconds = report.batchDuration / 1000
+        logs.event("micro-batch", stream=step, batch=report.batchId, rows=report.numInputRows, seconds=seconds)
+
+    def ended(self, step: str, failure: str | None = None) -> None:
+        """Record that a stream has ended."""
+        if failure is None:
+            logs.event("stream ended", stream=step)
+        else:
+            logs.event("stream failed", logging.ERROR, stream=step, cause=failure)
+
+
+class Metrics:
+    """Counts for a scraper."""
+
+    def __init__(self, lake: str) -> None:
+        """Begin with nothing counted."""
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+        self.registry = registry = CollectorRegistry()
+        Info("fraudlake", "The program that runs the streams.", registry=registry).info(
+            {"version": __version__, "lake": lake, "run": logs.RUN}
+        )
+
+        def of_stream(kind: Any, name: str, meaning: str, **options: Any) -> Any:
+            return kind(f"fraudlake_stream_{name}", meaning, ["stream"], registry=registry, **options)
+
+        self._running = of_stream(Gauge, "running", "1 while the stream runs, otherwise 0.")
+        self._rows = of_stream(Counter, "rows", "Rows that it has read; files of ingest.")
+        self._batches = of_stream(Counter, "batches", "Micro-batches that had rows.")
+        self._failures = of_stream(Counter, "failures", "Failures that ended it.")
+        self._seconds = of_stream(
+            Histogram, "batch_duration_seconds", "Duration of its micro-batches.", buckets=_SECONDS
+        )
+        self._batch = of_stream(Gauge, "batch", "Number of its latest micro-batch.")
+        self._began = of_stream(Gauge, "batch_began_timestamp_seconds", "When its latest micro-batch began.")
+        self._watermark = of_stream(Gauge, "watermark_timestamp_seconds", "Its watermark in event time.")
+        self._state = of_stream(Gauge, "state_rows", "Rows of its state.")
+        self._behind = of_stream(Gauge, "lag_messages", "Messages of Kafka that it had still to read.")
+        self._bytes = of_stream(Gauge, "lag_bytes", "Bytes of Delta tables that it had still to read.")
+
+    def started(self, step: str) -> None:
+        """Mark a stream as running."""
+        self._running.labels(step).set(1)
+
+    def batch(self, step: str, report: Any) -> None:
+        """Count a micro-batch."""
+        self._rows.labels(step).inc(report.numInputRows)
+        self._batches.labels(step).inc()
+        self._seconds.labels(step).observe(report.batchDuration / 1000)
+        self._batch.labels(step).set(report.batchId)
+        self._began.labels(step).set(_seconds(report.timestamp))
+        watermark = (report.eventTime or {}).get("watermark")
+        if watermark:
+            self._watermark.labels(step).set(_seconds(watermark))
+        if report.stateOperators:
+            self._state.labels(step).set(sum(operator.numRowsTotal for operator in report.stateOperators))
+        for gauge, name in ((self._behind, "maxOffsetsBehindLatest"), (self._bytes, "numBytesOutstanding")):
+            values = [source.metrics[name] for source in report.sources if name in (source.metrics or {})]
+            if values:
+                gauge.labels(step).set(sum(map(float, values)))
+
+    def ended(self, step: str, failure: str | None = None) -> None:
+        """Mark a stream as ended, and count its failure."""
+        self._running.labels(step).set(0)
+        if failure is not None:
+            self._failures.labels(step).inc()
+
+
+@cache
+def _served(address: str, lake: str) -> Metrics:
+    """Serve metrics at an address until the process ends."""
+    try:
+        from prometheus_client import start_http_server
+    except ModuleNotFoundError:
+        raise UsageError("metrics_address: prometheus-client is not installed: pip install prometheus-client") from None
+    metrics = Metrics(lake)
+    host, _, port = address.rpartition(":")
+    try:
+        start_http_server(int(port), host.strip("[]"), metrics.registry)
+    except OSError as error:
+        raise UsageError(f"metrics_address {address}: {error.strerror}: name another port") from None
+    return metrics
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds since 1970 of a time that Spark has written."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
