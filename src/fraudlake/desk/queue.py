@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.counts import counted
-from fraudlake.desk import cases, review
+from fraudlake.desk import cases, draw, review
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.sql_text import value
 from fraudlake.rules.any_rule import ACCOUNT
@@ -71,8 +71,8 @@ def build(
         raise FraudlakeError(f"the queue of {day} is being worked on, and cannot be built again: build another day's")
     open_cases = _open_cases(store, day, now)
     candidates = [_candidate(case, probability) for case, probability in _with_probabilities(store, open_cases)]
-    drawn = round(store.settings.explore * size)
-    chosen = sorted(candidates, key=lambda row: (-row["priority"], row["item_id"]))[: size - drawn]
+    drawn = draw.size(size, store.settings.explore)
+    chosen = listed(candidates, size - drawn)
     reviewed = _accounts(store, day, {row["case_id"] for row in chosen} | open_cases.left_out)
     others, population = _draw(store, day, reviewed, drawn, seed)
     common = {"day": day, "seed": seed, "built_at": now, "population": population}
@@ -86,6 +86,16 @@ def build(
     elif rows:
         store.insert(GOLD_REVIEW_QUEUE, made, ("day", "rank"))
     return Built(day, of_day(store, day), True)
+
+
+def listed(candidates: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return so many cases, the most valuable first.
+
+    Args:
+        candidates: rows with ``priority`` and ``item_id``, by which cases of equal priority are ordered.
+        count: how many.
+    """
+    return sorted(candidates, key=lambda row: (-row["priority"], row["item_id"]))[:count]
 
 
 def of_day(store: Store, day: date) -> list[dict[str, Any]]:
@@ -245,17 +255,15 @@ def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
 
 def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -> tuple[list[dict[str, Any]], int]:
     """Draw accounts uniformly among all that paid on a day but some; return them, and how many could be drawn."""
-    where = f"WHERE date = {value(day)}"
-    if reviewed:
-        where += f" AND account_id NOT IN ({', '.join(map(value, sorted(reviewed)))})"
-    table = SILVER_TRANSACTIONS.name
-    counted_ = store.query(f"SELECT count(DISTINCT account_id) AS number FROM {table} {where}", SILVER_TRANSACTIONS)
-    drawn = store.query(
-        f"SELECT account_id, sum(amount) AS amount_at_risk FROM {table} {where} GROUP BY account_id "
-        f"ORDER BY md5(concat({value(f'{seed} {day} ')}, account_id)), account_id LIMIT {number}",
-        SILVER_TRANSACTIONS,
+    statement = (
+        f"SELECT account_id, sum(amount) AS amount_at_risk FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(day)} "
+        "GROUP BY account_id"
     )
-    return drawn.to_pylist(), int(counted_["number"][0].as_py())
+    paid = store.query(statement, SILVER_TRANSACTIONS)
+    amounts = dict(zip(paid["account_id"].to_pylist(), paid["amount_at_risk"].to_pylist(), strict=True))
+    others = amounts.keys() - reviewed
+    drawn = draw.drawn(others, number, day, seed)
+    return [{"account_id": account, "amount_at_risk": amounts[account]} for account in drawn], len(others)
 
 
 def _drawn(account: Mapping[str, Any], day: date, number: int, population: int) -> dict[str, Any]:
