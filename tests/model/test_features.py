@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fraudlake import tables
 from fraudlake.model import features
 from fraudlake.settings import Settings
 
@@ -119,10 +120,12 @@ def test_a_whole_table_has_the_features_of_a_single_call_whatever_its_order_and_
     times = shuffled["time"].cast(pa.timestamp("us", "UTC"))
     silver = shuffled.drop_columns(["account", "time"]).append_column("timestamp", times)
     monkeypatch.setattr(features, "_PART_ROWS", 100)
-    whole = features.of_table(silver, (), lambda part: part, features.COMPUTED, Settings())
+    no_verdicts = tables.SILVER_VERDICTS.schema.empty_table()
+    whole = features.of_table(silver, (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
     assert {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in whole.to_pylist()} == computed(rows)
     assert whole["account_id"].to_pylist() == sorted(whole["account_id"].to_pylist())
-    assert len(features.of_table(silver.slice(0, 0), (), lambda part: part, features.COMPUTED, Settings())) == 0
+    nothing = features.of_table(silver.slice(0, 0), (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
+    assert len(nothing) == 0
 
 
 def test_a_row_of_the_future_changes_nothing() -> None:

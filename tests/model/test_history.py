@@ -36,6 +36,7 @@ def test_a_label_is_known_a_delay_after_its_transaction() -> None:
     assert hours(five.labelled("flink", timedelta(hours=3))) == [0, 1]
     assert hours(five.labelled("flink", timedelta(hours=3, microseconds=1))) == [0]
     assert hours(five.labelled("flink", timedelta(hours=5))) == []
+    assert [five.late_labels(timedelta(hours=late)) for late in (0, 1, 3, 5)] == [0, 0, 1, 3]
 
 
 def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_wait(tmp_path: Path) -> None:

@@ -69,9 +69,13 @@ def test_verdicts_name_transactions_or_alerts_and_unknown_ids_are_listed(
 
     again = fraudlake_here("--lake", str(raised.root), "--json", "verdicts", str(file))
     assert again.returncode == 1
-    loaded = {"taken": 0, "known": 3, "unmatched": 2, "unknown": ["no-such-alert", "part-0-99"]}
+    loaded = {"taken": 0, "known": 3, "unmatched": 2, "unknown": ["no-such-alert", "part-0-99"], "future": 0}
     assert json.loads(again.stdout) == loaded
     assert decided(raised) == expected
+
+    file.write_text("transaction_id,verdict,decided_at\npart-0-1,true,2100-01-01 00:00:00\n")
+    of_future = fraudlake_here("--lake", str(raised.root), "verdicts", str(file))
+    assert of_future.stdout.splitlines()[1] == "1 verdict dated in the future: each counts from its decided_at on"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ ENTITIES = {"terminal": "terminal_id", "account_at_terminal": ["account_id", "te
 FIRST = [
     {"name": "terminal_count", "entity": "terminal", "aggregate": "count", "window": "7 days"},
     {"name": "terminal_risk", "entity": "terminal", "aggregate": "fraud_share", "window": "7 days", "delay": "1 day"},
+    {"name": "since_fraud", "entity": "terminal", "aggregate": "seconds_since_fraud", "window": "3 days"},
     {"name": "account_month", "aggregate": "mean", "column": "amount", "window": "30 days"},
     {"name": "own_country", "aggregate": "value", "column": "country"},
 ]
@@ -66,6 +67,21 @@ def add(lake: Lake, rows: pa.Table) -> None:
     lake.writer(table).write(pa.table(columns, table.column_names).cast(table.schema), "append")
 
 
+def decide(lake: Lake, verdicts: list[tuple[int, bool, int]]) -> None:
+    """Add verdicts: the number of a transaction, whether it is fraud, and that of the one at whose time it is known."""
+    rows = [
+        {
+            "transaction_id": f"t{n}",
+            "verdict": verdict,
+            "decided_at": transactions(known, known + 1)["timestamp"][0].as_py(),
+            "date": transactions(n, n + 1)["date"][0].as_py(),
+        }
+        for n, verdict, known in verdicts
+    ]
+    schema = tables.SILVER_VERDICTS.schema
+    lake.writer(tables.SILVER_VERDICTS).write(pa.Table.from_pylist(rows, schema), "append")
+
+
 def scored(lake: Lake) -> dict[str, dict[str, Any]]:
     """Score what is new; return the stream's features of all transactions."""
     stream.run(lake, score.streams(lake)[:1], "available-now")
@@ -74,36 +90,68 @@ def scored(lake: Lake) -> dict[str, dict[str, Any]]:
     return {row["transaction_id"]: row for row in rows}
 
 
-def of_history(lake: Lake) -> dict[str, dict[str, Any]]:
+def of_history(lake: Lake, verdicts: str = "") -> dict[str, dict[str, Any]]:
     """The features of all transactions, computed at once in this process, with their whole history."""
     names = ["transaction_id", *features.names(lake.settings)]
     schema = tables.schema(features.computed_columns(lake.settings))
     silver = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
-    found = features.of_table(silver, (), lambda rows: rows, schema, lake.settings)
+    given = lake.query(tables.SILVER_VERDICTS, "transaction_id, verdict, decided_at", verdicts)
+    found = features.of_table(silver, (), lambda rows: rows, schema, lake.settings, given)
     return {row["transaction_id"]: row for row in found.select(names).to_pylist()}
 
 
-def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(lake: Callable[..., Lake]) -> None:
+def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
+    lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
-    opened = lake(buckets=2, shuffle_partitions=2, label_delay="1 day", features=json.dumps(FIRST), **given)
+    opened = lake(
+        buckets=2,
+        shuffle_partitions=2,
+        max_files_per_trigger=1,
+        label_delay="1 day",
+        features=json.dumps(FIRST),
+        **given,
+    )
     add(opened, transactions(0, 900))
     assert training.train(opened).is_champion
     add(opened, transactions(900, 1000))
-    scored(opened)
+    before = scored(opened)
+    # Verdicts come between micro-batches, and once the next one has begun; some are known, or corrected, within it.
+    on = [n for n in range(800, 1000) if n % 3 == 0]
+    decide(opened, [(n, n % 2 == 0, 1000 + n % 50) for n in on])
     add(opened, transactions(1000, 1300))
-    assert scored(opened) == of_history(opened)
+    packed = score._SeenVerdicts.packed
+
+    def outdated(seen: score._SeenVerdicts, lake: Lake) -> features.Verdicts | None:
+        known = packed(seen, lake)
+        if lake.count(tables.SILVER_VERDICTS) == len(on):
+            decide(lake, [(n, n % 2 == 1, 1100 + n % 150) for n in on if n % 5 == 0])
+        return known
+
+    monkeypatch.setattr(score._SeenVerdicts, "packed", outdated)
+    found, truth = scored(opened), of_history(opened)
+    assert found == truth
+    without = of_history(opened, "WHERE false")
+    changed = {name for name in truth if truth[name] != without[name]}
+    assert changed and not changed & before.keys()
 
     # The model goes on with the features that it names; a new one is there for the next training.
     again = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
-    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[3:]), **again)
+    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **again)
     add(opened, transactions(1300, 1500))
     new = {row["transaction_id"] for row in transactions(1300, 1500).to_pylist()}
     found, truth = scored(opened), of_history(opened)
     assert {name: row for name, row in found.items() if name in new} == {name: truth[name] for name in new}
-    assert training.train(opened).is_new
+    decide(opened, [(0, True, 2_000_000)])
+    left_out = "labels left out, since a label is known 1 day after its transaction (label_delay)"
+    future = "1 verdict left out, dated in the future, from 2102-03-20 18:40 UTC on: correct decided_at"
+    trained = training.train(opened)
+    assert trained.is_new and left_out in trained.reason and future in trained.reason
 
     # Spark's tasks compute the same as this process.
-    payloads = features.of_history(opened.read(tables.SILVER_TRANSACTIONS), opened.settings)
+    silver = opened.read(tables.SILVER_TRANSACTIONS)
+    verdicts = features.verdicts_of(silver, opened.read(tables.SILVER_VERDICTS), opened.settings)
+    payloads = features.of_history(silver, opened.settings, verdicts=verdicts)
     names = ["transaction_id", *features.names(opened.settings)]
     rows = features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
     assert {row["transaction_id"]: row for row in rows} == truth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,8 +36,12 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
     app.say({"definition": shown, "changes": changes}, f"{_toml(shown)}\n\n{described(changes, yes)}")
 
 
-def redefined(wanted: Settings, yes: bool, change: Change) -> tuple[dict[str, Any], dict[str, str]]:
-    """Change a lake's definition to the given settings; with ``yes`` false, only say what would change.
+def redefined(
+    wanted: Settings, yes: bool, change: Change, names: Sequence[str] = DEFINITION
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Change some settings of a lake's definition to the given ones; with ``yes`` false, only say what would change.
+
+    A lake that does not exist yet takes all of them.
 
     Returns:
         The definition, which without ``yes`` is still the present one, and the differences by setting.
@@ -46,13 +51,12 @@ def redefined(wanted: Settings, yes: bool, change: Change) -> tuple[dict[str, An
     from fraudlake.lake.definition import differences
     from fraudlake.operations.standstill import standstill
 
-    defaults = Settings.model_construct()
-    undefined = wanted.defined({name: getattr(defaults, name) for name in DEFINITION})
+    undefined, changing = wanted.giving(), wanted.giving(*names)
     try:
         with console.status("opening the lake"):
             lake = open_lake(undefined, must_exist=True)
             present = lake.settings
-            after = open_lake(wanted, must_exist=True, change=change).settings
+            after = open_lake(changing, must_exist=True, change=change).settings
     except MissingLakeError:
         if not yes:
             raise
@@ -61,7 +65,7 @@ def redefined(wanted: Settings, yes: bool, change: Change) -> tuple[dict[str, An
     rule_table.require_valid([version.rule for version in rule_table.read(lake).evaluated], after)
     if yes:
         with standstill(lake):
-            after = open_lake(wanted, change=change).settings
+            after = open_lake(changing, change=change).settings
     return (after if yes else present).definition, differences(present, after)
 
 

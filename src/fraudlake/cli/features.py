@@ -63,6 +63,8 @@ def check(app: App, /, file: Path) -> None:
 def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | None) -> None:
     """Replace the declared features of the lake by those of FILE; with --yes no step may run.
 
+    Nothing else of the lake changes, whatever the settings say: 'fraudlake define' changes that.
+
     The next 'score' computes them, new ones with the history that they look back to; the next 'train' learns them.
     """
     from fraudlake.lake.definition import Change
@@ -71,7 +73,7 @@ def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | 
 
     wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
     require_kept(wanted.features, wanted.row_retention.get(SILVER_TRANSACTIONS.name))
-    _, changes = redefined(wanted, yes, Change(author_of(author), reason))
+    _, changes = redefined(wanted, yes, Change(author_of(author), reason), ["features"])
     app.say({"changes": changes}, described(changes, yes))
 
 

@@ -114,10 +114,11 @@ def verdicts(app: App, /, file: Path) -> None:
     lake = app.open()
     with console.status("verdicts"):
         done = decided.load(lake, file)
+    future = f"\n{counted(done.future, 'verdict')} dated in the future: each counts from its decided_at on"
     app.say(
         asdict(done),
         f"{counted(done.taken, 'verdict')} loaded, {done.known:,} were known already; "
-        "the figures of the model follow with the next 'fraudlake score'",
+        f"the figures of the model follow with the next 'fraudlake score'{future if done.future else ''}",
     )
     if done.unknown:
         more = len(done.unknown) - _LISTED

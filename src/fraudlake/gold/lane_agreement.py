@@ -13,6 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import Aggregate
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
 from fraudlake.tables import BRONZE_FAST_ALERTS, SILVER_ALERTS, Table
@@ -114,8 +115,8 @@ def lane_agreement(
 ) -> DataFrame:
     """Match the alerts of both lanes, count them by day and rule, and give those that only one lane has a reason.
 
-    Those of the exact lane count that the fast lane can raise, too: they are of :data:`KINDS`, and the transaction that
-    completed them came from the topic.
+    Those of the exact lane count that the fast lane can raise, too: they are of :data:`KINDS` and by account, and the
+    transaction that completed them came from the topic.
 
     Args:
         fast: ``bronze_fast_alerts`` of whole days.
@@ -165,8 +166,9 @@ def _matched(fast: DataFrame, exact: DataFrame, placed: DataFrame) -> DataFrame:
     values = [F.col(f"first.{name}") for name in (*_PAIR, *_PLACE)] + [F.col("messages"), latency.alias("latency")]
     by_alert = fast.where("alert_id IS NOT NULL").groupBy(*_ALERT).agg(first, F.count("*").alias("messages"))
     of_fast = by_alert.select(*_ALERT, *values, F.lit("fast").alias("lane"))
+    is_by_account = F.coalesce("entity", F.lit(ACCOUNT)) == ACCOUNT
     of_exact = (
-        exact.where(F.coalesce("kind", F.lit("small_then_large")).isin(*KINDS))
+        exact.where(F.coalesce("kind", F.lit("small_then_large")).isin(*KINDS) & is_by_account)
         .join(placed.select("transaction_id", *_PLACE), on="transaction_id")
         .select(F.to_date("timestamp").alias("date"), *_ALERT[1:], *_PAIR, *_PLACE, F.lit("exact").alias("lane"))
     )

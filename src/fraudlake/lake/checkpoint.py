@@ -114,6 +114,15 @@ class Checkpoint:
         """Note, before a micro-batch is processed, the declared features that it and later ones compute, as JSON."""
         self._note(batch, features=features)
 
+    def verdicts_of(self, batch: int) -> int | None:
+        """Return the version of ``silver_verdicts`` that a micro-batch sees; None if it was not noted."""
+        version: int | None = self._noted_by("verdicts", batch)
+        return version
+
+    def note_verdicts(self, batch: int, version: int) -> None:
+        """Note, before a micro-batch is processed, the version of ``silver_verdicts`` that it and later ones see."""
+        self._note(batch, verdicts=version)
+
     @property
     def _rules(self) -> dict[str, int]:
         return self._noted("rules")

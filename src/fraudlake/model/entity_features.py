@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from fraudlake import durations
@@ -21,6 +22,8 @@ from fraudlake.detection import ordering
 from fraudlake.match_recognize.expressions import Column
 from fraudlake.match_recognize.rows import codes_of, vector_of
 from fraudlake.match_recognize.values import STRING, Scope, Vector
+from fraudlake.model import decided as known
+from fraudlake.model.decided import Decided, Window
 from fraudlake.rules import windows
 from fraudlake.rules.columns import TIME, query_columns
 from fraudlake.settings.features import Feature, condition
@@ -87,6 +90,11 @@ class Plan:
         """The features' names."""
         return tuple(feature.name for feature in self.features)
 
+    @property
+    def sees_labels(self) -> bool:
+        """Whether a feature is of fraud."""
+        return any(feature.is_of_labels for feature in self.features)
+
     @cached_property
     def needed(self) -> tuple[pa.Field, ...]:
         """The columns of silver that the features are computed from, and of hashes for distinct values."""
@@ -148,15 +156,7 @@ class Plan:
                 return ()
 
 
-class _Span(NamedTuple):
-    """Where a window begins and ends: a number of tiles, and how far back, in microseconds, it begins and ends."""
-
-    tiles: int
-    delay: int
-    lag: int
-
-
-def compute(state: State, rows: pa.Table, plan: Plan) -> tuple[pa.Table, State]:
+def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None = None) -> tuple[pa.Table, State]:
     """Compute the features of a bucket's rows; each row sees only the rows of its key before it.
 
     A row is before another if its time is earlier, or its time is the same and its ``source``, ``position`` is earlier.
@@ -166,6 +166,8 @@ def compute(state: State, rows: pa.Table, plan: Plan) -> tuple[pa.Table, State]:
         rows: the bucket's new transactions, in any order: ``account`` (the hash of the entity's key), ``time``
             (microseconds), ``source``, ``position``, ``label``, and :attr:`Plan.needed`.
         plan: the features.
+        decided: transactions with verdicts, of the keys of the rows or others: ``transaction_id``, the columns of
+            ``rows``, and :data:`fraudlake.model.decided.FIELDS`. They may be among the rows, too.
 
     Returns:
         A column for each feature, in the order of ``rows``, null if nothing is known; and the state for the next call.
@@ -173,6 +175,7 @@ def compute(state: State, rows: pa.Table, plan: Plan) -> tuple[pa.Table, State]:
     order = ordering.row_order(rows.slice(0, 0), rows, by_time=True)
     account, time = (rows[name].to_numpy()[order] for name in ("account", "time"))
     given = _Rows(rows, order, plan)
+    verdicts = _Verdicts(decided, account, time, plan) if decided is not None and len(decided) else None
     clock = ordering.clock(rows) if len(rows) else None
     computed: dict[str, NDArray[Any]] = {}
     after: State = {}
@@ -191,7 +194,7 @@ def compute(state: State, rows: pa.Table, plan: Plan) -> tuple[pa.Table, State]:
             for feature in of_size:
                 if feature.aggregate != "distinct":
                     parts = [(measure, merged[measure]) for measure in plan.measures(feature)]
-                    computed[feature.name] = _figure(feature, line, _span(feature, plan), parts, given)
+                    computed[feature.name] = _figure(feature, line, _window(feature, plan), parts, given, verdicts)
             after[str(size)] = line.tiles(merged, oldest).replace_schema_metadata(metadata)
         for measure in measures:
             if measure.statistic == "values":
@@ -203,7 +206,7 @@ def compute(state: State, rows: pa.Table, plan: Plan) -> tuple[pa.Table, State]:
                 is_counted = line.merged(np.ones(line.seen, bool), is_counted)
                 for feature in of_size:
                     if plan.measures(feature) == (measure,):
-                        computed[feature.name] = line.distinct(_span(feature, plan), values, is_counted)
+                        computed[feature.name] = line.distinct(_window(feature, plan), values, is_counted)
                 after[key] = line.values(values, is_counted, oldest).replace_schema_metadata(metadata)
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
@@ -266,7 +269,7 @@ class _Rows:
 
     def contribution(self, measure: _Measure) -> NDArray[Any]:
         """Return what each row adds to a measure."""
-        chosen = self._chosen(measure)
+        chosen = self.chosen(measure.where, measure.labels)
         if measure.statistic == "last":
             return np.where(chosen, self._rows["time"].to_numpy()[self._order], _NEVER)
         if measure.statistic == "count":
@@ -283,7 +286,7 @@ class _Rows:
         """Return the hashes of a column's values, and which rows count."""
         vector = vector_of(self._rows[f"{HASH_OF}{measure.column}"])
         is_there = np.ones(len(self._order), bool) if vector.null is None else ~vector.null
-        return vector.values[self._order], self._chosen(measure) & is_there[self._order]
+        return vector.values[self._order], self.chosen(measure.where, measure.labels) & is_there[self._order]
 
     def numbers(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return a column's values, and which are not null."""
@@ -323,8 +326,9 @@ class _Rows:
         valid: NDArray[np.bool_] = self._rows[column].is_valid().to_numpy()[self._order]
         return valid & self.numbers(column)[1] if self._rows.schema.field(column).type == pa.float64() else valid
 
-    def _chosen(self, measure: _Measure) -> NDArray[np.bool_]:
-        key = (measure.where, measure.labels)
+    def chosen(self, where: str | None, labels: str = "") -> NDArray[np.bool_]:
+        """Return which rows a condition selects, and of them those with known labels, or fraud."""
+        key = (where, labels)
         if key not in self._masks:
             self._masks[key] = self._mask(*key)
         return self._masks[key]
@@ -343,6 +347,14 @@ class _Rows:
             known = np.ones(len(rows), bool) if label.null is None else ~label.null
             chosen = chosen & known & (label.values if labels == "fraud" else True)
         return chosen[self._order]
+
+
+class _Verdicts:
+    """Decided transactions, and which of them a condition selects."""
+
+    def __init__(self, decided: pa.Table, account: NDArray[np.int64], time: NDArray[np.int64], plan: Plan) -> None:
+        self.decided = Decided(decided, account, time)
+        self.rows = _Rows(decided, self.decided.order, plan)
 
 
 class _Line:
@@ -371,53 +383,66 @@ class _Line:
         self._width = int(tiles.max(initial=0)) - self._low + 2
         # A number that rises with (key, tile).
         self._rank = self._run * self._width + self._tiles - self._low
-        self._spans: dict[_Span, windows.Spans] = {}
+        self._spans: dict[Window, windows.Spans] = {}
 
     def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         """Return values of the state and of the rows in this order."""
         return np.concatenate([seen, new])[self._order]
 
-    def spans(self, span: _Span) -> windows.Spans:
+    def spans(self, window: Window) -> windows.Spans:
         """Return the window of each row: a window begins with a tile, and one that ends earlier ends with one."""
-        if span not in self._spans:
+        if window not in self._spans:
             base = self._run[self._place] * self._width
-            first = (self._time - span.delay) // self._size - span.tiles + (span.delay == 0)
+            first = (self._time - window.delay) // self._size - window.tiles + (window.delay == 0)
             low = np.searchsorted(self._rank, base + np.clip(first - self._low, 0, self._width - 1))
             high = self._place
-            if span.lag:
-                end = (self._time - span.lag) // self._size
+            if window.lag:
+                end = (self._time - window.lag) // self._size
                 high = np.searchsorted(self._rank, base + np.clip(end - self._low, 0, self._width - 1))
-            self._spans[span] = windows.Spans(low, np.maximum(high, low))
-        return self._spans[span]
+            self._spans[window] = windows.Spans(low, np.maximum(high, low))
+        return self._spans[window]
 
-    def total(self, span: _Span, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def total(self, window: Window, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum over the window of each row."""
-        low, high = self.spans(span)
+        low, high = self.spans(window)
         before = np.append(0, np.cumsum(values))
         sums: NDArray[np.int64] = before[high] - before[low]
         return sums
 
-    def extreme(self, span: _Span, values: NDArray[np.float64], better: np.ufunc) -> NDArray[np.float64]:
+    def extreme(self, window: Window, values: NDArray[np.float64], better: np.ufunc) -> NDArray[np.float64]:
         """Return the least or the greatest value in the window of each row; NaN if there is none."""
-        spans = self.spans(span)
+        spans = self.spans(window)
         extremes = windows.extreme(values, spans, better)
         return np.where((spans.high > spans.low) & np.isfinite(extremes), extremes, np.nan)
 
-    def seconds_since(self, span: _Span, last: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds_since(self, window: Window, last: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the seconds since the last time in the window of each row; NaN if there is none."""
-        low, high = self.spans(span)
+        low, high = self.spans(window)
         latest = np.append(-1, np.maximum.accumulate(np.where(last != _NEVER, np.arange(len(last)), -1)))[high]
         is_there = latest >= low
         seconds = (self._time - last[np.maximum(latest, 0)] * is_there) / 1e6 if len(last) else np.zeros(0)
         return np.where(is_there, np.maximum(seconds, 0), np.nan)
 
-    def distinct(self, span: _Span, values: NDArray[np.int64], is_counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def seconds_after(self, latest: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the seconds since a time of each row; NaN if there is none."""
+        return np.where(latest > _NEVER, (self._time - latest) / 1e6, np.nan)
+
+    def without(
+        self, last: NDArray[np.int64], account: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return last times without those of the tiles in which some times of keys are."""
+        is_gone = pd.MultiIndex.from_arrays([self._account, self._tiles]).isin(
+            pd.MultiIndex.from_arrays([account, time // self._size])
+        )
+        return np.where(is_gone, _NEVER, last)
+
+    def distinct(self, window: Window, values: NDArray[np.int64], is_counted: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Count the distinct values in the window of each row.
 
         Windows begin and end ever later. So the last occurrence of a value within a window is that of a run of rows:
         from the first whose window has it, to those whose window has the next one, or begins after it.
         """
-        low, high = self.spans(span)
+        low, high = self.spans(window)
         at = np.flatnonzero(is_counted)
         at = at[np.lexsort((at, values[at], self._run[at]))]
         is_again = (np.diff(values[at]) == 0) & (np.diff(self._run[at]) == 0)
@@ -455,32 +480,43 @@ class _Line:
         return pa.table({"account": self._account[at], "tile": self._tiles[at], "value": values[at]})
 
 
-def _span(feature: Feature, plan: Plan) -> _Span:
+def _window(feature: Feature, plan: Plan) -> Window:
     delay = durations.microseconds(feature.delay)
     lag = max(delay, durations.microseconds(plan.label_delay)) if feature.is_of_labels else delay
     size = timedelta(seconds=feature.size)
-    return _Span(-(-(feature.window or size) // size), delay, lag)
+    return Window(durations.microseconds(size), -(-(feature.window or size) // size), delay, lag)
 
 
 def _figure(
     feature: Feature,
     line: _Line,
-    span: _Span,
+    window: Window,
     parts: Sequence[tuple[_Measure, NDArray[Any]]],
     given: _Rows,
+    verdicts: _Verdicts | None,
 ) -> NDArray[np.float64]:
     """Return a feature of each row from its measures."""
     (measure, values), *others = parts
     if measure.statistic in ("min", "max"):
-        return line.extreme(span, values, _MERGE[measure.statistic])
+        return line.extreme(window, values, _MERGE[measure.statistic])
+    decided = verdicts.decided if verdicts is not None and feature.is_of_labels else None
+    chosen = np.zeros(0, bool) if verdicts is None else verdicts.rows.chosen(measure.where)
     if measure.statistic == "last":
-        return line.seconds_since(span, values)
-    total = line.total(span, values).astype(np.float64)
+        if decided is None:
+            return line.seconds_since(window, values)
+        of_flink = line.seconds_since(window, line.without(values, *decided.disputed(chosen)))
+        return np.fmin(of_flink, line.seconds_after(decided.last_fraud(window, chosen)))
+    total = line.total(window, values).astype(np.float64)
+    if decided is not None:
+        # A row that came late may be missing in the state, while the verdict on it is known.
+        total = np.maximum(total + decided.frauds(window, chosen), 0)
     if measure.statistic == "sum" and not given.is_whole(str(measure.column)):
         total /= _UNITS
     if not others:
         return total
-    count = line.total(span, others[0][1])
+    count = line.total(window, others[0][1])
+    if decided is not None:
+        count = count + decided.known(window, chosen)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(count > 0, total / count, np.nan)
         if feature.aggregate != "ratio_to_mean":
@@ -508,12 +544,13 @@ def _nullable(values: NDArray[np.float64]) -> pa.Array:
     return pa.array(values, pa.float64(), mask=np.isnan(values))
 
 
-def of_table(silver: pa.Table, settings: Settings) -> pa.Table:
+def of_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Table:
     """Compute the declared features of a whole table in this process.
 
     Args:
         silver: all transactions, in any order, with the columns of ``silver_transactions`` that features need.
         settings: declares features, columns and entities.
+        verdicts: ``transaction_id, verdict, decided_at`` of all verdicts.
 
     Returns:
         A column for each feature, in the order of ``silver``.
@@ -523,7 +560,7 @@ def of_table(silver: pa.Table, settings: Settings) -> pa.Table:
         key = settings.entity_columns(entity)
         has_key = np.all([silver[name].is_valid().to_numpy() for name in key], axis=0)
         at = np.flatnonzero(has_key)
-        raw = {*key, *_PLACE, *(field.name.removeprefix(HASH_OF) for field in plan.needed)}
+        raw = {*key, *_PLACE, "transaction_id", *(field.name.removeprefix(HASH_OF) for field in plan.needed)}
         rows = silver.select(sorted(raw))
         if not has_key.all():
             rows = rows.take(pa.array(at))
@@ -534,8 +571,8 @@ def of_table(silver: pa.Table, settings: Settings) -> pa.Table:
                 hashed = rows[field.name.removeprefix(HASH_OF)]
                 added[field.name] = hashed.combine_chunks().dictionary_encode().indices.cast(pa.int64())
         source = rows["source"].combine_chunks().dictionary_encode()
-        whole = {name: rows[name] for name in rows.column_names} | added | {"source": source}
-        computed, _ = compute({}, pa.table(whole), plan)
+        whole = pa.table({name: rows[name] for name in rows.column_names} | added | {"source": source})
+        computed, _ = compute({}, whole, plan, known.among(whole, verdicts) if plan.sees_labels else None)
         back = np.full(len(silver), -1)
         back[at] = np.arange(len(at))
         places = pa.array(back, mask=~has_key)

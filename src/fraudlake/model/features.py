@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from fraudlake import durations, tables
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.entity import Entity
-from fraudlake.model import entity_features
+from fraudlake.model import decided, entity_features
 from fraudlake.model.entity_features import HASH_OF, Plan
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.settings.entities import number
@@ -81,6 +81,8 @@ TILES = "tiles"
 """The name of the state of declared features, in a lake that has some."""
 TILES_ROWS = pa.schema([("entity", pa.int64()), ("part", pa.string()), ("tiles", pa.binary())])
 """The tables of :data:`entity_features.State`, of the entity that a bucket is of, as Arrow IPC streams."""
+Verdicts = Mapping[int, Sequence[bytes]]
+"""Packed transactions with verdicts, for :class:`fraudlake.model.decided.Decided`, by bucket."""
 _PAYLOAD = "payload BINARY"
 _PARTS = "slice BIGINT, entity BIGINT, payload BINARY"
 _SLICE_ROWS = 8_192
@@ -228,19 +230,21 @@ def of_history(
     settings: Settings,
     extra: Sequence[pa.Field] = (),
     select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
+    verdicts: Verdicts | None = None,
 ) -> DataFrame:
     """Compute the features of a whole table, in event-time order.
 
     Args:
         silver: the transactions.
         settings: the settings of the lake.
+        verdicts: those that features of fraud see, from :func:`verdicts_of`.
         extra: further columns of ``silver`` to carry along with the features.
         select: maps computed rows to the rows that are returned.
 
     Returns:
         ``payload``: the packed rows that ``select`` returned, by default :func:`computed_columns`.
     """
-    declared = _Declared.of(settings, extra)
+    declared = _Declared.of(settings, extra, verdicts)
 
     def parts(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         computed, _ = declared.step(key[0], {}, buckets.unpack(frame["payload"], declared.rows))
@@ -257,6 +261,7 @@ def of_table(
     select: Callable[[pa.Table], pa.Table],
     schema: pa.Schema,
     settings: Settings,
+    verdicts: pa.Table,
 ) -> pa.Table:
     """Compute the features of a whole table in this process; bit by bit those of :func:`of_history`.
 
@@ -268,11 +273,12 @@ def of_table(
         select: maps computed rows to the rows that are returned.
         schema: the columns that ``select`` returns.
         settings: the settings of the lake.
+        verdicts: ``transaction_id, verdict, decided_at`` of the verdicts that features of fraud see.
 
     Returns:
         The rows that ``select`` returned, by account in the order of their ids, and by time.
     """
-    declared = entity_features.of_table(silver, settings)
+    declared = entity_features.of_table(silver, settings, verdicts)
     for name in declared.column_names:
         silver = silver.append_column(name, declared[name])
     extra = (*extra, *declared.schema)
@@ -294,7 +300,11 @@ def of_table(
 
 
 def of_stream(
-    silver: DataFrame, settings: Settings, forget: Collection[int] = (), warm: Mapping[int, bytes] | None = None
+    silver: DataFrame,
+    settings: Settings,
+    forget: Collection[int] = (),
+    warm: Mapping[int, bytes] | None = None,
+    verdicts: Verdicts | None = None,
 ) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
@@ -307,8 +317,9 @@ def of_stream(
         forget: hashes (``xxhash64``) of accounts that the state of every bucket loses; declared features go on with
             the tiles of ``warm``, which have nothing of them.
         warm: the tiles of new features, by bucket, from :func:`tiles_of`.
+        verdicts: those that features of fraud see, from :func:`verdicts_of`.
     """
-    declared = _Declared.of(settings)
+    declared = _Declared.of(settings, verdicts=verdicts)
 
     def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         computed, after = declared.step(bucket, state, rows)
@@ -328,7 +339,7 @@ def of_stream(
 def tiles_of(silver: DataFrame, settings: Settings) -> dict[int, bytes]:
     """Return the tiles that a stream of all these transactions would have for the declared features, by bucket."""
     declared = _Declared.of(settings)
-    newest = silver.agg(F.unix_micros(F.max("timestamp"))).collect()[0][0]
+    newest = transactions.newest(silver)
     if newest is not None:
         silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
 
@@ -339,6 +350,44 @@ def tiles_of(silver: DataFrame, settings: Settings) -> dict[int, bytes]:
 
     computed = declared.pack(silver).groupBy("bucket").applyInPandas(tiles, buckets.PACKED)
     return {row["bucket"]: bytes(row["payload"]) for row in computed.toArrow().to_pylist()}
+
+
+def see_labels(settings: Settings) -> bool:
+    """Return whether a declared feature is of fraud."""
+    return any(feature.is_of_labels for feature in settings.features)
+
+
+def verdicts_of(
+    silver: DataFrame, verdicts: DataFrame, settings: Settings, newest: int | None = None
+) -> Verdicts | None:
+    """Return the transactions with verdicts that features of fraud see; None if they see none.
+
+    Args:
+        silver: all transactions.
+        verdicts: ``transaction_id, verdict, decided_at`` of all verdicts.
+        settings: the settings of the lake.
+        newest: the time (microseconds) of the newest transaction whose features are computed already. What no window of
+            later ones has is left out.
+    """
+    if not see_labels(settings):
+        return None
+    if newest is not None:
+        silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
+    given = F.col("verdict").alias("_verdict"), F.unix_micros("decided_at").alias("_decided_at")
+    times = verdicts.select("transaction_id", *given)
+    rows = silver.join(times, on="transaction_id", how="inner")
+    disputed = rows.where("label AND NOT _verdict")
+    frauds = silver.where("label").join(times, on="transaction_id", how="left_anti")
+    of_last = (feature.entity for feature in settings.features if feature.aggregate == "seconds_since_fraud")
+    for entity in sorted({*of_last}):
+        keys = disputed.select(*settings.entity_columns(entity)).distinct()
+        others = frauds.join(keys, on=list(keys.columns), how="left_semi")
+        rows = rows.unionByName(others, allowMissingColumns=True)
+    declared = _Declared.of(settings, decided.FIELDS)
+    by_bucket: dict[int, list[bytes]] = {}
+    for row in declared.pack(rows).toArrow().to_pylist():
+        by_bucket.setdefault(row["bucket"], []).append(row["payload"])
+    return by_bucket or None
 
 
 def unpacked(payloads: DataFrame, settings: Settings) -> DataFrame:
@@ -372,9 +421,10 @@ class _Declared:
     """The columns of the packed rows, without their numbers."""
     computed: pa.Schema
     """The computed rows, without further columns."""
+    verdicts: Verdicts
 
     @classmethod
-    def of(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> _Declared:
+    def of(cls, settings: Settings, extra: Sequence[pa.Field] = (), verdicts: Verdicts | None = None) -> _Declared:
         plans = entity_features.plans(settings)
         fields = [*_ROWS, *extra]
         for plan in plans.values():
@@ -383,7 +433,7 @@ class _Declared:
         entities = [Entity(name, settings.entity_columns(name)) for name in dict.fromkeys((ACCOUNT, *plans))]
         by_number = {entity.number: entity for entity in entities}
         computed = tables.schema(computed_columns(settings))
-        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed)
+        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, verdicts or {})
 
     @property
     def rows(self) -> pa.Schema:
@@ -417,7 +467,7 @@ class _Declared:
         memory, after = state.get(STATE, MEMORY.empty_table()), {}
         computed, plan = rows, self.plans.get(entity.name)
         if plan is not None:
-            declared, tiles = entity_features.compute(_tiles(state), rows, plan)
+            declared, tiles = entity_features.compute(_tiles(state), rows, plan, self._decided(bucket))
             after[TILES] = _stored(entity.number, tiles)
             for name in declared.column_names:
                 computed = computed.append_column(name, declared[name])
@@ -430,6 +480,11 @@ class _Declared:
         computed = computed.drop_columns([name for name in computed.column_names if name in needed])
         computed, after[STATE] = compute(memory, computed)
         return computed, after
+
+    def _decided(self, bucket: int) -> pa.Table | None:
+        """Return the transactions of a bucket's keys that have verdicts."""
+        payloads = self.verdicts.get(bucket)
+        return pa.concat_tables(map(_read, payloads)).unify_dictionaries() if payloads else None
 
     def packed(
         self, part: pa.Table, bucket: int, select: Callable[[pa.Table], pa.Table] = lambda computed: computed

@@ -18,6 +18,7 @@ from fraudlake.detection import buckets
 from fraudlake.durations import microseconds
 from fraudlake.model import entity_features, features
 from fraudlake.model.classifier import single
+from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,9 +113,7 @@ class History:
                 history's last transaction are left out.
         """
         label = _LABEL_COLUMNS[by]
-        time = self.table["time"].to_numpy()
-        is_known = time <= time.max(initial=0) - microseconds(delay)
-        rows = self.table.filter(pc.and_(self.table[label].is_valid(), pa.array(is_known)))
+        rows = self.table.filter(pc.and_(self.table[label].is_valid(), pc.invert(self._is_late(delay))))
         chosen = self._rows(rows, rows[label].to_numpy().astype(float))
         return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
 
@@ -136,6 +135,15 @@ class History:
         time, weights, account, amount = (table[name].to_numpy() for name in ("time", "weight", "account", "amount"))
         return Rows(time, matrix, fraud, weights, account, amount, self.names, texts)
 
+    def late_labels(self, delay: timedelta) -> int:
+        """Return how many of Flink's labels :meth:`labelled` leaves out with a delay."""
+        is_late = pc.and_(self.table["label"].is_valid(), self._is_late(delay))
+        return round(pc.sum(self.table["weight"].filter(is_late)).as_py() or 0)
+
+    def _is_late(self, delay: timedelta) -> pa.Array:
+        time = self.table["time"].to_numpy()
+        return pa.array(time > time.max(initial=0) - microseconds(delay))
+
     def columns(self, since: datetime | None) -> dict[str, NDArray[Any]]:
         """Return ``weight`` and the features of all rows since a time."""
         table = self.table if since is None else self.table.filter(self.table["time"].to_numpy() >= micros(since))
@@ -153,45 +161,49 @@ class History:
         return from_micros(time.min()), from_micros(time.max())
 
 
-def of(silver: pa.Table, verdicts: pa.Table, settings: Settings) -> History:
+def of(silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping[str, float] | None = None) -> History:
     """Compute the features of a history in this process; each row counts once.
 
     Args:
         silver: the transactions, in the columns :func:`columns_read`.
-        verdicts: ``transaction_id, verdict``, at most one row per transaction; and :data:`STANDS_FOR`, if rows are to
-            be weighted by it.
+        given: ``transaction_id, verdict, decided_at`` of verdicts.
         settings: the settings of the lake.
+        stand_for: the number of transactions that a verdict on one stands for, by id, if rows are to be weighted by it.
     """
-    at = pc.index_in(silver["transaction_id"], verdicts["transaction_id"])
-    rows = silver.append_column("verdict", verdicts["verdict"].take(at))
+    latest = verdicts.latest_of(given)
+    at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
+    rows = silver.append_column("verdict", latest["verdict"].take(at))
     rows = rows.append_column("weight", pa.array(np.ones(len(silver))))
     further: tuple[pa.Field, ...] = _FURTHER
-    if STANDS_FOR in verdicts.column_names:
-        rows = rows.append_column(STANDS_FOR, verdicts[STANDS_FOR].take(at))
+    if stand_for:
+        weights = [stand_for.get(name, 1.0) for name in latest["transaction_id"].to_pylist()]
+        rows = rows.append_column(STANDS_FOR, pa.array(weights, pa.float64()).take(at))
         further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
     schema = _schema(settings, further)
-    return History(features.of_table(rows, further, _choice(schema), schema, settings), features.names(settings))
+    table = features.of_table(rows, further, _choice(schema), schema, settings, given)
+    return History(table, features.names(settings))
 
 
-def sample_of(silver: DataFrame, verdicts: DataFrame, share: float, settings: Settings) -> History:
+def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Settings) -> History:
     """Compute the features of a history in Spark's tasks, and bring a sample of it into this process.
 
     Args:
         silver: the transactions.
-        verdicts: ``transaction_id, verdict``, at most one row per transaction.
+        given: ``transaction_id, verdict, decided_at`` of verdicts.
         share: the sampled share of the transactions that nobody calls fraud. The sample is chosen by a hash of the
             transaction's id, so it is the same each time; each of its rows represents ``1 / share`` transactions.
             Fraud is never sampled.
         settings: the settings of the lake.
     """
-    decided = verdicts.select("transaction_id", "verdict")
+    decided = verdicts.latest(given).select("transaction_id", "verdict")
     known = silver.select(*columns_read(settings)).join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # The rows stay packed arrays: converting them to Spark's rows and back takes as long as computing them.
     schema = _schema(settings)
-    payloads = features.of_history(weighed, settings, _FURTHER, _choice(schema))
+    seen = features.verdicts_of(silver, given, settings)
+    payloads = features.of_history(weighed, settings, _FURTHER, _choice(schema), seen)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import durations, literals, tables
+from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import sql_text
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import budget, drift, figures, history, published, search
 from fraudlake.model.metrics import estimated
@@ -139,11 +140,27 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         )
         teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
         is_better, comparison = _takes_over(lake, registry, champion, version, metrics, test_rows)
-        reason = _joined(f"learned from {teacher}: {cut}", comparison, *_weaknesses(version, champion))
+        left_out = _left_out(lake, past, by)
+        reason = _joined(f"learned from {teacher}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
         if is_better and (champion is None or settings.auto_promote):
             return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
         return Outcome(version, True, False, f"{reason}: {consequence}")
+
+
+def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
+    """Describe the labels and verdicts that are not known yet."""
+    sentences, delay = [], lake.settings.label_delay
+    late = past.late_labels(delay) if by == "flink" else 0
+    if late:
+        after = f"{durations.text(delay)} after its transaction (label_delay)"
+        sentences.append(f"{counted(late, 'label')} left out, since a label is known {after}")
+    columns, now = "count(*) AS verdicts, min(decided_at) AS first", datetime.now(UTC)
+    (future,) = lake.query(tables.SILVER_VERDICTS, columns, f"WHERE decided_at > {sql_text.value(now)}").to_pylist()
+    if future["verdicts"]:
+        dated = f"dated in the future, from {future['first']:%Y-%m-%d %H:%M} UTC on"
+        sentences.append(f"{counted(future['verdicts'], 'verdict')} left out, {dated}: correct decided_at")
+    return sentences
 
 
 def unless_changed(lake: Lake) -> Outcome | None:
@@ -335,15 +352,11 @@ def _history(lake: Lake, stand_for: Mapping[str, float] | None = None) -> Histor
     rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
     now = datetime.now(UTC)
     if rows > most:
-        decided = verdicts.latest(lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now)))
+        decided = lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now))
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
     decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)).filter(pc.field("decided_at") <= now)
-    decided_ids = verdicts.latest_of(decided)
-    if stand_for:
-        weights = [stand_for.get(name, 1.0) for name in decided_ids["transaction_id"].to_pylist()]
-        decided_ids = decided_ids.append_column(history.STANDS_FOR, pa.array(weights, pa.float64()))
     rows_read = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
-    return history.of(rows_read, decided_ids, lake.settings)
+    return history.of(rows_read, decided, lake.settings, stand_for)
 
 
 def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Split) -> drift.Profile:

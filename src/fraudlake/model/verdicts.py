@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import literals, tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.merge import merge, same
 from fraudlake.lake.rows import persisted
@@ -30,6 +30,8 @@ class Loaded:
     unmatched: int
     unknown: list[str]
     """The ids that match no transaction and no alert."""
+    future: int
+    """The number of verdicts in the file that are dated in the future: each counts from its ``decided_at`` on."""
 
 
 def load(lake: Lake, file: Path) -> Loaded:
@@ -57,7 +59,8 @@ def load(lake: Lake, file: Path) -> Loaded:
             raise UsageError(f"{file}: a verdict has neither a transaction_id nor an alert_id")
         if unclear is not None:
             raise UsageError(f"{file}: the verdict on {unclear['given']} must be true or false")
-        counted = given.agg(F.count("*"), F.count_if(F.col("date").isNull())).collect()[0]
+        is_of_future = F.col("date").isNotNull() & (F.col("decided_at") > literals.instant(datetime.now(UTC)))
+        counted = given.agg(F.count("*"), F.count_if(F.col("date").isNull()), F.count_if(is_of_future)).collect()[0]
         unknown = given.where("date IS NULL").select("given").distinct().orderBy("given").collect()
         with lake.exclusive("verdicts"):
             # The MERGE only inserts, so downstream streams read it as appended rows.
@@ -70,4 +73,4 @@ def load(lake: Lake, file: Path) -> Loaded:
             )
             taken = int(merged["num_inserted_rows"])
     known = counted[0] - counted[1] - taken
-    return Loaded(taken, known, counted[1], [row["given"] for row in unknown])
+    return Loaded(taken, known, counted[1], [row["given"] for row in unknown], counted[2])

@@ -39,7 +39,9 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
         in_range = F.col("date") >= literals.day(first)
         dates = [row["date"] for row in known.where(in_range).select("date").distinct().collect()]
         if dates:
-            computed = features.unpacked(features.of_history(known, lake.settings), lake.settings).where(in_range)
+            verdicts = features.verdicts_of(known, lake.read(tables.SILVER_VERDICTS), lake.settings)
+            payloads = features.of_history(known, lake.settings, verdicts=verdicts)
+            computed = features.unpacked(payloads, lake.settings).where(in_range)
             score = predictions.scorer(
                 model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features
             )

@@ -91,6 +91,12 @@ class Settings(
         """Return these settings with a lake's values of :data:`DEFINITION`, of which none then counts as given."""
         return Settings.model_construct(self.model_fields_set.difference(DEFINITION), **{**dict(self), **values})
 
+    def giving(self, *names: str) -> Settings:
+        """Return these settings as if only some of :data:`DEFINITION` were given."""
+        others = set(DEFINITION).difference(names)
+        defaults = {name: Settings.model_fields[name].get_default(call_default_factory=True) for name in others}
+        return Settings.model_construct(self.model_fields_set - others, **{**dict(self), **defaults})
+
 
 def _type_of(name: str) -> TypeAdapter[Any]:
     kind: Any = Annotated[Settings.model_fields[name].annotation, Settings.model_fields[name]]

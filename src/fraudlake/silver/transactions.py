@@ -49,6 +49,12 @@ def since(transactions: DataFrame, time: int) -> DataFrame:
     return transactions.where((F.col("date") >= first.cast("date")) & (F.col("timestamp") >= first))
 
 
+def newest(transactions: DataFrame) -> int | None:
+    """Return the time of the newest transaction, microseconds since 1970 UTC; None if there is none."""
+    time: int | None = transactions.agg(F.unix_micros(F.max("timestamp"))).collect()[0][0]
+    return time
+
+
 def own_id() -> Column:
     """Return the transaction id that the producer sent with a bronze row; null if it is missing or blank."""
     return F.when(~quality_rules.is_blank("transaction_id"), F.col("transaction_id"))

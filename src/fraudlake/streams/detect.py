@@ -11,8 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import functions as F
-
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.detection.entity import THE_ACCOUNT, Entity
@@ -183,11 +181,7 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Map
 
 def _newest(lake: Lake, version: int) -> int | None:
     """Return the newest event time of a version of silver, microseconds; None: it has no rows, or is gone."""
-    newest_of = F.max(F.unix_micros("timestamp"))
-    newest: int | None = of_version(
-        lake, tables.SILVER_TRANSACTIONS, version, lambda rows: rows.agg(newest_of).collect()[0][0]
-    )
-    return newest
+    return of_version(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
 
 
 def _noted(lake: Lake, checkpoint: Checkpoint, batch: int) -> RuleSet:

@@ -11,6 +11,7 @@ from fraudlake import literals, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold import lane_agreement
 from fraudlake.gold.lane_agreement import AGGREGATE
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.streams import refresh
@@ -71,7 +72,8 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     chosen = sorted(day for day in days if first_day is None or day >= first_day)
     if not chosen:
         return
-    silver, live = lake.read(tables.SILVER_TRANSACTIONS), [version.rule for version in rule_table.read(lake).live]
+    silver, rules_of_lake = lake.read(tables.SILVER_TRANSACTIONS), rule_table.read(lake)
+    live = [version.rule for version in rules_of_lake.live if version.rule.by == ACCOUNT]
     rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
     rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
     # Rows that an alert depends on may be before its day, and rows that explain it even before these.

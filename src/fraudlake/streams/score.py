@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,10 @@ from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures
-from fraudlake.streams.stream import Stream
+from fraudlake.streams.stream import OutdatedError, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from pyspark.sql import DataFrame
 
@@ -52,6 +52,7 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
     def before() -> None:
         publish(lake, champion)
         _note(lake, scoring.step)
+        scoring.before()
 
     return [replace(scoring, before=before), prediction_figures.stream(lake)]
 
@@ -71,7 +72,10 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
     # left out, and the rows stay packed.
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
+    seen = _SeenVerdicts.of(lake, "score")
+
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        seen.require_latest(lake, batch_id)
         rows = batch if not_covered is None else features.unpacked(batch, lake.settings).where(not_covered)
         now = datetime.now(UTC)
         score = predictions.scorer(champion.now(lake), threshold, "silver", now, lake.declared_features)
@@ -80,7 +84,7 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
         warm = _tiles_now(lake) if forget else _warm(lake)
-        return features.of_stream(silver_rows, lake.settings, forget, warm)
+        return features.of_stream(silver_rows, lake.settings, forget, warm, seen.packed(lake))
 
     return Stream(
         "score",
@@ -90,6 +94,8 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'"},
         fixed=_fixed(lake),
         persist=False,
+        before=lambda: seen.note(lake),
+        renewed=seen.renewed(lake, lambda: _from_silver(lake, forget)),
     )
 
 
@@ -98,6 +104,62 @@ def _note(lake: Lake, step: str) -> None:
     checkpoint, declared = lake.checkpoint(step), _declared(lake)
     if (checkpoint.features_of(checkpoint.next_batch) or "[]") != declared:
         checkpoint.note_features(checkpoint.next_batch, declared)
+
+
+@dataclass(frozen=True)
+class _SeenVerdicts:
+    """The verdicts that features of fraud see until the stream is rebuilt."""
+
+    step: str
+    pending: int | None
+    """The micro-batch that is repeated: it sees what it saw before."""
+    version: int | None
+    """That of ``silver_verdicts``; None: no feature sees labels."""
+
+    @classmethod
+    def of(cls, lake: Lake, step: str) -> _SeenVerdicts:
+        checkpoint = lake.checkpoint(step)
+        pending = checkpoint.pending_batch()
+        if not features.see_labels(lake.settings):
+            return cls(step, pending, None)
+        noted = None if pending is None else checkpoint.verdicts_of(pending)
+        return cls(step, pending, lake.version(tables.SILVER_VERDICTS) if noted is None else noted)
+
+    def note(self, lake: Lake) -> None:
+        """Note the version in the checkpoint, for the next micro-batch."""
+        checkpoint = lake.checkpoint(self.step)
+        if self.version is not None and checkpoint.verdicts_of(checkpoint.next_batch) != self.version:
+            checkpoint.note_verdicts(checkpoint.next_batch, self.version)
+
+    def require_latest(self, lake: Lake, batch_id: int) -> None:
+        """Have the stream rebuilt if there are other verdicts now."""
+        if self.version is None or batch_id == self.pending:
+            return
+        if lake.version(tables.SILVER_VERDICTS) != self.version:
+            raise OutdatedError
+
+    def renewed(self, lake: Lake, rebuilt: Callable[[], Stream]) -> Callable[[], Stream]:
+        """Return a function that rebuilds the stream with the latest verdicts."""
+
+        def renewed() -> Stream:
+            if self.version is not None:
+                replace(self, version=lake.version(tables.SILVER_VERDICTS)).note(lake)
+            return rebuilt()
+
+        return renewed
+
+    def packed(self, lake: Lake) -> features.Verdicts | None:
+        """Return the verdicts that windows of later transactions may have."""
+        silver_table, verdicts = tables.SILVER_TRANSACTIONS, tables.SILVER_VERDICTS
+        if self.version is None or not lake.has_rows(verdicts):
+            return None
+        checkpoint = lake.checkpoint(self.step)
+        read = checkpoint.version_read(checkpoint.next_batch - 1, lake.identity(silver_table))
+        newest = None if read is None else of_version(lake, silver_table, read, silver.newest)
+        rows = lake.read(silver_table)
+        return of_version(
+            lake, verdicts, self.version, lambda given: features.verdicts_of(rows, given, lake.settings, newest)
+        )
 
 
 def _warm(lake: Lake) -> dict[int, bytes] | None:
@@ -139,7 +201,10 @@ def _from_kafka(lake: Lake) -> Stream:
     threshold, appender = settings.threshold, Appender.of(lake, FROM_KAFKA)
     champion = published.Champion()
 
+    seen = _SeenVerdicts.of(lake, FROM_KAFKA)
+
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        seen.require_latest(lake, batch_id)
         rows = _without_duplicates(lake, features.unpacked(batch, lake.settings))
         now = datetime.now(UTC)
         score = predictions.scorer(champion.now(lake), threshold, "kafka", now, lake.declared_features)
@@ -150,12 +215,14 @@ def _from_kafka(lake: Lake) -> Stream:
     transactions = silver.valid(silver.checked(landed, settings))
     return Stream(
         FROM_KAFKA,
-        lambda: features.of_stream(transactions, settings),
+        lambda: features.of_stream(transactions, settings, verdicts=seen.packed(lake)),
         write,
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'kafka'"},
         fixed=_fixed(lake),
         explain=topic.explain,
         taken=lambda first: appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
+        before=lambda: seen.note(lake),
+        renewed=seen.renewed(lake, lambda: _from_kafka(lake)),
     )
 
 

@@ -1,0 +1,154 @@
+"""Decided transactions: verdicts become changes of the figures that Flink's labels give, from when they are known.
+
+A verdict is known from its ``decided_at`` on, until a later verdict on the same transaction corrects it; Flink's label
+counts until the first verdict. While a transaction is in a feature's window, each of these is a period of time, and the
+transactions of its key within the period see it. So nothing is stored: periods follow from the tables alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FIELDS = (pa.field("_verdict", pa.bool_()), pa.field("_decided_at", pa.int64()))
+"""The columns of a decided transaction in addition to its own: a row for each verdict, and its time in microseconds.
+Rows without a verdict are further transactions that Flink calls fraud, of keys with a verdict that it is none."""
+_ALWAYS, _NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
+    """Return the decided transactions among the rows of a history, for :class:`Decided`.
+
+    Args:
+        rows: all transactions: ``account``, ``label``, ``transaction_id`` and further columns.
+        verdicts: ``transaction_id, verdict, decided_at`` of verdicts.
+    """
+    at = pc.index_in(verdicts["transaction_id"], rows["transaction_id"])
+    verdicts, at = verdicts.filter(at.is_valid()), at.drop_null()
+    decided_at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    decided = rows.take(at).append_column(FIELDS[0], verdicts["verdict"]).append_column(FIELDS[1], decided_at)
+    disputed = decided.filter(pc.and_(decided["label"].fill_null(False), pc.invert(decided["_verdict"])))
+    if not len(disputed):
+        return decided
+    others = rows.filter(pc.and_(rows["label"].fill_null(False), pc.is_in(rows["account"], disputed["account"])))
+    others = others.filter(pc.invert(pc.is_in(others["transaction_id"], decided["transaction_id"])))
+    return pa.concat_tables([decided, others], promote_options="default")
+
+
+class Window(NamedTuple):
+    """A feature's window: ``tiles`` of ``size`` microseconds, from ``delay`` before a row on.
+
+    ``lag`` is how long before a row the transactions end whose labels of Flink it sees.
+    """
+
+    size: int
+    tiles: int
+    delay: int
+    lag: int
+
+    def entered(self, time: NDArray[np.int64], lag: int) -> NDArray[np.int64]:
+        """Return from when on the window has transactions, if it ends ``lag`` before a row."""
+        return time + 1 if lag == 0 else lag + (time // self.size + 1) * self.size
+
+    def left(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return from when on the window has transactions no more."""
+        return self.delay + (time // self.size + self.tiles + (self.delay > 0)) * self.size
+
+
+class Decided:
+    """The decided transactions of a bucket's keys, and the rows that see them."""
+
+    def __init__(self, decided: pa.Table, account: NDArray[np.int64], time: NDArray[np.int64]) -> None:
+        """Take decided transactions: ``account, time, label, transaction_id`` and :data:`FIELDS`; rows are sorted."""
+        named = decided["transaction_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+        verdict, has_verdict = _of(decided["_verdict"])
+        decided_at = decided["_decided_at"].fill_null(0).to_numpy()
+        order = np.lexsort((verdict, decided_at, named))
+        self.order = order
+        self.verdict, self.has_verdict = verdict[order], has_verdict[order]
+        self.label, self.has_label = (values[order] for values in _of(decided["label"]))
+        self._account, self.time = (decided[name].to_numpy()[order] for name in ("account", "time"))
+        is_first = np.diff(named[order], prepend=-1) != 0
+        self._is_first = is_first
+        self._since = np.where(self.has_verdict, decided_at[order], _NEVER)
+        self._until = np.append(np.where(is_first[1:], _NEVER, self._since[1:]), np.full(min(len(order), 1), _NEVER))
+
+        self._rows, self._at = len(time), np.unique(time)
+        keys = np.unique(account)
+        self._rank = np.searchsorted(keys, account) * (len(self._at) + 1) + np.searchsorted(self._at, time)
+        self._key = np.searchsorted(keys, self._account)
+        self._is_seen = np.append(keys, 0)[self._key] == self._account if len(keys) else np.zeros(len(order), bool)
+        self._is_seen &= self._key < len(keys)
+
+    def frauds(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return by how many the verdicts change the number of known frauds that each row sees."""
+        by_flink = self._is_first & self.has_verdict & self.label
+        return self._count(chosen & self.verdict, *self._of_verdicts(window)) - self._count(
+            chosen & by_flink, *self._not_of_flink(window)
+        )
+
+    def known(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return by how many the verdicts change the number of known labels that each row sees."""
+        first = chosen & self._is_first & self.has_verdict
+        begin, _ = self._of_verdicts(window)
+        return self._count(first, begin, window.left(self.time)) - self._count(
+            first & self.has_label, *self._not_of_flink(window)
+        )
+
+    def disputed(self, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return keys and times of Flink's frauds that a verdict says are none."""
+        is_disputed = chosen & self.label & self.has_verdict & ~self.verdict
+        return self._account[is_disputed], self.time[is_disputed]
+
+    def last_fraud(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the time of the latest known fraud among these transactions that each row sees; the least int64: none.
+
+        Of Flink's labels, too.
+        """
+        begin, end = self._of_verdicts(window)
+        of_flink, of_verdict = (self._is_seen & chosen & which for which in (self._is_first & self.label, self.verdict))
+        flinks_end = np.minimum(self._since, window.left(self.time))
+        periods = [
+            (self.time[of_verdict], *self._span(of_verdict, begin, end)),
+            (self.time[of_flink], *self._span(of_flink, window.entered(self.time, window.lag), flinks_end)),
+        ]
+        time, low, high = (np.concatenate(parts) for parts in zip(*periods, strict=True))
+        latest = np.full(self._rows, _ALWAYS)
+        for at in np.argsort(time, kind="stable"):
+            latest[low[at] : high[at]] = time[at]
+        return latest
+
+    def _of_verdicts(self, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the periods in which verdicts count."""
+        begin = np.maximum(self._since, window.entered(self.time, window.delay))
+        return begin, np.minimum(self._until, window.left(self.time))
+
+    def _not_of_flink(self, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the periods in which labels of Flink would count, and no longer do."""
+        return np.maximum(self._since, window.entered(self.time, window.lag)), window.left(self.time)
+
+    def _count(self, chosen: NDArray[np.bool_], begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return in how many periods each row is."""
+        low, high = self._span(chosen, begin, end)
+        change = np.bincount(low, minlength=self._rows + 1) - np.bincount(high, minlength=self._rows + 1)
+        return np.cumsum(change)[: self._rows]
+
+    def _span(
+        self, chosen: NDArray[np.bool_], begin: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first row of each chosen period, and the first after it."""
+        at = chosen & self._is_seen
+        base = self._key[at] * (len(self._at) + 1)
+        low, high = (np.searchsorted(self._rank, base + np.searchsorted(self._at, time[at])) for time in (begin, end))
+        return low, np.maximum(low, high)
+
+
+def _of(values: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return values, and which there are; what is null is false."""
+    return values.fill_null(False).to_numpy(), values.is_valid().to_numpy()
