@@ -61,6 +61,8 @@ ROWS: Rows = [
                 "amount": 600.0,
                 "detected_at": NOW - timedelta(minutes=30),
                 "evidence": [part("a", SMALL), part("b")],
+                "entity": "terminal",
+                "entity_key": "t7",
             }
         ],
     ),
@@ -259,6 +261,10 @@ def test_precision_of_rules_counts_alerts_whose_truth_is_known(filled: Any) -> N
 
 def test_alerts_of_two_rules_overlap_on_an_account_at_a_time(filled: Any) -> None:
     assert shown(filled, "rule_overlap") == [("new", "shadow", "old", 2, 1, 0)]
+
+
+def test_keys_with_most_alerts_are_of_the_rules_entities(filled: Any) -> None:
+    assert shown(filled, "keys") == [("terminal", "t7", "old", 1, 1, LARGE)]
 
 
 def test_freshness_tells_how_old_the_newest_rows_are(filled: Any) -> None:
