@@ -196,3 +196,13 @@ def test_the_pages_need_neither_spark_nor_pyspark(root: Path) -> None:
         "assert 'pyspark' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_the_report_of_some_days_is_a_file(browse: Open) -> None:
+    browser = browse()
+    answer = browser.get("/report?from=2026-03-07&to=2026-03-07")
+    assert answer.headers["content-disposition"] == 'attachment; filename="report-2026-03-07-2026-03-07.html"'
+    assert "Fraud report of" in answer.text and "<script" not in answer.text
+    assert browser.get("/report?from=yesterday").status_code == 409
+    refused = browser.get("/report?from=2026-03-08&to=2026-03-07")
+    assert "--from 2026-03-08 is after --to 2026-03-07" in refused.text
