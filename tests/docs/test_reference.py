@@ -9,11 +9,16 @@ import pytest
 from tests import commands_page, messages_page, settings_page
 
 
-@pytest.mark.parametrize("page", [commands_page, messages_page, settings_page], ids=lambda page: page.PAGE.name)
+@pytest.mark.parametrize(
+    "page",
+    [commands_page, settings_page, pytest.param(messages_page, marks=pytest.mark.slow)],
+    ids=["commands", "settings", "messages"],
+)
 def test_a_page_is_fresh(page: ModuleType) -> None:
     assert page.PAGE.read_text() == page.page(), "run: make reference"
 
 
+@pytest.mark.slow
 def test_lines_that_users_meet_are_rows() -> None:
     rows = messages_page.rows()
     assert (

@@ -285,5 +285,5 @@ def _line(item: dict[str, Any]) -> str:
         if item.get("holder")
         else []
     )
-    what = f"{item['rank']:>4}  {item['item_id'][:16]}  {item['entity']} {item['entity_key']}"
+    what = f"{item['rank']:>4}  {item['item_id']}  {item['entity']} {item['entity_key']}"
     return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *done])
