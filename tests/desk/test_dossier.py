@@ -64,6 +64,8 @@ def test_a_message_has_its_topic_partition_and_offset(made_lake: Path, tmp_path:
     made.write(root, tables.SILVER_TRANSACTIONS, made.payments())
     alert = made.alert("k1", "large", "t9")
     made.write(root, tables.SILVER_ALERTS, [alert])
+    unscored = dict(made.predictions()[9], scored_at=None, reasons=None)
+    made.write(root, tables.GOLD_FRAUD_PREDICTIONS, [unscored])
     case = dict(made.case("a5", "a5"), case_id="k1", alert_ids=["k1"], transaction_ids=["t9"], account_id="4")
     made.write(root, tables.GOLD_CASES, [case])
     (row,) = page(root, "k1").blocks["Rows as they landed"].rows[1:]

@@ -11,7 +11,7 @@ from fraudlake import json_text, tables
 from fraudlake.counts import counted
 from fraudlake.desk import charts, review
 from fraudlake.desk.charts import Mark
-from fraudlake.desk.document import Block, Document, Section
+from fraudlake.desk.document import Block, Document, Section, text
 from fraudlake.errors import UsageError
 from fraudlake.lake.sql_text import literal
 
@@ -126,10 +126,10 @@ class _Case:
         for row in payments:
             id_ = row["transaction_id"]
             kind: Literal["live"] | None = "live" if id_ in completed else None
-            text = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f} ({id_})"
+            said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f} ({id_})"
             in_case, labelled = id_ in self._ids, bool(row["label"])
             verdict = _verdict(verdicts.get(id_))
-            marks.append(Mark(row["timestamp"], row["amount"], text, in_case, kind, scores.get(id_), verdict, labelled))
+            marks.append(Mark(row["timestamp"], row["amount"], said, in_case, kind, scores.get(id_), verdict, labelled))
         note = (
             f"Account {account}, from three days before the case to three days after it: "
             f"{counted(len(payments), 'transaction')}. Those of the case are coloured, those that completed an alert "
@@ -177,8 +177,8 @@ class _Case:
         rows = []
         for place in ((row["source"], row["position"]) for row in self._transactions):
             if landed := self._landed.get(place):
-                text = _canonical(landed)
-                rows.append((_place(*place), text, _sha256(text)))
+                fields = _canonical(landed)
+                rows.append((_place(*place), fields, _sha256(fields)))
         missing = "" if rows else "Bronze does not hold the rows any more."
         columns = ("place", "as it landed", "SHA-256")
         title = "Rows as they landed"
@@ -253,7 +253,7 @@ class _Case:
             part = self._predictions[number : number + _SIDE_BY_SIDE]
             names = [name for name in part[0] if name not in _OWN]
             rows: list[Sequence[object]] = [
-                ("scored at", *(f"{row['scored_at']:%Y-%m-%d %H:%M:%S}" for row in part)),
+                ("scored at", *(text(row["scored_at"]) for row in part)),
                 *((name.replace("_", " "), *(row[name] for row in part)) for name in names),
                 ("reasons", *("; ".join(row["reasons"] or ()) or None for row in part)),
             ]
