@@ -14,7 +14,7 @@ from typing import Literal
 from markupsafe import Markup
 
 _WIDTH = 960
-_LEFT, _RIGHT = 64, 12
+_LEFT, _RIGHT = 64, 24
 _TOP, _PLOT, _STRIP = 22, 190, 44
 """Heights: above the amounts, of the amounts, and of the strip of scores."""
 _LONGEST = 24
