@@ -10,9 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from fraudlake.desk import rules
 from fraudlake.desk.store import LocalStore
+from fraudlake.desk.web.access import Person, PlatformAccess
+from fraudlake.desk.web.application import application
+from fraudlake.desk.web.site import Site
+from fraudlake.errors import FraudlakeError
 from tests.desk import small_lake
 from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
@@ -206,3 +211,17 @@ def test_the_report_of_some_days_is_a_file(browse: Open) -> None:
     assert browser.get("/report?from=yesterday").status_code == 409
     refused = browser.get("/report?from=2026-03-08&to=2026-03-07")
     assert "--from 2026-03-08 is after --to 2026-03-07" in refused.text
+
+
+@pytest.mark.parametrize("page", ["/", "/items/alert2", "/rules", "/health", "/rules/small_then_large/backtest"])
+def test_a_warehouse_that_is_asleep_or_refuses_is_said_in_a_line(page: str) -> None:
+    def refuse(person: Person) -> LocalStore:
+        raise FraudlakeError("https://w.example is not available for now (starting): try again in some minutes")
+
+    access = PlatformAccess(["analysts"], lambda token: {"analysts"})
+    browser = TestClient(application(Site(refuse, access)), base_url="https://desk.example")
+    who = {"x-forwarded-email": "anna@example.com", "x-forwarded-access-token": "token"}
+    answer = browser.get(page, headers=who)
+    assert answer.status_code == 409 and "not available for now (starting): try again" in text_of(answer.text)
+    told = browser.get(page, headers={**who, "accept": "application/json"})
+    assert told.json() == {"error": "https://w.example is not available for now (starting): try again in some minutes"}
