@@ -291,7 +291,7 @@ SILVER_ALERTS = Table(
     seconds_between DOUBLE seconds from the small to the large one, in event time
     explanation STRING the alert as a sentence
     detected_at TIMESTAMP when the detector raised it (UTC)
-    kind STRING small_then_large, threshold or pattern; null, as the next two, in alerts of version 0.1.0
+    kind STRING small_then_large, threshold, pattern or model; null, as the next two, in alerts of version 0.1.0
     evidence {EVIDENCE} its transactions in order, with the rule's name for each
     measures MAP<STRING,STRING> values that the rule computed, by name
     rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
@@ -313,7 +313,7 @@ SILVER_RULES = Table(
     change BIGINT number of the change, from 1; rows with one number were made together
     name STRING rule
     version BIGINT version of the rule, from 1
-    kind STRING small_then_large, threshold or pattern
+    kind STRING small_then_large, threshold, pattern or model
     definition STRING the version of the rule as JSON
     status STRING draft, shadow (evaluated, its alerts are in silver_shadow_alerts), live or retired
     author STRING who made the change
@@ -409,7 +409,7 @@ GOLD_FRAUD_PREDICTIONS = Table(
     hours_from_usual DOUBLE feature: hours between its time of day and the account's usual one
     probability DOUBLE probability of fraud
     prediction BOOLEAN whether the probability reaches the threshold
-    reasons ARRAY<STRING> sentences on what raised the probability most; null if fraud is not predicted
+    reasons ARRAY<STRING> what raised the probability most, in sentences; null without predicted fraud or an alert
     label BOOLEAN verdict of Flink's own detector
     model_version STRING version of the model
     scored_from STRING silver, kafka or backfill

@@ -16,9 +16,14 @@ from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
+    from datetime import date
+
+    import pyarrow as pa
+
     from fraudlake.desk.missed import Precision
     from fraudlake.detection.comparison import Comparison
     from fraudlake.detection.report import Agreement, Report
+    from fraudlake.lake import Lake
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
@@ -29,6 +34,16 @@ _DAY = Day()
 @cli.group(name="rules", example="fraudlake rules backtest tiny_then_huge --from 2026-03-01")
 def rules_() -> None:
     """Try rules on history, run them in the shadow, and switch them on and off without a restart."""
+
+
+def _backtested(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, pa.Table]:
+    from fraudlake.detection import backtest
+    from fraudlake.model import alerts
+    from fraudlake.rules.kinds.model import ModelRule
+
+    if isinstance(rule, ModelRule):
+        return alerts.backtest(lake, rule, first, last)
+    return backtest.backtest(lake, rule, first, last)
 
 
 def _source(command: Any) -> Any:
@@ -52,7 +67,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
     rules = [_rule(settings, name, file)] if name or file else list(settings.known_rules)
     columns = query_columns(settings.columns)
     for rule in rules:
-        rule.compile(columns, settings.entities)
+        rule.check(columns, settings.entities)
     valid = [{"name": rule.name, "kind": rule.kind} for rule in rules]
     app.say({"valid": valid}, "\n".join(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules))
 
@@ -76,7 +91,8 @@ def backtest(
 ) -> None:
     """Try a rule on silver's transactions, in event-time order, without changing anything.
 
-    NAME is a rule of the lake, in its newest version; --sql tries a query that is not a rule yet.
+    NAME is a rule of the lake, in its newest version; --sql tries a query that is not a rule yet. A rule of the kind
+    model is tried on the predictions of these transactions.
     """
     from fraudlake.detection import backtest, rule_table
     from fraudlake.rules.columns import query_columns
@@ -85,10 +101,10 @@ def backtest(
     query = query_of(file) if file else None
     lake = app.open_existing(**flags)
     rule = query or rule_table.read(lake).version_of(str(name)).rule
-    rule.compile(query_columns(lake.settings.columns), lake.settings.entities)
+    rule.check(query_columns(lake.settings.columns), lake.settings.entities)
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
-        report, alerts = backtest.backtest(lake, rule, *days)
+        report, alerts = _backtested(lake, rule, *days)
         progress.append(f"{counted(report.transactions, 'transaction')}, {counted(report.alerts, 'alert')}")
     if matches is not None:
         _write(matches, backtest.matches(rule, alerts))

@@ -56,6 +56,7 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
         scoring = [score] if Registry.of(lake).champion() else []
         for step in scoring:
             run_streams(lake, step.streams(lake), "available-now")
+            steps.aggregate_score_alerts(lake)
         is_done()
         with timed("optimize") as report:
             report.append(f"{len(maintenance.optimize(lake, report.parts('table')))} tables rewritten")

@@ -108,12 +108,23 @@ def run(context: click.Context, steps: list[str], given: Mapping[str, Any]) -> N
         with planned(*steps) as is_done:
             for step in steps:
                 _call(context, step, given)
+                if step == "score" and "aggregate" in steps:
+                    aggregate_score_alerts(app.open())
                 is_done()
         if app.settings().trigger == "continuous":
             app.together = []
             for step in app.streaming:
                 _call(context, step, given)
             app.run_together()
+
+
+def aggregate_score_alerts(lake: Lake) -> None:
+    """Aggregate the alerts that ``score`` has raised, if there is a live rule of the kind ``model``."""
+    from fraudlake.detection import rule_table
+    from fraudlake.streams import aggregate
+
+    if rule_table.read(lake).of_source("predictions").live:
+        run_streams(lake, aggregate.streams(lake), "available-now")
 
 
 def _call(context: click.Context, step: str, given: Mapping[str, Any]) -> None:

@@ -249,7 +249,8 @@ def detector_output(
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
     """
-    evaluator = evaluator or Evaluator.of(settings, RuleSet.of(settings.known_rules).versions)
+    known = RuleSet.of(settings.known_rules).of_source("transactions")
+    evaluator = evaluator or Evaluator.of(settings, known.versions)
     in_event_time = settings.ordering == "event_time"
     if in_event_time:
         bound = bound_milliseconds(settings)

@@ -85,10 +85,10 @@ def matches(rule: Rule, alerts: pa.Table) -> list[str]:
     """Return alerts as a JSON object each, in which values are written as Flink prints them.
 
     A pattern gives what its query selects: by default the columns of ``PARTITION BY`` and the measures. An alert of a
-    threshold also has ``accountId``, ``dt`` and ``transaction_id`` of the transaction that completed it.
+    threshold or of a score also has ``accountId``, ``dt`` and ``transaction_id`` of the transaction that completed it.
     """
     measures: list[str] = alerts["measures"].to_pylist()
-    if rule.kind != "threshold":
+    if rule.kind not in ("threshold", "model"):
         return measures
     times = alerts["time"].cast(pa.int64()).to_pylist()
     accounts, transactions = (alerts[name].to_pylist() for name in ("account_id", "transaction_id"))

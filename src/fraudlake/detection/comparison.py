@@ -14,7 +14,7 @@ from fraudlake import tables
 from fraudlake.detection import coverage, truth
 from fraudlake.detection.alerts import entity_and_key
 from fraudlake.detection.backtest import in_order
-from fraudlake.detection.report import Range, Report, report
+from fraudlake.detection.report import Report, report
 from fraudlake.lake.missing_version import is_missing
 from fraudlake.lake.rows import persisted
 
@@ -148,8 +148,7 @@ def _compare_over(
     own = raised(alerts, version).where(truth.condition("to_date(timestamp)", first, last))
     in_range = truth.condition("date", first, last)
     with persisted(seen.where(in_range).select("transaction_id", "date", "label")) as transactions:
-        figures = (F.count("*"), F.min("date"), F.max("date"), F.count_if("label"))
-        history = Range(*transactions.agg(*figures).collect()[0])
+        history = truth.of_rows(transactions)
         verdicts = truth.verdicts_on(lake, in_range, transactions)
         others = [
             (other, raised(alerts, other).join(transactions, on="transaction_id", how="left_semi"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,15 @@ from fraudlake.detection import rule_table
 from fraudlake.rules.rule_set import EVALUATED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
+    from fraudlake.lake.checkpoint import Checkpoint
+    from fraudlake.rules.any_rule import Source
     from fraudlake.rules.rule_set import RuleVersion
+
+_STEPS: Mapping[Source, tuple[str, ...]] = {"transactions": ("detect",), "predictions": ("score", "score_kafka")}
+"""The streams that evaluate rules."""
 
 
 def seen(lake: Lake, version: RuleVersion, by_time: bool = False) -> DataFrame:
@@ -33,16 +37,15 @@ def seen(lake: Lake, version: RuleVersion, by_time: bool = False) -> DataFrame:
         by_time: take event times instead of these versions, whose files leave by the setting ``retention``: the rows
             later than the newest one that the stream had read.
     """
-    spans = [_span(lake, *batches, by_time) for batches in _batches(lake, version)]
+    begun = [one for one in map(lake.checkpoint, _STEPS[version.rule.looks_at]) if not one.is_new]
+    spans = [_span(lake, one, *batches, by_time) for one in begun for batches in _batches(lake, one, version)]
     nothing = lake.read(tables.SILVER_TRANSACTIONS).where("false")
-    return reduce(lambda some, others: some.unionByName(others), spans, nothing)
+    rows = reduce(lambda some, others: some.unionByName(others), spans, nothing)
+    return rows if len(begun) < 2 else rows.dropDuplicates(["transaction_id"])
 
 
-def _batches(lake: Lake, version: RuleVersion) -> Iterator[tuple[int, int | None]]:
-    """Return the micro-batches of ``detect`` in which the rule began, and those before which it ended, if it did."""
-    checkpoint = lake.checkpoint("detect")
-    if checkpoint.is_new:
-        return
+def _batches(lake: Lake, checkpoint: Checkpoint, version: RuleVersion) -> Iterator[tuple[int, int | None]]:
+    """Return the micro-batches of a stream in which the rule began, and those before which it ended, if it did."""
     begin: int | None = None
     for change, status in [*rule_table.statuses(lake, version), (math.inf, "retired")]:
         if status in EVALUATED:
@@ -54,11 +57,11 @@ def _batches(lake: Lake, version: RuleVersion) -> Iterator[tuple[int, int | None
             begin = None
 
 
-def _span(lake: Lake, first: int, end: int | None, by_time: bool) -> DataFrame:
+def _span(lake: Lake, checkpoint: Checkpoint, first: int, end: int | None, by_time: bool) -> DataFrame:
     """Return the rows that the stream has evaluated from one micro-batch on, and before another one."""
-    table, checkpoint = tables.SILVER_TRANSACTIONS, lake.checkpoint("detect")
-    rows, before = lake.read(table), _read_before(lake, first)
-    after = _read_before(lake, checkpoint.next_batch if end is None else end)
+    table = tables.SILVER_TRANSACTIONS
+    rows, before = lake.read(table), _read_before(lake, checkpoint, first)
+    after = _read_before(lake, checkpoint, checkpoint.next_batch if end is None else end)
     time = F.unix_micros("timestamp")
     known = None if by_time else after.get("silver_version")
     if known is not None:
@@ -76,9 +79,8 @@ def _span(lake: Lake, first: int, end: int | None, by_time: bool) -> DataFrame:
     return rows if before.get("newest") is None else rows.where((time > F.lit(before["newest"])) | waiting)
 
 
-def _read_before(lake: Lake, batch: int) -> Mapping[str, int | None]:
+def _read_before(lake: Lake, checkpoint: Checkpoint, batch: int) -> Mapping[str, int | None]:
     """Return how far the stream had read before a micro-batch, if that was noted, or is known."""
-    checkpoint = lake.checkpoint("detect")
     noted = checkpoint.read_before(batch)
     if noted:
         return noted

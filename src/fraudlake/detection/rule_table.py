@@ -16,6 +16,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
 from fraudlake.lake.sql_text import literal
+from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
 
@@ -181,7 +182,10 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
     # The module loads pyspark, which the desk does without.
     from fraudlake.detection.alerts import Evaluator
 
-    Evaluator.of(settings, RuleSet.of(rules).versions)
+    columns = query_columns(settings.columns)
+    for rule in rules:
+        rule.check(columns, settings.entities)
+    Evaluator.of(settings, RuleSet.of(rules).of_source("transactions").versions)
 
 
 def _with_status(present: RuleSet, chosen: RuleVersion, status: Status) -> list[RuleVersion]:

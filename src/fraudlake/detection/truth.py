@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from fraudlake import tables
 from fraudlake.detection.report import Range
 from fraudlake.silver import verdicts
@@ -27,6 +29,12 @@ def of_range(lake: Lake, in_range: str) -> Range:
     figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
     (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
     return Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
+
+
+def of_rows(transactions: DataFrame) -> Range:
+    """Return what rows of silver hold: at least ``date`` and ``label``."""
+    figures = F.count("*"), F.min("date"), F.max("date"), F.count_if("label")
+    return Range(*transactions.agg(*figures).collect()[0])
 
 
 def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None) -> dict[str, bool]:

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from fraudlake.lake.commit import Commit
     from fraudlake.lake.lake import Lake
     from fraudlake.lake.writer import Compute
     from fraudlake.tables import Table
 
 _LATEST = 20
-"""Commits that are searched for a micro-batch's own, just made or repeated; others may have come between."""
+"""Commits that are searched for one just made; others may have come between."""
 
 
 @dataclass(frozen=True)
@@ -90,5 +91,10 @@ class Appender:
 
     def _committed(self, lake: Lake, table: Table, batch_id: int) -> int | None:
         """Return how many rows a micro-batch's commit to a table has; None if no commit names the micro-batch."""
-        commits = (one for one in lake.history(table, _LATEST) if one.is_of(self.application, batch_id))
-        return next((commit.rows for commit in commits), None)
+        commit = self.commit(lake, table, batch_id)
+        return None if commit is None else commit.rows
+
+    def commit(self, lake: Lake, table: Table, batch_id: int) -> Commit | None:
+        """Return a micro-batch's commit to a table, just made or repeated; None: it had no rows."""
+        history = lake.history(table) if batch_id == self.repeated else lake.history(table, _LATEST)
+        return next((commit for commit in history if commit.is_of(self.application, batch_id)), None)

@@ -32,12 +32,14 @@ def scorer(
     scored_from: str,
     scored_at: datetime,
     declared: Sequence[tuple[Feature, str]] = (),
+    alerted_from: float = 1.0,
 ) -> Callable[[_Batches], _Batches]:
     """Return a function from Arrow batches of :func:`features.computed_columns`, packed or not, to predictions.
 
     Predictions are the columns of ``gold_fraud_predictions``, with those of declared features. ``prediction`` is true
-    if the probability reaches the threshold, a probability or a budget; these rows have ``reasons``
-    (:mod:`explanations`). ``declared`` are the lake's declared features with their types.
+    if the probability reaches the threshold, a probability or a budget. These rows have ``reasons``
+    (:mod:`explanations`), and so have those that raise alerts, from the probability ``alerted_from`` on. ``declared``
+    are the lake's declared features with their types.
 
     Raises:
         FraudlakeError: it is a budget, and the version knows none.
@@ -51,7 +53,7 @@ def scorer(
     def score(batches: _Batches) -> _Batches:
         classifier = Classifier.from_bytes(stored)
         for batch in features.opened(batches):
-            scored = _scored(batch, classifier, medians, sentences, threshold)
+            scored = _scored(batch, classifier, medians, sentences, threshold, alerted_from)
             constant_columns = {
                 name: pa.repeat(pa.scalar(value, schema.field(name).type), batch.num_rows)
                 for name, value in constants.items()
@@ -68,13 +70,14 @@ def _scored(
     medians: dict[str, float],
     sentences: dict[str, str],
     threshold: float,
+    alerted_from: float,
 ) -> dict[str, pa.Array]:
     """Return ``probability``, ``prediction`` and ``reasons`` of a batch's rows."""
     matrix = np.column_stack([_numbers(batch.column(name), classifier, name) for name in classifier.features])
     probability = classifier.probabilities(matrix)
     predicted = probability >= threshold
     reasons: list[list[str] | None] = [None] * batch.num_rows
-    flagged = np.flatnonzero(predicted)
+    flagged = np.flatnonzero(probability >= min(threshold, alerted_from))
     if len(flagged):
         texts = {name: batch.column(name).take(pa.array(flagged)).to_pylist() for name in classifier.encodings}
         explained = explanations.reasons(classifier, matrix[flagged], medians, sentences, texts)

@@ -98,8 +98,13 @@ def load(lake: Lake, number: str) -> Model:
 
 def profiles(lake: Lake, numbers: list[str]) -> dict[str, Profile]:
     """Return the profiles of those versions that were published."""
+    return {number: profile for number, profile in all_profiles(lake).items() if number in numbers}
+
+
+def all_profiles(lake: Lake) -> dict[str, Profile]:
+    """Return the profiles of all versions that were published."""
     rows = lake.query(tables.GOLD_MODELS, "DISTINCT model_version, profile").to_pylist()
-    return {row["model_version"]: json.loads(row["profile"]) for row in rows if row["model_version"] in numbers}
+    return {row["model_version"]: json.loads(row["profile"]) for row in rows}
 
 
 class Champion:

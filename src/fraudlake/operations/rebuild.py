@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -24,6 +24,7 @@ from fraudlake.detection import backtest, rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents
 from fraudlake.lake.rows import persisted
+from fraudlake.model import alerts as model_alerts
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
@@ -31,13 +32,13 @@ from fraudlake.quarantine import replay
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.streams import cases, groups, lanes
+from fraudlake.streams import cases, groups, lanes, score
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.lake import Lake
-    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake.rules.rule_set import RuleSet
     from fraudlake.tables import Table
 
 SAMPLES = 5
@@ -174,12 +175,16 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
     columns = query_columns(lake.settings.columns)
-    rules = rule_table.read(lake).live
-    reaches = {version.rule.name: version.rule.compile(columns, lake.settings.entities).look_back for version in rules}
+    rules = rule_table.read(lake)
+    reaches = {
+        version.rule.name: version.rule.compile(columns, lake.settings.entities).look_back
+        for version in rules.of_source("transactions").live
+    }
+    reaches |= {version.rule.name: timedelta(0) for version in rules.of_source("predictions").live}
     days = _Days(first, last, reaches)
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
-        _require_caught_up(lake)
+        _require_caught_up(lake, rules)
         before = {table.name: lake.version(table) for table in contents.TABLES} | _cut_versions(lake, days, apply)
         with _computed(lake, days, rules) as (computed, present):
             changes = {table.name: _changes(table, present[table.name], rows) for table, rows in computed.items()}
@@ -205,6 +210,11 @@ def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int]:
     return note.versions
 
 
+def _scored_by(lake: Lake) -> list[str]:
+    """Return the streams that have begun to score."""
+    return [step for step in ("score", score.FROM_KAFKA) if not lake.checkpoint(step).is_new]
+
+
 def _require_rows(lake: Lake, days: _Days) -> None:
     whole = retention.first_whole_day(lake, tables.BRONZE_TRANSACTIONS.name, *(_SILVER.name, _QUARANTINE.name))
     if whole is not None and _shifted(days.start, -days.reach).date() < whole:
@@ -214,8 +224,12 @@ def _require_rows(lake: Lake, days: _Days) -> None:
         )
 
 
-def _require_caught_up(lake: Lake) -> None:
-    for step, table in (("refine", tables.BRONZE_TRANSACTIONS), ("detect", _SILVER)):
+def _require_caught_up(lake: Lake, rules: RuleSet) -> None:
+    steps = [("refine", tables.BRONZE_TRANSACTIONS), ("detect", _SILVER)]
+    # The stream raises the alerts of the rows that it has still to score.
+    if rules.of_source("predictions").live and "score" in _scored_by(lake):
+        steps.append(("score", _SILVER))
+    for step, table in steps:
         if lake.checkpoint(step).is_new or step in lag.unread(lake, table):
             raise FraudlakeError(f"{step} has still to read {table.name}: run '{lag.command_of(step)}' first")
     if replay.unfinished(lake):
@@ -223,9 +237,7 @@ def _require_caught_up(lake: Lake) -> None:
 
 
 @contextmanager
-def _computed(
-    lake: Lake, days: _Days, rules: Sequence[RuleVersion]
-) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
+def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Table, DataFrame], dict[str, DataFrame]]]:
     """Compute the days outside of the tables, for the length of the block; return them, and the current rows."""
     _remove_left_behind(lake)
     folder = lake.replays / f"{_FOLDER}{uuid.uuid4().hex}"
@@ -248,7 +260,15 @@ def _computed(
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
         tasks = max(lake.settings.buckets, -(-near.count() // backtest.ROWS_OF_TASK))
         now = _evaluated_before(lake)
-        raised = silver_alerts.alerts(silver_alerts.detector_output_of_history(near, lake.settings, rules, tasks, now))
+        detected = silver_alerts.detector_output_of_history(
+            near, lake.settings, rules.of_source("transactions").live, tasks, now
+        )
+        raised = silver_alerts.alerts(detected)
+        of_scores = rules.of_source("predictions").live
+        if of_scores and _scored_by(lake):
+            predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(days.hold("date"))
+            scored = predictions.join(transactions.select("transaction_id"), on="transaction_id", how="left_semi")
+            raised = raised.unionByName(model_alerts.of_days(scored, lake, of_scores))
         alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
         yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
     finally:

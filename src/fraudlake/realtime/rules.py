@@ -101,6 +101,8 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
         return f"it is by {rule.by}, and this lane groups transactions by account"
     if isinstance(rule, SmallThenLargeRule):
         return None
+    if rule.looks_at == "predictions":
+        return "it looks at predictions, which 'fraudlake score' makes, and this lane makes none"
     if not isinstance(rule, ThresholdRule):
         return f"rules of the kind '{rule.kind}' are evaluated in Python, which Spark's Real-time Mode does not call"
     columns = _NEVER_NULL if rule.aggregate == "count" else ("amount",)

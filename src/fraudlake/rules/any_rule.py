@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -19,6 +19,8 @@ ACCOUNT = "account"
 """The entity that every lake has; its key is ``account_id``."""
 Entities = Mapping[str, Sequence[str]]
 """The columns of silver by which other entities are keyed, by the entity's name."""
+Source = Literal["transactions", "predictions"]
+"""What a rule looks at: ``silver_transactions`` or ``gold_fraud_predictions``."""
 NO_ENTITIES: Entities = MappingProxyType({})
 
 
@@ -26,6 +28,9 @@ class AnyRule(BaseModel, ABC):
     """A rule: its kind, its name, what it looks at, and its parameters, which the kind adds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    looks_at: ClassVar[Source] = "transactions"
+    """Rules of transactions are evaluated by ``detect``, those of predictions by ``score``."""
 
     kind: str
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -39,6 +44,14 @@ class AnyRule(BaseModel, ABC):
         Raises:
             UsageError: the rule does not suit the columns, or its entity is not declared.
         """
+
+    def check(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> None:
+        """Check that the rule can be evaluated.
+
+        Raises:
+            UsageError: the rule does not suit the columns, or its entity is not declared.
+        """
+        self.compile(columns, entities)
 
     def key(self, columns: Mapping[str, Column], entities: Entities) -> tuple[Column, ...]:
         """Return the columns by which the rule's entity is keyed.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
 from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import Source
 from fraudlake.rules.kinds import Rule
 
 Status = Literal["draft", "shadow", "live", "retired"]
@@ -49,6 +50,10 @@ class RuleSet:
     def of(cls, rules: Iterable[Rule]) -> RuleSet:
         """Return a set in which rules are live, each in its first version."""
         return cls(tuple(RuleVersion(rule, 1, "live") for rule in rules))
+
+    def of_source(self, source: Source) -> RuleSet:
+        """Return the set with those rules only that look at transactions, or at predictions."""
+        return replace(self, versions=tuple(version for version in self.versions if version.rule.looks_at == source))
 
     @property
     def names(self) -> list[str]:

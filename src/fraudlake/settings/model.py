@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
 from datetime import date, timedelta
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from fraudlake.durations import Duration
-
-
-def _threshold(value: object) -> object:
-    """Read a probability, or a budget such as ``"100 accounts a day"``."""
-    match = re.fullmatch(r"\s*([1-9]\d{0,8}) accounts? a day\s*", str(value))
-    if match:
-        return f"{match[1]} accounts a day"
-    try:
-        probability = float(str(value))
-    except ValueError:
-        probability = math.nan
-    if 0 < probability < 1:
-        return probability
-    wrong = "must be a probability" if math.isnan(probability) else "input should be less than 1"
-    wrong = "input should be greater than 0" if probability <= 0 else wrong
-    raise ValueError(f"{wrong}, or a budget such as '100 accounts a day'")
-
-
-Threshold = Annotated[float | str, BeforeValidator(_threshold)]
-"""A probability, or a budget: a number of accounts a day."""
+from fraudlake.values import Threshold
 
 
 class Model(BaseModel):

@@ -20,6 +20,7 @@ from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import persisted_batch
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
+from fraudlake.streams import rule_notes
 from fraudlake.streams.stream import OutdatedError, Stream
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
-    rules = _noted(lake, checkpoint, first) if pending is not None else rule_table.read(lake)
+    rules = _rules(lake) if pending is None else rule_notes.noted(lake, checkpoint, first, "transactions")
     # Before the rules of the settings are written to their table: one may be impossible.
     evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
     difference = _difference(lake, checkpoint, first, rules, evaluator)
@@ -68,7 +69,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
             conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
 
     def renewed() -> Stream:
-        latest = rule_table.read(lake)
+        latest = _rules(lake)
         keys = _keys(alerts.Evaluator.of(lake.settings, latest.evaluated))
         _note(lake, checkpoint, checkpoint.next_batch, latest.change, keys)
         (stream,) = streams(lake, forget)
@@ -107,7 +108,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
             rows,
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
-            writes=dict.fromkeys((tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS), ""),
+            writes=dict.fromkeys((tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS), "coalesce(kind, '') <> 'model'"),
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,
@@ -115,6 +116,11 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
             renewed=renewed,
         )
     ]
+
+
+def _rules(lake: Lake) -> RuleSet:
+    """Return the rules of the detector: others look at predictions."""
+    return rule_table.read(lake).of_source("transactions")
 
 
 class _Difference(NamedTuple):
@@ -134,9 +140,9 @@ def _difference(
     lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, evaluator: alerts.Evaluator
 ) -> _Difference:
     keys, keys_before = _keys(evaluator), checkpoint.keys_of(batch - 1)
-    if batch == 0 or (_change_noted(checkpoint, batch - 1), keys_before) == (rules.change, keys):
+    if batch == 0 or (rule_notes.change_noted(checkpoint, batch - 1), keys_before) == (rules.change, keys):
         return _Difference()
-    before = _noted(lake, checkpoint, batch - 1)
+    before = rule_notes.noted(lake, checkpoint, batch - 1, "transactions")
     moved = {str(version) for version in before.evaluated if keys_before.get(str(version)) != keys.get(str(version))}
     new = rules.added_since(before)
     added = tuple(version for version in rules.evaluated if version in new or str(version) in moved)
@@ -169,29 +175,12 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Map
     """Record the rules that a micro-batch evaluates, what they are by, and the position of the stream before it."""
     if (checkpoint.rules_of(batch), checkpoint.keys_of(batch)) == (change, keys):
         return
-    silver_table, done = tables.SILVER_TRANSACTIONS, batch - 1
-    version = checkpoint.version_read(done, lake.identity(silver_table))
-    newest = None if version is None else _newest(lake, version)
-    read: dict[str, int | None] = {"silver_version": version, "newest": newest, "watermark": None}
-    watermark = checkpoint.watermark_milliseconds(done) if lake.settings.ordering == "event_time" else None
+    read = rule_notes.of_silver(lake, checkpoint, batch)
+    in_event_time = lake.settings.ordering == "event_time"
+    watermark = checkpoint.watermark_milliseconds(batch - 1) if in_event_time else None
     if watermark is not None:
         read["watermark"] = watermark * 1000
     checkpoint.note_rules(batch, change, read, keys)
-
-
-def _newest(lake: Lake, version: int) -> int | None:
-    """Return the newest event time of a version of silver, microseconds; None: it has no rows, or is gone."""
-    return of_version(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
-
-
-def _noted(lake: Lake, checkpoint: Checkpoint, batch: int) -> RuleSet:
-    """Return the rules that a micro-batch was noted to evaluate."""
-    return rule_table.read(lake, _change_noted(checkpoint, batch))
-
-
-def _change_noted(checkpoint: Checkpoint, batch: int) -> int:
-    """Return the change after which a micro-batch was noted to evaluate; before there were notes, it was the first."""
-    return checkpoint.rules_of(batch) or 1
 
 
 def _change(

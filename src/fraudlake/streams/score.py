@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import features, predictions, published
+from fraudlake.model import alerts, features, predictions, published
 from fraudlake.model.registry import Registry
 from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures
+from fraudlake.streams.score_alerts import ScoreAlerts
 from fraudlake.streams.stream import OutdatedError, Stream
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
     from fraudlake.model.published import Model
+    from fraudlake.streams.stream import Write
 
 FROM_KAFKA = "score_kafka"
 _LOG = logging.getLogger(__name__)
@@ -39,7 +40,8 @@ _LOG = logging.getLogger(__name__)
 def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) -> list[Stream]:
     """``silver_transactions`` or a topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
 
-    Accounts whose hashes are in ``forget`` leave the state of the stream that scores from silver.
+    Rules of the kind ``model`` raise alerts of each micro-batch's predictions. Accounts whose hashes are in ``forget``
+    leave the state of the stream that scores from silver.
 
     Raises:
         NoModelError: there is no champion yet.
@@ -65,8 +67,8 @@ def _champion(lake: Lake) -> Model:
 
 
 def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
-    threshold, appender = lake.settings.threshold, Appender.of(lake, "score")
-    champion = published.Champion()
+    raising = ScoreAlerts.of(lake, "score")
+    score = _scorer(lake, "silver", raising)
     kafka_checkpoint = lake.checkpoint(FROM_KAFKA)
     # Rows that the stream from Kafka scores count only as their accounts' history here. Without such a stream no row is
     # left out, and the rows stay packed.
@@ -76,27 +78,50 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         seen.require_latest(lake, batch_id)
+        raising.require_current(lake, batch_id)
         rows = batch if not_covered is None else features.unpacked(batch, lake.settings).where(not_covered)
-        now = datetime.now(UTC)
-        score = predictions.scorer(champion.now(lake), threshold, "silver", now, lake.declared_features)
-        appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
+        score(lake, rows, batch_id)
 
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
         warm = _tiles_now(lake) if forget else _warm(lake)
         return features.of_stream(silver_rows, lake.settings, forget, warm, seen.packed(lake))
 
+    def before() -> None:
+        seen.note(lake)
+        raising.note(lake)
+
+    def rebuilt() -> Stream:
+        raising.note_latest(lake)
+        return _from_silver(lake, forget)
+
     return Stream(
         "score",
         rows,
         write,
         reads=(tables.SILVER_TRANSACTIONS,),
-        writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'"},
+        writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'", **_alerts_of_one(lake, FROM_KAFKA)},
         fixed=_fixed(lake),
         persist=False,
-        before=lambda: seen.note(lake),
-        renewed=seen.renewed(lake, lambda: _from_silver(lake, forget)),
+        before=before,
+        renewed=seen.renewed(lake, rebuilt),
     )
+
+
+def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
+    """Return what scores a micro-batch under the champion, and raises the alerts of its predictions."""
+    threshold, champion = lake.settings.threshold, published.Champion()
+
+    def write(lake: Lake, rows: DataFrame, batch_id: int) -> None:
+        model, now = champion.now(lake), datetime.now(UTC)
+        score = predictions.scorer(
+            model, threshold, scored_from, now, lake.declared_features, alerts.lowest(raising.rules.evaluated, model)
+        )
+        table, record = tables.GOLD_FRAUD_PREDICTIONS, raising.record(model, now)
+        raising.appender.append(lake, rows, table, batch_id, compute=score, record=record)
+        raising.raise_alerts(lake, batch_id)
+
+    return write
 
 
 def _note(lake: Lake, step: str) -> None:
@@ -198,17 +223,23 @@ def _from_kafka(lake: Lake) -> Stream:
             "score: this lake scores transactions of Kafka from silver already, and would score them twice: "
             "score without --source kafka, or use another --lake"
         )
-    threshold, appender = settings.threshold, Appender.of(lake, FROM_KAFKA)
-    champion = published.Champion()
+    raising = ScoreAlerts.of(lake, FROM_KAFKA)
+    score = _scorer(lake, "kafka", raising)
 
     seen = _SeenVerdicts.of(lake, FROM_KAFKA)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         seen.require_latest(lake, batch_id)
-        rows = _without_duplicates(lake, features.unpacked(batch, lake.settings))
-        now = datetime.now(UTC)
-        score = predictions.scorer(champion.now(lake), threshold, "kafka", now, lake.declared_features)
-        appender.append(lake, rows, tables.GOLD_FRAUD_PREDICTIONS, batch_id, compute=score)
+        raising.require_current(lake, batch_id)
+        score(lake, _without_duplicates(lake, features.unpacked(batch, lake.settings)), batch_id)
+
+    def before() -> None:
+        seen.note(lake)
+        raising.note(lake)
+
+    def rebuilt() -> Stream:
+        raising.note_latest(lake)
+        return _from_kafka(lake)
 
     topic = kafka.Topic(lake, checkpoint)
     landed = messages.from_messages(topic.read_stream(), contract.of(settings.columns))
@@ -217,13 +248,19 @@ def _from_kafka(lake: Lake) -> Stream:
         FROM_KAFKA,
         lambda: features.of_stream(transactions, settings, verdicts=seen.packed(lake)),
         write,
-        writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'kafka'"},
+        writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'kafka'", **_alerts_of_one(lake, "score")},
         fixed=_fixed(lake),
         explain=topic.explain,
-        taken=lambda first: appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
-        before=lambda: seen.note(lake),
-        renewed=seen.renewed(lake, lambda: _from_kafka(lake)),
+        taken=lambda first: raising.appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
+        before=before,
+        renewed=seen.renewed(lake, rebuilt),
     )
+
+
+def _alerts_of_one(lake: Lake, other: str) -> dict[tables.Table, str]:
+    """Return the alerts that only this stream can have raised: none if the other one has begun."""
+    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+    return dict.fromkeys(both, "kind = 'model'") if lake.checkpoint(other).is_new else {}
 
 
 def _fixed(lake: Lake) -> dict[str, object]:

@@ -1,0 +1,152 @@
+"""Alerts of scores: predictions become the alerts of rules of the kind ``model``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from fraudlake import tables
+from fraudlake.detection import comparison, truth
+from fraudlake.detection.alerts import alert_id
+from fraudlake.detection.backtest import in_order
+from fraudlake.detection.report import Report, report
+from fraudlake.model import budget, published
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.rules.kinds.model import ModelRule
+from fraudlake.rules.rule_set import RuleSet
+from fraudlake.silver import clock
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.model.drift import Profile
+    from fraudlake.model.published import Model
+    from fraudlake.rules.rule_set import RuleVersion
+
+ROLE = "SCORED"
+"""What evidence calls the transaction."""
+_READ = ("transaction_id", "account_id", "timestamp", "amount", "probability", "reasons", "model_version")
+_OF_OTHERS = [
+    column
+    for column in tables.SILVER_ALERTS.fields
+    if column.name.startswith("small_") or column.name in ("seconds_between", "evidence_columns")
+]
+"""The columns of ``silver_alerts`` that are null."""
+_EXPLANATION = (
+    "Account %s paid %.2f at %s UTC: version %s of the model gives it the fraud probability %.3f (limit %.3f)"
+)
+
+
+def of_predictions(
+    predictions: DataFrame, versions: Sequence[RuleVersion], profiles: Mapping[str, Profile]
+) -> DataFrame:
+    """Return the alerts that versions of rules raise, in the columns of ``silver_alerts``.
+
+    Args:
+        predictions: rows of ``gold_fraud_predictions``.
+        versions: those of other kinds raise none.
+        profiles: the profiles of the model's versions. Under a version without budgets, a rule with one raises none.
+    """
+    raised = [_raised(version, rule, profiles) for version, rule in _of_kind(versions)]
+    transaction = F.struct(F.lit(ROLE).alias("variable"), "transaction_id", "timestamp", "amount")
+    reasons = F.concat_ws("; ", "reasons")
+    columns = {
+        "alert_id": alert_id("rule", "transaction_id", "transaction_id"),
+        "explanation": F.concat(
+            F.format_string(
+                _EXPLANATION,
+                "account_id",
+                "amount",
+                F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss"),
+                "model_version",
+                "probability",
+                "level",
+            ),
+            F.when(reasons != "", F.concat(F.lit(": "), reasons)).otherwise(""),
+            F.lit("."),
+        ),
+        "detected_at": clock.now(),
+        "kind": F.lit(ModelRule.model_fields["kind"].default),
+        "evidence": F.array(transaction),
+        "measures": F.create_map(
+            *(F.lit("probability"), F.col("probability").cast("string")),
+            *(F.lit("threshold"), F.col("level").cast("string")),
+            *(F.lit("model_version"), F.col("model_version")),
+            *(F.lit("reasons"), F.to_json("reasons")),
+        ),
+        "entity": F.lit(ACCOUNT),
+        "entity_key": F.col("account_id"),
+    }
+    rows = predictions.select(*_READ, F.explode(F.array_compact(F.array(*raised))).alias("raised"))
+    rows = rows.select(*_READ, "raised.*")
+    columns |= {column.name: F.lit(None).cast(column.type) for column in _OF_OTHERS}
+    return rows.withColumns(columns).select(*tables.SILVER_ALERTS.column_names)
+
+
+def lowest(versions: Sequence[RuleVersion], model: Model) -> float:
+    """Return the lowest probability from which one of the rules alerts under a version of the model; 1 without rules.
+
+    Raises:
+        FraudlakeError: a rule has a budget, and the version of the model knows none.
+    """
+    return min((model.threshold(rule.threshold) for _, rule in _of_kind(versions)), default=1.0)
+
+
+def of_days(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion]) -> DataFrame:
+    """Return the alerts of predictions that were made at any time: of a transaction that has several, the stream's.
+
+    Predictions of a backfill count if the stream has made none, or if the backfill has replaced it; then the latest.
+    """
+    order = F.col("scored_from") == "backfill", F.col("scored_at").desc()
+    first = Window.partitionBy("transaction_id").orderBy(*order)
+    one_each = predictions.withColumn("_nth", F.row_number().over(first)).where("_nth = 1").drop("_nth")
+    return of_predictions(one_each, versions, published.all_profiles(lake))
+
+
+def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None) -> tuple[Report, pa.Table]:
+    """``gold_fraud_predictions`` of a range of days, both included → the figures of a rule, and its alerts.
+
+    They are over the transactions that have a prediction; see :func:`fraudlake.detection.backtest.backtest`.
+    """
+    in_range = truth.condition("date", first, last)
+    predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
+    silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
+    scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
+    alerts = of_days(predictions, lake, RuleSet.of([rule]).versions)
+    raised = in_order(comparison.as_evidence(alerts, silver).toArrow())
+    verdicts = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
+    return report(rule, raised, truth.of_rows(scored), verdicts), raised
+
+
+def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:
+    return ((version, version.rule) for version in versions if isinstance(version.rule, ModelRule))
+
+
+def _raised(version: RuleVersion, rule: ModelRule, profiles: Mapping[str, Profile]) -> Column:
+    """Return the rule and its level if a prediction reaches it, otherwise null."""
+    level = _level(rule, profiles)
+    columns = (
+        F.lit(rule.name).alias("rule"),
+        F.lit(version.version).cast("bigint").alias("rule_version"),
+        level.alias("level"),
+    )
+    return F.when(F.col("probability") >= level, F.struct(*columns))
+
+
+def _level(rule: ModelRule, profiles: Mapping[str, Profile]) -> Column:
+    """Return the probability from which a prediction raises an alert."""
+    if not isinstance(rule.threshold, str):
+        return F.lit(rule.threshold)
+    level = F.lit(None).cast("double")
+    for number, profile in profiles.items():
+        if profile.get("budgets"):
+            known = budget.threshold(rule.threshold, profile["budgets"], number)
+            level = F.when(F.col("model_version") == number, F.lit(known)).otherwise(level)
+    return level

@@ -1,0 +1,41 @@
+"""The kind ``model``: a transaction whose fraud probability reaches a threshold raises an alert."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
+
+from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import ACCOUNT, NO_ENTITIES, AnyRule, Entities, Source
+from fraudlake.values import Threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fraudlake.match_recognize.expressions import Column
+
+
+class ModelRule(AnyRule):
+    """A transaction that the model's champion scores high is fraud."""
+
+    looks_at: ClassVar[Source] = "predictions"
+
+    kind: Literal["model"] = "model"
+    threshold: Threshold
+    """The lowest probability that raises an alert, or a budget, which each version of the model turns into one."""
+
+    def check(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> None:
+        """Check that the rule is by account: a prediction is of a transaction.
+
+        Raises:
+            UsageError: it is by another entity.
+        """
+        if self.by != ACCOUNT:
+            raise UsageError(f"{self.name}: rules of the kind model are by account: leave out by = '{self.by}'")
+
+    def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> NoReturn:
+        """Refuse: transactions alone do not say what the model made of them.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"{self.name}: a rule of the kind model looks at predictions, which 'fraudlake score' makes")

@@ -1,0 +1,36 @@
+"""Rule notes: a stream's checkpoint says after which change of rules a micro-batch evaluates, and what it had read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fraudlake import tables
+from fraudlake.detection import rule_table
+from fraudlake.lake.missing_version import of_version
+from fraudlake.silver import transactions as silver
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.lake.checkpoint import Checkpoint
+    from fraudlake.rules.any_rule import Source
+    from fraudlake.rules.rule_set import RuleSet
+
+
+def of_silver(lake: Lake, checkpoint: Checkpoint, batch: int) -> dict[str, int | None]:
+    """Return how far a stream had read silver before a micro-batch: ``silver_version``, ``newest`` and ``watermark``.
+
+    These are the table's version, and the newest event time in it, microseconds. The watermark is null.
+    """
+    version = checkpoint.version_read(batch - 1, lake.identity(tables.SILVER_TRANSACTIONS))
+    newest = None if version is None else of_version(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
+    return {"silver_version": version, "newest": newest, "watermark": None}
+
+
+def noted(lake: Lake, checkpoint: Checkpoint, batch: int, source: Source) -> RuleSet:
+    """Return the rules that a micro-batch was noted to evaluate, of those that look at transactions or predictions."""
+    return rule_table.read(lake, change_noted(checkpoint, batch)).of_source(source)
+
+
+def change_noted(checkpoint: Checkpoint, batch: int) -> int:
+    """Return the change after which a micro-batch was noted to evaluate; before there were notes, it was the first."""
+    return checkpoint.rules_of(batch) or 1

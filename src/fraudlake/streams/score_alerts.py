@@ -1,0 +1,128 @@
+"""Score alerts: the predictions of a micro-batch become alerts of the rules of the kind ``model``.
+
+The alerts are of the predictions as they were committed, so a micro-batch that is repeated after a crash raises the
+same ones, also if the champion has changed since. Its rules are those that the checkpoint notes; see
+:mod:`~fraudlake.streams.rule_notes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fraudlake import literals, tables
+from fraudlake.detection import rule_table
+from fraudlake.lake.appender import Appender
+from fraudlake.lake.missing_version import of_version
+from fraudlake.model import alerts, published
+from fraudlake.streams import rule_notes
+from fraudlake.streams.stream import OutdatedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from fraudlake.lake import Lake
+    from fraudlake.lake.commit import Commit
+    from fraudlake.model.drift import Profile
+    from fraudlake.model.published import Model
+    from fraudlake.rules.rule_set import RuleSet, RuleVersion
+    from fraudlake.tables import Table
+
+
+@dataclass(frozen=True)
+class ScoreAlerts:
+    """Raises the alerts of a stream's micro-batches, from one on until the rules change."""
+
+    step: str
+    appender: Appender
+    rules: RuleSet
+
+    @classmethod
+    def of(cls, lake: Lake, step: str) -> ScoreAlerts:
+        """Return the alerts of the next micro-batch: one that is repeated keeps its rules."""
+        checkpoint, appender = lake.checkpoint(step), Appender.of(lake, step)
+        pending = appender.repeated
+        rules = _latest(lake) if pending is None else rule_notes.noted(lake, checkpoint, pending, "predictions")
+        return cls(step, appender, rules)
+
+    def note(self, lake: Lake) -> None:
+        """Note in the checkpoint the rules of the next micro-batch, if there are any now, or were before it."""
+        checkpoint = lake.checkpoint(self.step)
+        batch = checkpoint.next_batch
+        if self.rules.evaluated:
+            rule_table.start(lake)
+        if self.appender.repeated is None and (self.rules.evaluated or checkpoint.rules_of(batch)):
+            self._note(lake, self.rules.change)
+
+    def note_latest(self, lake: Lake) -> None:
+        """Note that the next micro-batch evaluates the rules as they are now."""
+        self._note(lake, rule_table.latest_change(lake))
+
+    def _note(self, lake: Lake, change: int) -> None:
+        checkpoint = lake.checkpoint(self.step)
+        batch = checkpoint.next_batch
+        if checkpoint.rules_of(batch) == change:
+            return
+        read = rule_notes.of_silver(lake, checkpoint, batch)
+        if read["silver_version"] is None:  # it reads a topic, or begins
+            newest = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(timestamp) AS newest")["newest"]
+            read["newest"] = newest.cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()
+        checkpoint.note_rules(batch, change, read, {})
+
+    def require_current(self, lake: Lake, batch_id: int) -> None:
+        """Check that a micro-batch is to evaluate these rules.
+
+        Raises:
+            OutdatedError: the rules have changed.
+        """
+        if batch_id != self.appender.repeated and _evaluated(_latest(lake)) != _evaluated(self.rules):
+            raise OutdatedError
+
+    def record(self, model: Model, scored_at: datetime) -> dict[str, Any]:
+        """Return what the commit of a micro-batch's predictions records, if they are to raise alerts."""
+        return {"model_version": model.number, "scored_at": scored_at.isoformat()} if self.rules.evaluated else {}
+
+    def raise_alerts(self, lake: Lake, batch_id: int) -> None:
+        """Append the alerts of a micro-batch's predictions, which are committed."""
+        versions = self.rules.evaluated
+        commit = self.appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id) if versions else None
+        if commit is None or "scored_at" not in commit.record:
+            return
+        profiles = published.profiles(lake, [commit.record["model_version"]])
+        shadows = tuple(version for version in versions if version.is_shadow)
+        for table, chosen in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows)):
+            if chosen:
+                append = partial(self._append, lake, table, batch_id, chosen, profiles, commit)
+                # The version is gone if somebody has removed it before a cut micro-batch was repeated.
+                if of_version(lake, tables.GOLD_FRAUD_PREDICTIONS, commit.version, append) is None:
+                    append(lake.read(tables.GOLD_FRAUD_PREDICTIONS))
+
+    def _append(
+        self,
+        lake: Lake,
+        table: Table,
+        batch_id: int,
+        versions: Sequence[RuleVersion],
+        profiles: Mapping[str, Profile],
+        commit: Commit,
+        predictions: DataFrame,
+    ) -> bool:
+        of_batch = F.col("scored_at") == literals.instant(datetime.fromisoformat(commit.record["scored_at"]))
+        raised = alerts.of_predictions(predictions.where(of_batch), versions, profiles)
+        self.appender.append(lake, raised, table, batch_id)
+        return True
+
+
+def _latest(lake: Lake) -> RuleSet:
+    return rule_table.read(lake).of_source("predictions")
+
+
+def _evaluated(rules: RuleSet) -> list[tuple[str, int, str]]:
+    return [(version.rule.name, version.version, version.status) for version in rules.evaluated]
