@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from fraudlake.quarantine.show import Quarantine
 
 SHOWN_ALERTS = 5
+_HEADLINES = ("area_under_pr", "precision_at_budget", "recall_at_budget")
+"""The figures by which versions of the model are judged."""
 _NOT_RAW = ("source", "position", "reasons", "quarantined_at")
 
 
@@ -241,11 +243,10 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
         console.print(f"  {figures(model['metrics'])}")
         if model["reason"]:
             console.print(Text(f"  {model['reason']}"), soft_wrap=True)
-    if status.quality:
-        console.print(
-            f"  true prediction rate of version {status.quality['model_version']} over all it scored: "
-            f"{status.quality['true_prediction_rate']:.4f} ({counted(status.quality['transactions'], 'transaction')})"
-        )
+    after_training = status.quality.get("after_training")
+    if after_training:
+        of_days = f"{counted(after_training['days'], 'day')} after its training"
+        console.print(f"  version {status.quality['model_version']} on {of_days}: {figures(after_training)}")
 
     console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:")
     console.print(f"  fraudlake --lake {lake.settings.lake} simulate --rows 100000   [dim]land more transactions[/]")
@@ -296,7 +297,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for heading in (comparison.rows, f"{comparison.champion} (champion)", comparison.challenger):
         rows.add_column(heading)
     old, new = (comparison.figures[number] for number in (comparison.champion, comparison.challenger))
-    for name in old | new:
+    for name in dict.fromkeys((*_HEADLINES, *old, *new)):
         rows.add_row(name, *(f"{of[name]:.5g}" if name in of else "" for of in (old, new)))
     for name in ("precision", "recall"):
         estimates = [comparison.weighted.get(of, {}).get(name) for of in (comparison.champion, comparison.challenger)]
@@ -309,8 +310,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 def figures(metrics: dict[str, float]) -> str:
     """Return the figures of a version that people look at first, in a line."""
     names = {
-        "precision": "precision",
-        "recall": "recall",
+        "precision_at_budget": "precision at the budget",
+        "recall_at_budget": "recall at the budget",
         "area_under_pr": "average precision",
         "card_precision": "card precision",
         "amount_saved": "amount saved",

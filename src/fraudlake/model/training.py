@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _DAY = timedelta(days=1)
-_RATE = "true_prediction_rate"
+_AT_BUDGET = ("precision_at_budget", "recall_at_budget")
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
 _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
 """What a version was trained on: versions of tables, and settings."""
@@ -333,17 +333,26 @@ def _compared(
 ) -> tuple[bool, str]:
     """Return whether ``new`` beats ``old`` in ``promotion_metric``, by a margin, and why.
 
-    By the area under PR it must have a higher true prediction rate, too.
+    By the area under PR, precision and recall at the budget must not be lower, either: a lead among scores that nobody
+    looks at is none.
     """
     metric, margin = settings.promotion_metric, settings.promotion_margin
-    values, rates = ([figures.get(name, 0.0) for figures in (old_figures, new_figures)] for name in (metric, _RATE))
-    lead = margin * abs(values[0]) if metric == "amount_saved" else margin
-    is_better = values[1] >= values[0] + lead and (metric != AREA or rates[1] > rates[0])
+
+    def values(name: str) -> tuple[float, float]:
+        return old_figures.get(name, 0.0), new_figures.get(name, 0.0)
+
+    before, after = values(metric)
+    lead = margin * abs(before) if metric == "amount_saved" else margin
+    held = {name: values(name) for name in _AT_BUDGET if metric == AREA}
+    is_better = after >= before + lead and all(new >= old for old, new in held.values())
     name = "area under PR" if metric == AREA else metric.replace("_", " ")
-    further = f"; true prediction rate {rates[1]:.5f} against {rates[0]:.5f}, to be higher" if metric == AREA else ""
+    further = "".join(
+        f"; {name.replace('_', ' ')} {after:.4f} against {before:.4f}, not to be lower"
+        for name, (before, after) in held.items()
+    )
     return is_better, (
         f"version {new} {'beats' if is_better else 'does not beat'} version {old} "
-        f"({name} {values[1]:.4f} against {values[0]:.4f}, to be higher by {lead:g}{further})"
+        f"({name} {after:.4f} against {before:.4f}, to be higher by {lead:g}{further})"
     )
 
 

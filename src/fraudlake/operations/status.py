@@ -13,6 +13,7 @@ from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.desk import reviewed
 from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
+from fraudlake.lake.sql_text import literal
 from fraudlake.model import drift
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 
+_AFTER_TRAINING = ("precision_at_budget", "recall_at_budget", "area_under_pr", "card_precision", "card_recall")
+"""The figures of the model on days after its training: means of the days for which they are defined."""
 _DELIVERING = {deliver.step_of(to) for to in DESTINATIONS}
 
 
@@ -331,14 +334,33 @@ def _lag(lake: Lake) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dat
 
 
 def _quality(lake: Lake) -> dict[str, Any]:
-    """Weigh the daily true prediction rates of the model version that scored last."""
+    """Weigh the daily figures of the model version that scored last.
+
+    ``true_prediction_rate`` is over all that it scored. The figures of ``after_training`` are means of the ``days``
+    that are after the data that it learned from; there are none if there is no such day.
+    """
     versions = lake.query(
         tables.GOLD_PREDICTION_QUALITY,
         "model_version, sum(transactions) AS transactions, sum(fraud) AS fraud, "
         "sum(true_prediction_rate * transactions) / sum(transactions) AS true_prediction_rate",
         "WHERE judged_by = 'flink' GROUP BY model_version",
     )
-    return max(versions.to_pylist(), key=lambda version: int(version["model_version"]), default={})
+    latest: dict[str, Any] = max(versions.to_pylist(), key=lambda version: int(version["model_version"]), default={})
+    return latest and {**latest, "after_training": _after_training(lake, latest["model_version"])}
+
+
+def _after_training(lake: Lake, version: str) -> dict[str, float]:
+    of_version = f"model_version = {literal(version)}"
+    later = lake.query(tables.GOLD_FEATURE_DRIFT, "DISTINCT date", f"WHERE {of_version} AND is_after_training")
+    days = ", ".join(f"DATE '{day}'" for day in later["date"].to_pylist())
+    if not days:
+        return {}
+    (row,) = lake.query(
+        tables.GOLD_PREDICTION_QUALITY,
+        ", ".join(["count(*) AS days", *(f"avg({name}) AS {name}" for name in _AFTER_TRAINING)]),
+        f"WHERE judged_by = 'flink' AND {of_version} AND date IN ({days})",
+    ).to_pylist()
+    return {name: value for name, value in row.items() if value is not None} if row["days"] else {}
 
 
 @dataclass(frozen=True)
