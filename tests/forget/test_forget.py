@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 
 from fraudlake import simulator, tables
 from fraudlake.bronze import fast_alerts, parquet
+from fraudlake.desk import cases, queue, review
+from fraudlake.desk.store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, account_tiles, detector_agreement
@@ -170,6 +173,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
         f"FROM silver_transactions WHERE account_id IN ('{NAMED}', '{OTHER}')"
     )
     lake.writer(tables.BRONZE_FAST_ALERTS).write(fast_alert_messages(), "append")
+    review_cases(lake)
     before = {table.name: others(lake, table) for table in FOLLOWED}
     assert status(lake).gaps == []
     for account in (NAMED, NUMBERED):
@@ -184,6 +188,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     assert planned.rows[NAMED]["silver_quarantine"] == planned.rows[NAMED]["bronze_fast_alerts"] == 2
     assert any("3 messages of the topic fast" in sentence for sentence in planned.stays)
     assert planned.rows[NAMED]["silver_alerts"] == planned.rows[NAMED]["delivered files"] == 1
+    assert planned.rows[NAMED]["gold_cases"] == planned.rows[NAMED]["silver_review_events"] == 1
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
 
     for owner, name in cuts:
@@ -201,6 +206,9 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     lake = open_lake()
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
     assert status(lake).gaps == []
+    (event,) = lake.rows(tables.SILVER_REVIEW_EVENTS).to_pylist()
+    assert (event["account_id"], event["note"]) == (OTHER, "erased: it named an account that was forgotten")
+    assert len(event["transaction_ids"]) == 1
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
     assert status(lake).reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
     audited = {row["table_name"]: row for row in audit(lake, NAMED)}
@@ -232,6 +240,24 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     days = Counter(row["date"] for row in silver)
     agreement = {row["date"]: row["transactions"] for row in lake.read(detector_agreement.TABLE).collect()}
     assert agreement == days
+
+
+def review_cases(lake: Any) -> None:
+    """Queue the cases, and decide on those of two accounts; a note and the transactions of one name the other."""
+    store = LocalStore(lake.settings)
+    queue.build(store, lake.query(tables.GOLD_CASES, "min(date) AS day")["day"][0].as_py())
+    by_account = {row["account_id"]: cases.item(row) for row in cases.listed(store).to_pylist()}
+    theirs = by_account[NAMED].transaction_ids
+    items = {NAMED: by_account[NAMED], OTHER: by_account[OTHER]}
+    items[OTHER] = replace(items[OTHER], transaction_ids=(*theirs, *items[OTHER].transaction_ids))
+    note = f"as {NAMED} did"
+    for account, item in items.items():
+        review.record(
+            store,
+            item,
+            account,
+            lambda state, item=item, id_=account: review.decide(item, state, "ann", "unsure", id_, note=note),
+        )
 
 
 def audit(lake: Any, account: str) -> list[Any]:

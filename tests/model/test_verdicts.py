@@ -14,7 +14,7 @@ import pytest
 from fraudlake import simulator, tables
 from fraudlake.detection import rule_table
 from fraudlake.rules.kinds import RULE
-from fraudlake.streams import ingest, refine
+from fraudlake.streams import cases, ingest, refine
 from tests.conftest import FLINK, FraudlakeHere
 from tests.every_rule import run
 from tests.oracle import Row
@@ -47,29 +47,36 @@ def decided(lake: Any) -> list[tuple[str, bool, str | None]]:
     return sorted((row["transaction_id"], row["verdict"], row["analyst"]) for row in rows)
 
 
-def test_verdicts_name_transactions_or_alerts_and_unknown_ids_are_listed(
+def test_verdicts_name_transactions_alerts_or_cases_and_unknown_ids_are_listed(
     raised: Any, tmp_path: Path, fraudlake_here: FraudlakeHere
 ) -> None:
     alert, shadow = ids(raised)
+    cases.update_all(raised)
     file = tmp_path / "decided.csv"
     file.write_text(
-        "alert_id,transaction_id,verdict,analyst\n"
-        f"{alert},,fraud,ann\n{shadow},,yes,bob\nno-such-alert,,true,ann\n"
-        ",part-0-0,false,ann\n,part-0-99,false,ann\n"
+        "alert_id,transaction_id,case_id,verdict,analyst\n"
+        f"{alert},,,fraud,ann\n{shadow},,,yes,bob\nno-such-alert,,,true,ann\n"
+        f",part-0-0,,false,ann\n,part-0-99,,false,ann\n,,{alert},genuine,eve\n,,no-such-case,fraud,eve\n"
     )
     done = fraudlake_here("--lake", str(raised.root), "verdicts", str(file))
     assert done.returncode == 1
-    assert done.stdout.startswith("3 verdicts loaded, 0 were known already;")
+    assert done.stdout.startswith("4 verdicts loaded, 0 were known already;")
     assert done.stderr.splitlines()[-1] == (
-        f"fraudlake: {file}: 2 verdicts are about no transaction and no alert of this lake, and were not loaded: "
-        "no-such-alert, part-0-99"
+        f"fraudlake: {file}: 3 verdicts are about no transaction, alert or case of this lake, and were not loaded: "
+        "no-such-alert, no-such-case, part-0-99"
     )
-    expected = [("part-0-0", False, "ann"), ("part-0-2", True, "ann"), ("part-0-2", True, "bob")]
+    expected = [
+        ("part-0-0", False, "ann"),
+        ("part-0-2", False, "eve"),
+        ("part-0-2", True, "ann"),
+        ("part-0-2", True, "bob"),
+    ]
     assert decided(raised) == expected
 
     again = fraudlake_here("--lake", str(raised.root), "--json", "verdicts", str(file))
     assert again.returncode == 1
-    loaded = {"taken": 0, "known": 3, "unmatched": 2, "unknown": ["no-such-alert", "part-0-99"], "future": 0}
+    unknown = ["no-such-alert", "no-such-case", "part-0-99"]
+    loaded = {"taken": 0, "known": 4, "unmatched": 3, "unknown": unknown, "future": 0}
     assert json.loads(again.stdout) == loaded
     assert decided(raised) == expected
 
@@ -81,10 +88,10 @@ def test_verdicts_name_transactions_or_alerts_and_unknown_ids_are_listed(
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("id,verdict\n1,true\n", "needs the columns verdict, and transaction_id or alert_id"),
-        ("alert_id\n1\n", "needs the columns verdict, and transaction_id or alert_id"),
+        ("id,verdict\n1,true\n", "needs the columns verdict, and transaction_id, alert_id or case_id"),
+        ("alert_id\n1\n", "needs the columns verdict, and transaction_id, alert_id or case_id"),
         ("transaction_id,verdict\npart-0-0,maybe\n", "the verdict on part-0-0 must be true or false"),
-        ("transaction_id,verdict\n,true\n", "a verdict has neither a transaction_id nor an alert_id"),
+        ("transaction_id,verdict\n,true\n", "a verdict has no transaction_id, alert_id or case_id"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(

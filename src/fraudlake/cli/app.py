@@ -168,6 +168,14 @@ def cli() -> None:
     """
 
 
+def follow_reviews(lake: Lake) -> None:
+    """Write verdicts of the review that a killed process has left out of ``silver_verdicts``."""
+    from fraudlake.desk import verdicts
+    from fraudlake.desk.store import store_of
+
+    verdicts.follow(store_of(lake))
+
+
 def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:
     """Run a step's streams, and print what each did."""
     say_streams(app, app.run(lake, streams))

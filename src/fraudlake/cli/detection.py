@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fraudlake.cli.app import RULES, STREAMING, App, cli, options, run_step
+from fraudlake.cli.app import RULES, STREAMING, App, cli, follow_reviews, options, run_step
 from fraudlake.cli.rule_changes import note_other_rules
 
 
@@ -28,13 +28,14 @@ def detect(app: App, /, **flags: str | None) -> None:
 @options("ordering", "max_out_of_orderness", *RULES, "bootstrap_servers", "fast_alerts_topic", *STREAMING)
 @click.pass_obj
 def aggregate(app: App, /, **flags: str | None) -> None:
-    """silver_transactions, silver_alerts → gold_account_daily, gold_account_tiles, gold_detector_agreement.
+    """silver_transactions, silver_alerts → gold_account_daily, gold_account_tiles, gold_detector_agreement, gold_cases.
 
-    Reads new transactions and alerts; updates their days and tiles, also earlier ones if rows come late. With
+    Reads new transactions and alerts; updates their days, tiles and cases, also earlier ones if rows come late. With
     --fast-alerts-topic also bronze_fast_alerts, silver_alerts → gold_lane_agreement. Needs: refine, detect.
     """
     from fraudlake.streams import aggregate
 
     lake = app.open_for_streams("aggregate", **flags)
+    follow_reviews(lake)
     run_step(app, lake, aggregate.streams(lake))
     note_other_rules(lake)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.cli import summary
-from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, options, run_step
+from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, follow_reviews, options, run_step
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, output, print_done, timed
 from fraudlake.counts import counted
@@ -40,6 +40,7 @@ def train(app: App, /, **flags: str | None) -> None:
     the champion. Does nothing if the latest version learned from the same rows under the same settings. Needs: refine.
     """
     lake = app.open(**flags)
+    follow_reviews(lake)
     result = train_with_progress(lake)
     app.say(result, _trained(result))
 
@@ -105,9 +106,9 @@ def _trained(result: dict[str, Any]) -> str:
 def verdicts(app: App, /, file: Path) -> None:
     """Analysts' verdicts in FILE → silver_verdicts.
 
-    Reads a CSV (with a header) or parquet file with verdict (true: fraud), transaction_id or alert_id, and optionally
-    analyst, reason and decided_at. Loading the same file again adds nothing. Exit code 1 if ids are unknown: these are
-    listed, and all other verdicts are loaded. Needs: refine.
+    Reads a CSV (with a header) or parquet file with verdict (true: fraud); transaction_id, alert_id or case_id, which
+    stands for all transactions of the case; and optionally analyst, reason and decided_at. Loading the same file again
+    adds nothing. Exit code 1 if ids are unknown: these are listed, and all other verdicts are loaded. Needs: refine.
     """
     from fraudlake.model import verdicts as decided
 
@@ -124,7 +125,7 @@ def verdicts(app: App, /, file: Path) -> None:
         more = len(done.unknown) - _LISTED
         listed = ", ".join(done.unknown[:_LISTED]) + (f" and {more:,} more, which --json lists" if more > 0 else "")
         raise FraudlakeError(
-            f"{file}: {done.unmatched:,} verdicts are about no transaction and no alert of this lake, "
+            f"{file}: {done.unmatched:,} verdicts are about no transaction, alert or case of this lake, "
             f"and were not loaded: {listed}"
         )
 

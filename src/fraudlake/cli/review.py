@@ -55,7 +55,7 @@ def queue() -> None:
 
 
 @queue.command(example="fraudlake queue build --day 2026-03-07 --size 100")
-@click.option("--day", type=Day(), help="Day (UTC) of the transactions.  [default: the last one that has any]")
+@click.option("--day", type=Day(), help="Day (UTC) of the transactions.  [default: the last one that is over]")
 @click.option("--size", type=click.IntRange(1, 100_000), help="Items of the queue.  [default: queue_size]")
 @click.option("--seed", type=int, help="Seed of the draw.  [default: 42]")
 @click.option("--again", is_flag=True, help="Build a day's queue again, if nobody has begun to work on it.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fraudlake.cli import steps, summary
-from fraudlake.cli.app import App, cli, options
+from fraudlake.cli.app import App, cli, follow_reviews, options
 from fraudlake.cli.model import train_if_enough
 from fraudlake.cli.progress import console, output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
@@ -48,6 +48,7 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
     with planned("ingest", "refine", "detect", "aggregate", "train", "score", "optimize") as is_done:
         lake = app.open_for_ingest(**flags)
         lake.steps = steps.streaming(steps.COMMANDS)
+        follow_reviews(lake)
         for step in (ingest, refine, detect, aggregate):
             run_streams(lake, step.streams(lake), "available-now")
             is_done()

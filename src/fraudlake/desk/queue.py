@@ -7,8 +7,8 @@ case in the list, and the queue has the probability of that: :mod:`fraudlake.des
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def build(
 
     Args:
         store: the lake's tables.
-        day: the day (UTC); by default the last one that has transactions.
+        day: the day (UTC); by default the last one that is over and has transactions.
         size: its items; by default the setting ``queue_size``. Of these, the share ``explore`` is drawn.
         seed: seed of the draw.
         is_again: build it again, if nobody has begun to work on it.
@@ -63,7 +63,7 @@ def build(
     """
     now, size = now or datetime.now(UTC), size or store.settings.queue_size
     cases.require_cases(store)
-    day = day or _last_day(store)
+    day = day or _last_day(store, now)
     there = of_day(store, day)
     if there and not is_again:
         return Built(day, there, False)
@@ -114,14 +114,20 @@ def last(store: Store) -> date:
     day = store.query(f"SELECT max(day) AS day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"][0].as_py()
     if day is None:
         raise UsageError(f"{store.name} has no review queue yet: run 'fraudlake queue build'")
-    return date.fromisoformat(str(day))
+    found: date = day
+    return found
 
 
 def states(store: Store, rows: Iterable[Mapping[str, Any]], now: datetime | None = None) -> list[review.State]:
-    """Return the states of the items of a queue, in its order."""
+    """Return the states of the items of a queue, in its order; a case with alerts after its verdict has none yet."""
     listed = [row["item_id"] for row in rows]
-    names = {alert: case for case, alerts in _names(store, listed).items() for alert in alerts}
+    present = _present(store, listed)
+    names = {alert: case["case_id"] for case in present for alert in case["alert_ids"]}
     found = review.states(review.of_lake(store), now or datetime.now(UTC), names)
+    for case in present:
+        state = found.get(case["case_id"])
+        if state is not None and not state.covers(cases.item(case)):
+            found[case["case_id"]] = replace(state, decision=None)
     nothing = review.state((), now or datetime.now(UTC))
     return [found.get(names.get(item, item), nothing) for item in listed]
 
@@ -135,21 +141,21 @@ def next_item(store: Store, day: date, analyst: str, now: datetime | None = None
     return next(iter([*held, *free]), None)
 
 
-def _names(store: Store, items: list[str]) -> dict[str, list[str]]:
-    """Return the alerts of the present cases that items name, by the cases' ids."""
-    if not items:
-        return {}
+def _present(store: Store, items: Collection[str]) -> list[dict[str, Any]]:
+    """Return the present cases that items name."""
     wanted = set(items)
-    rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
-    return {row["case_id"]: row["alert_ids"] for row in rows if not wanted.isdisjoint(row["alert_ids"])}
+    rows = store.query(f"SELECT * FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist() if wanted else []
+    return [row for row in rows if not wanted.isdisjoint(row["alert_ids"])]
 
 
-def _last_day(store: Store) -> date:
-    latest = store.query(f"SELECT max(date) AS day FROM {SILVER_TRANSACTIONS.name}", SILVER_TRANSACTIONS)
-    day = latest["day"][0].as_py()
+def _last_day(store: Store, now: datetime) -> date:
+    """Return the last day (UTC) with transactions that is over; if none is, the day that is not."""
+    columns = f"max(CASE WHEN date < {value(now.date())} THEN date END) AS over, max(date) AS newest"
+    latest = store.query(f"SELECT {columns} FROM {SILVER_TRANSACTIONS.name}", SILVER_TRANSACTIONS).to_pylist()[0]
+    day: date | None = latest["over"] or latest["newest"]
     if day is None:
         raise UsageError(f"{store.name} has no transactions yet: run 'fraudlake run'")
-    return date.fromisoformat(str(day))
+    return day
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published
 from fraudlake.silver import clock, quality_rules
-from fraudlake.streams import groups, lanes, refresh
+from fraudlake.streams import cases, groups, lanes, refresh
 from fraudlake.streams.prediction_figures import measure
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
     for table in ALERTS:
         if table.name in names:
             merge.merge(lake, wanted, table, f"{theirs} OR {_NAMES}", "WHEN MATCHED THEN DELETE")
+    _leave_reviews(lake, accounts)
+    cases.update_all(lake)
     if days:
         lanes.recompute(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
     for table in _LEDGERS:
@@ -68,6 +70,29 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
         _empty(lake, tables.BRONZE_FAST_ALERTS, positions, _MESSAGE_POSITION)
     if names & {tables.BRONZE_TRANSACTIONS.name, tables.SILVER_TRANSACTIONS.name}:
         _empty_landed_rows(lake, wanted, theirs, accounts)
+
+
+def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
+    """Remove the accounts from events on cases of other accounts, and from what analysts wrote."""
+    events = lake.read(tables.SILVER_REVIEW_EVENTS)
+    if not has_rows(events):
+        return
+    silver = rows_of(lake, tables.SILVER_TRANSACTIONS, accounts)
+    theirs = silver.select("transaction_id").distinct().withColumn("is_theirs", F.lit(True))
+    decided = events.select("event_id", F.posexplode("transaction_ids").alias("place", "transaction_id"))
+    others = F.array_sort(F.collect_list(F.when(F.col("is_theirs").isNull(), F.struct("place", "transaction_id"))))
+    left = (
+        decided.join(theirs, on="transaction_id", how="left")
+        .groupBy("event_id")
+        .agg(F.max("is_theirs").alias("has_theirs"), others["transaction_id"].alias("transaction_ids"))
+        .where("has_theirs")
+    )
+    changed = "WHEN MATCHED THEN UPDATE SET transaction_ids = s.transaction_ids"
+    merge.merge(lake, left, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", changed)
+    texts = F.concat_ws("\n", "reason", "note").rlike(f"(?s){traces.Search(accounts).pattern}")
+    naming = events.where(texts).select("event_id")
+    erased = f"WHEN MATCHED THEN UPDATE SET reason = NULL, note = '{_ERASED}'"
+    merge.merge(lake, naming, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", erased)
 
 
 def _dates(rows: DataFrame) -> list[date]:

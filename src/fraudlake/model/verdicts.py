@@ -29,7 +29,7 @@ class Loaded:
     known: int
     unmatched: int
     unknown: list[str]
-    """The ids that match no transaction and no alert."""
+    """The ids that match no transaction, alert or case."""
     future: int
     """The number of verdicts in the file that are dated in the future: each counts from its ``decided_at`` on."""
 
@@ -37,7 +37,7 @@ class Loaded:
 def load(lake: Lake, file: Path) -> Loaded:
     """Insert the verdicts of a CSV (with a header) or parquet file; loading the same file again adds nothing.
 
-    What is about a transaction or an alert of the lake is inserted, whatever else the file holds.
+    What is about a transaction, an alert or a case of the lake is inserted, whatever else the file holds.
 
     Raises:
         UsageError: the file does not exist, lacks a column, or has a verdict that is neither true nor false.
@@ -50,13 +50,15 @@ def load(lake: Lake, file: Path) -> Loaded:
     is_parquet = file.suffix == ".parquet" or file.is_dir()
     rows = lake.session.read.parquet(path) if is_parquet else lake.session.read.option("header", "true").csv(path)
     if "verdict" not in rows.columns or not {*verdicts.IDS} & {*rows.columns}:
-        raise UsageError(f"{file}: needs the columns verdict, and transaction_id or alert_id")
+        raise UsageError(f"{file}: needs the columns verdict, and transaction_id, alert_id or case_id")
     alerts = [lake.read(table).select("alert_id", "transaction_id") for table in _ALERTS]
     silver = lake.read(tables.SILVER_TRANSACTIONS)
-    with persisted(verdicts.from_file(rows, silver, alerts[0].unionByName(alerts[1]), written)) as given:
+    raised = alerts[0].unionByName(alerts[1])
+    cases = lake.read(tables.GOLD_CASES).select(F.explode("alert_ids").alias("case_id"), "transaction_ids")
+    with persisted(verdicts.from_file(rows, silver, raised, cases, written)) as given:
         unclear = given.where("verdict IS NULL OR given IS NULL").first()
         if unclear is not None and unclear["given"] is None:
-            raise UsageError(f"{file}: a verdict has neither a transaction_id nor an alert_id")
+            raise UsageError(f"{file}: a verdict has no transaction_id, alert_id or case_id")
         if unclear is not None:
             raise UsageError(f"{file}: the verdict on {unclear['given']} must be true or false")
         is_of_future = F.col("date").isNotNull() & (F.col("decided_at") > literals.instant(datetime.now(UTC)))

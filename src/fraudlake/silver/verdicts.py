@@ -14,25 +14,28 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-IDS = ("transaction_id", "alert_id")
+IDS = ("transaction_id", "alert_id", "case_id")
 _OPTIONAL = {"analyst": "string", "reason": "string", "decided_at": "timestamp"}
-_FRAUD, _HONEST = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok")
+_FRAUD, _HONEST = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
 
 
-def from_file(rows: DataFrame, silver: DataFrame, alerts: DataFrame, decided_at: datetime) -> DataFrame:
+def from_file(
+    rows: DataFrame, silver: DataFrame, alerts: DataFrame, cases: DataFrame, decided_at: datetime
+) -> DataFrame:
     """Read the rows of a verdict file.
 
     Args:
-        rows: ``verdict``, one or both of :data:`IDS`, and any of ``analyst, reason, decided_at``, as text or typed.
-            ``verdict`` is true, 1, yes or fraud for fraud, and false, 0, no or ok otherwise. A verdict on an alert is
-            one on the transaction that completed it.
+        rows: ``verdict``, any of :data:`IDS`, and any of ``analyst, reason, decided_at``, as text or typed.
+            ``verdict`` is true, 1, yes or fraud for fraud, and false, 0, no, ok or genuine otherwise. A verdict on an
+            alert is one on the transaction that completed it, and one on a case is one on each of its transactions.
         silver: the transactions.
         alerts: ``alert_id, transaction_id`` of alerts of all kinds.
+        cases: ``case_id, transaction_ids`` of cases, by each alert that names them.
         decided_at: the time for rows that have none of their own.
 
     Returns:
         The columns of ``silver_verdicts``, and ``given``: the id that the file has. ``verdict`` is null if its text
-        is none of them; ``date`` (of the transaction) is null if the lake has no such transaction or alert.
+        is none of them; ``date`` (of the transaction) is null if the lake has no such transaction, alert or case.
     """
     text = F.lower(F.trim(F.col("verdict").cast("string")))
     given = rows.select(
@@ -45,11 +48,15 @@ def from_file(rows: DataFrame, silver: DataFrame, alerts: DataFrame, decided_at:
     )
     timed = given.withColumn("decided_at", F.coalesce("decided_at", F.lit(decided_at)))
     completed = alerts.select("alert_id", F.col("transaction_id").alias("completed_by")).distinct()
+    one = F.coalesce("transaction_id", "completed_by")
     named = (
         timed.join(completed, on="alert_id", how="left")
+        .join(cases.select("case_id", "transaction_ids"), on="case_id", how="left")
         .withColumn("given", F.coalesce(*IDS))
-        .withColumn("transaction_id", F.coalesce("transaction_id", "completed_by"))
-        .drop("alert_id", "completed_by")
+        .withColumn(
+            "transaction_id", F.explode_outer(F.when(one.isNotNull(), F.array(one)).otherwise(F.col("transaction_ids")))
+        )
+        .drop("alert_id", "case_id", "completed_by", "transaction_ids")
     )
     return named.join(silver.select("transaction_id", "date"), on="transaction_id", how="left").distinct()
 
