@@ -1,0 +1,81 @@
+"""The commands of the review: a day's queue is built, worked through and looked back at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import FraudlakeHere
+from tests.desk.local import Payment, fill, open_store
+
+PAYMENTS = [Payment("a", "1", 100.0, rules=("pair",)), *(Payment(f"o{n}", f"other {n}") for n in range(9))]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    store = open_store(tmp_path / "lake")
+    fill(store, PAYMENTS)
+    return store.root
+
+
+def test_a_queue_is_worked_through_by_commands(lake: Path, fraudlake_here: FraudlakeHere) -> None:
+    def command(*arguments: str) -> Any:
+        done = fraudlake_here("--lake", str(lake), "--json", *arguments)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert command("queue", "build", "--size", "3", "--explore", "0.34") == {
+        "day": "2026-03-07",
+        "items": 2,
+        "drawn": 1,
+        "is_new": True,
+    }
+    assert [case["case_id"] for case in command("cases")["cases"]] == ["a pair"]
+    first = command("queue", "next", "--take", "--analyst", "ann")["item"]["item_id"]
+    assert first == "a pair"
+    second = command("queue", "next", "--analyst", "bob")["item"]["item_id"]
+    command("review", "verdict", first, "fraud", "--analyst", "ann", "--note", "stolen", "--event-id", "e1")
+    command("review", "verdict", first, "fraud", "--analyst", "ann", "--event-id", "e1")  # as after a kill
+    command("review", "verdict", first, "genuine", "--analyst", "eve", "--correct")
+    command("review", "take", second, "--analyst", "bob")
+    command("review", "release", second, "--analyst", "bob")
+    items = command("queue", "list")["items"]
+    assert [(item["verdict"], item["decided_by"], item["holder"]) for item in items] == [
+        ("genuine", "eve", None),
+        (None, None, None),
+    ]
+    decided = command("decisions")["decisions"]
+    assert [(row["kind"], row["analyst"], row["verdict"], row["note"]) for row in decided] == [
+        ("verdict", "ann", "fraud", "stolen"),
+        ("corrected", "eve", "genuine", None),
+    ]
+    assert [row["kind"] for row in command("decisions", "--all", "--analyst", "bob")["decisions"]] == [
+        "taken",
+        "released",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("queue", "list"), "has no review queue yet: run 'fraudlake queue build'"),
+        (("review", "take", "nothing"), "has no case, alert or drawn account 'nothing'"),
+        (("review", "release", "a pair"), "nobody holds a pair"),
+        (
+            ("review", "verdict", "a pair", "fraud", "--note", "x" * 30_000),
+            "the note has 30,000 characters, and 20,000",
+        ),
+        (("queue", "build", "--day", "soon"), "'soon' is not a day"),
+    ],
+)
+def test_what_cannot_be_done_is_a_line(
+    lake: Path, fraudlake_here: FraudlakeHere, arguments: tuple[str, ...], message: str
+) -> None:
+    done = fraudlake_here("--lake", str(lake), *arguments)
+
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
