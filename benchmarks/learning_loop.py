@@ -42,6 +42,7 @@ COLORS = {"top": "#c0392b", "explore": "#2f5d8a", "weighted": "#1e8449"}
 LOOPS = {"top": (0.0, False), "explore": (0.1, False), "weighted": (0.1, True)}
 """For each loop the share of a queue that is drawn, and whether verdicts are weighted in training."""
 HOLDOUT = 0.3
+HANDBOOK_DAYS = 63
 ALERTS = 2
 """The accounts that the model raises alerts on, in sizes of the queue."""
 
@@ -52,7 +53,7 @@ class Plan:
 
     labelled: int = 14
     """The first days, whose labels are all known when the loop begins."""
-    size: int = 70
+    size: int = 40
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--accounts", type=int, default=700, help="accounts of the simulator")
-    parser.add_argument("--days", type=int, default=56)
+    parser.add_argument("--days", type=int, default=56, help="days of the simulator")
     parser.add_argument("--change", type=int, default=21, help="the day of the change of regime")
     parser.add_argument("--handbook", type=Path, metavar="DATA", help="folder of the Handbook's frames")
     parser.add_argument("--loops", default=",".join(LOOPS), help="loops of the simulator; the Handbook has explore")
@@ -328,7 +329,7 @@ def main() -> None:
         say(f"simulating with seed {seed}")
         done += runs(simulated(seed, options.accounts, options.days, options.change), plan, loops, seed)
     if options.handbook:
-        world = handbook(options.handbook, options.days)
+        world = handbook(options.handbook, HANDBOOK_DAYS)
         for seed in range(1, options.seeds + 1):
             done += runs(world, plan, ["explore"], seed)
     if options.plot:

@@ -27,7 +27,7 @@ START = date(2026, 1, 5)
 _PAID = 2
 """Payments of an account a day."""
 _OLD = "foreign"
-_PROBED = 0.02
+_PROBED = 0.04
 """The share of a day's accounts that the new fraud is on."""
 
 
