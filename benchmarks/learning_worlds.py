@@ -131,7 +131,8 @@ def _world(
             **({"terminal_id": rows["terminalId"]} if "terminalId" in rows.column_names else {}),
         }
     )
-    past = history.of(silver, pa.table({"transaction_id": ids, "verdict": pa.array(fraud)}), chosen or Settings())
+    truth = pa.table({"transaction_id": ids, "verdict": pa.array(fraud), "decided_at": silver["timestamp"]})
+    past = history.of(silver, truth, chosen or Settings())
     labelled = past.labelled("verdicts")
     order = np.argsort(labelled.time, kind="stable")
     day = labelled.time[order] // DAY
