@@ -29,7 +29,6 @@ import pyarrow as pa
 
 from benchmarks import detector, model
 from fraudlake import tables
-from fraudlake.detection.state import state
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import feature_state, training
 from fraudlake.rules.kinds.threshold import ThresholdRule
@@ -69,7 +68,6 @@ def main() -> None:
             for by in ("account", "terminal"):
                 rule = ThresholdRule.model_validate({**THRESHOLD, "above": options.above, "by": by})
                 report(f"threshold by {by}, run {run}", lambda rule=rule: detector.measure(lake, [rule], FILES, 0))
-        print(json.dumps(state(lake).by_entity))
         return
     report("training", lambda: {"reason": training.train(lake).reason})
     for run in range(options.runs):
