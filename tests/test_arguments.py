@@ -61,6 +61,8 @@ def calls(draw: st.DrawFn) -> Call:
             flags.append(draw(values))
     if path == ("simulate",):  # which continues without a limit
         flags += ["--rows", draw(st.sampled_from(["-1", "0", "1", "30"])), "--fast"]
+    if path == ("watch",):  # so does this
+        flags.append("--once")
     # A system hands over no text with a zero byte; a settings file may hold one.
     given = {f"{ENV_PREFIX}{name.upper()}": value for name, value in _settings(draw) if "\0" not in name + value}
     lines = [f"{name} = {draw(st.sampled_from([json.dumps(value), value]))}" for name, value in _settings(draw)]
@@ -90,6 +92,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fraudlake.lake.session.start", start)
         patch.setattr("fraudlake.lake.spark_home.folder", start)
+        patch.setattr("fraudlake.desk.web.server.serve", lambda *_: None)
+        patch.setattr("webbrowser.open", lambda _: None)
         # The program takes the first line of an error that it did not foresee, and of no other.
         patch.setattr(sys.modules[main.__module__], "first_line", raise_)
         patch.setenv("HOME", str(folder))
