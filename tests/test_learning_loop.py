@@ -19,7 +19,7 @@ def weeks(world: World, name: str) -> list[Week]:
     return list(loop(world, PLAN, *LOOPS[name], seed=1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_a_loop_that_draws_at_random_finds_a_new_kind_of_fraud_and_knows_what_its_lists_miss(world: World) -> None:
     blind, seeing = weeks(world, "top"), weeks(world, "explore")
 

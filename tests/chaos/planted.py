@@ -123,8 +123,7 @@ BUGS = (
         (
             ("repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed and not stream.persist else None",
              "repeated = lake.checkpoint(stream.step).pending_batch()"),
-            ("                batch.count()\n            step_write(",
-             "                return\n            step_write("),
+            ("                batch.count()\n", "                return\n"),
         ),
         (INGESTED, (0, "refine", "tables/silver_transactions")),
     ),
