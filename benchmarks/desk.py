@@ -23,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 from starlette.testclient import TestClient
 
 from fraudlake import tables
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
 from fraudlake.lake import lake_format

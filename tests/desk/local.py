@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.gold import cases
 from fraudlake.settings import load
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, sync_playwright
 from fraudlake.desk import document, report
 from fraudlake.desk.document import Document
 from fraudlake.desk.dossier import dossier
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import load
 from tests.desk import conftest as made
 

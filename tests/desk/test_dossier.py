@@ -11,7 +11,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.desk import document
 from fraudlake.desk.dossier import dossier
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import UsageError
 from fraudlake.settings import load
 from tests.conftest import FraudlakeHere

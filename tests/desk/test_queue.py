@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fraudlake.desk import cases, queue, review, verdicts
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
 from tests.desk.local import MARCH_7, Payment, fill, open_store

@@ -12,8 +12,8 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.desk import document, report
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.report import Days
-from fraudlake.desk.store import LocalStore
 from fraudlake.errors import UsageError
 from fraudlake.settings import load
 from tests.conftest import FraudlakeHere

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from fraudlake.desk import review
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.review import Event, Item, State
-from fraudlake.desk.store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
@@ -285,7 +285,7 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
-        "from fraudlake.desk.store import LocalStore; from fraudlake.desk import review; "
+        "from fraudlake.desk.local_store import LocalStore; from fraudlake.desk import review; "
         f"print(review.of_lake(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 

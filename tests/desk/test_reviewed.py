@@ -12,9 +12,10 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.desk import review
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.review import Event
 from fraudlake.desk.reviewed import Reviewed
-from fraudlake.desk.store import LocalStore, Store
+from fraudlake.desk.store import Store
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
 from tests.conftest import FraudlakeHere

@@ -19,7 +19,7 @@ import pytest
 from fraudlake import simulator, tables
 from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.desk import cases, queue, review
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, account_tiles, detector_agreement

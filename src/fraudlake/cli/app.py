@@ -96,13 +96,15 @@ class App:
 
         In a workspace it is the session of the compute, unless the setting ``warehouse`` names one.
         """
-        from fraudlake.desk.store import LocalStore, SparkStore
+        from fraudlake.desk import opening
 
         wanted = self.settings(**flags)
         if not wanted.is_in_workspace:
+            from fraudlake.desk.local_store import LocalStore
+
             return LocalStore(wanted)
         if wanted.warehouse is None:
-            return SparkStore(self.open_existing(**flags))
+            return opening.of(self.open_existing(**flags))
         from fraudlake.workspace.warehouse import WarehouseStore
 
         with console.status("asking the warehouse"):
@@ -170,10 +172,9 @@ def cli() -> None:
 
 def follow_reviews(lake: Lake) -> None:
     """Write verdicts of the review that a killed process has left out of ``silver_verdicts``."""
-    from fraudlake.desk import verdicts
-    from fraudlake.desk.store import store_of
+    from fraudlake.desk import opening, verdicts
 
-    verdicts.follow(store_of(lake))
+    verdicts.follow(opening.of(lake))
 
 
 def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:

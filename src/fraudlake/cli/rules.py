@@ -119,7 +119,7 @@ def backtest(
 @click.pass_obj
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
     """Show a rule, its changes, and the alerts that it has raised in the stream, live or in the shadow."""
-    from fraudlake.desk import reviewed, store
+    from fraudlake.desk import opening, reviewed
     from fraudlake.detection import comparison, rule_table
 
     lake = app.open_existing()
@@ -130,7 +130,7 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     with console.status("reading what the rule has raised"):
         compared = comparison.compare(lake, rules, version, *days)
         past = reviewed.of(lake)
-        precision = past.precision(store.of(lake), name, version.version, *days) if past else None
+        precision = past.precision(opening.of(lake), name, version.version, *days) if past else None
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
     result["precision"] = precision.as_dict() if precision else None
     lines = [

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.desk import missed, review
-from fraudlake.desk import store as stores
+from fraudlake.desk import missed, opening, review
 from fraudlake.lake.sql_text import literal
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Reviewed:
 
 def of(lake: Lake) -> Reviewed | None:
     """Read what was reviewed of an open lake; one without queues costs nothing but to see that."""
-    return Reviewed.read(stores.of(lake)) if lake.has_rows(tables.GOLD_REVIEW_QUEUE) else None
+    return Reviewed.read(opening.of(lake)) if lake.has_rows(tables.GOLD_REVIEW_QUEUE) else None
 
 
 def _select(store: Store, columns: str, table: Table, clauses: str = "") -> pa.Table:

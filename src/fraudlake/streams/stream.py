@@ -236,6 +236,7 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
     step_write = _persisting(stream.write) if stream.persist else stream.write
     # A micro-batch that is persisted is counted anyway.
     repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed and not stream.persist else None
+    step = stream.step  # the stream has frames, which cannot travel to another process
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:
@@ -243,7 +244,7 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
                 raise RuntimeError("stopped before it began")
             if batch_id == repeated:
                 batch.count()
-            with logs.inside(stream=stream.step, batch=batch_id):
+            with logs.inside(stream=step, batch=batch_id):
                 step_write(lake.in_session(batch.sparkSession), batch, batch_id)
         except Exception:
             raise

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
 from fraudlake.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import forms, guard, server
 from fraudlake.desk.web.access import PlatformAccess
 from fraudlake.desk.web.application import application

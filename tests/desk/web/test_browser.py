@@ -20,7 +20,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from fraudlake.desk import rules
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from tests.desk import small_lake

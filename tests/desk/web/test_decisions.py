@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from fraudlake.desk import rules
-from fraudlake.desk.store import LocalStore
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web.access import Person, PlatformAccess
 from fraudlake.desk.web.application import application
 from fraudlake.desk.web.site import Site
@@ -190,7 +190,7 @@ def test_the_pages_need_neither_spark_nor_pyspark(root: Path) -> None:
     script = (
         "import sys\n"
         "from starlette.testclient import TestClient\n"
-        "from fraudlake.desk.store import LocalStore\n"
+        "from fraudlake.desk.local_store import LocalStore\n"
         "from fraudlake.desk.web import server\n"
         "from fraudlake.desk.web.application import application\n"
         "from fraudlake.settings import Settings\n"
