@@ -56,11 +56,14 @@ OWN = {
 the order in which rows come; its scores and what they make of drift are compared."""
 UNFILLED = (
     tables.BRONZE_FAST_ALERTS,
+    tables.SILVER_REVIEW_EVENTS,
+    tables.GOLD_REVIEW_QUEUE,
     lane_agreement.TABLE,
     tables.GOLD_ROW_REMOVALS,
     tables.GOLD_FORGOTTEN,
 )
-"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, or forgets accounts."""
+"""The tables that nothing fills here: no job reads a topic of alerts, has a limit of days, or forgets accounts, and
+nobody reviews."""
 
 
 def delivered(workspace: Workspace) -> Path:
