@@ -50,7 +50,7 @@ def take(lake: Any, rows: list[Row]) -> None:
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.session.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
     batch = batch.withColumn("date", F.to_date("timestamp"))
-    chosen.write(lake, refresh.groups_of(batch, tables.SILVER_TRANSACTIONS, gold.GROUPED), 1)
+    chosen.write(lake, refresh.groups_of(batch, tables.SILVER_TRANSACTIONS, [*gold.GROUPED, gold.CASES]), 1)
 
 
 def history(seed: int) -> list[Row]:
