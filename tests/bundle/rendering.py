@@ -48,28 +48,33 @@ def includes_of(cloud: str) -> list[str]:
     return ["resources/clusters/*.job.yml", f"resources/clusters/{cloud}.yml"]
 
 
+DESK = "resources/apps/desk.app.yml"
+"""What a person adds to ``include`` for the desk."""
+
+
 @cache
-def source(cloud: str | None = None) -> dict[str, Any]:
+def source(cloud: str | None = None, has_desk: bool = False) -> dict[str, Any]:
     """``databricks.yml`` with what it includes, unresolved; not to be changed.
 
     Args:
         cloud: the cloud, where the jobs on clusters are wanted, too.
+        has_desk: whether the desk is wanted, too.
     """
     whole = yaml.safe_load((ROOT / "databricks.yml").read_text())
-    whole["include"] += includes_of(cloud) if cloud else []
+    whole["include"] += [*(includes_of(cloud) if cloud else []), *([DESK] if has_desk else [])]
     for pattern in whole["include"]:
         for file in sorted(ROOT.glob(pattern)):
             _merge(whole, copy.deepcopy(yaml.safe_load(file.read_text())))
     return whole
 
 
-def render(target: str, cloud: str | None = None, **values: Any) -> Rendered:
+def render(target: str, cloud: str | None = None, has_desk: bool = False, **values: Any) -> Rendered:
     """Resolve a target, variables as ``--var`` would give them, with the jobs on clusters if a cloud is named.
 
     Raises:
         UnresolvedError: names the reference or variable.
     """
-    whole = copy.deepcopy(source(cloud))
+    whole = copy.deepcopy(source(cloud, has_desk))
     chosen = whole["targets"][target]
     _merge(whole["resources"], chosen.pop("resources", {}))
     presets = {"name_prefix": "", **chosen.get("presets", {})}

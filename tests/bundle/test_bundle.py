@@ -64,7 +64,7 @@ def test_the_bundle_names_every_destination_and_its_secrets() -> None:
 
 @targets
 def test_every_resource_is_of_its_type(target: str) -> None:
-    rendered = render(target, **GIVEN)
+    rendered = render(target, has_desk=True, **GIVEN)
 
     assert set(rendered.resources) == set(TYPES)
     for kind, resources in rendered.resources.items():
@@ -73,7 +73,7 @@ def test_every_resource_is_of_its_type(target: str) -> None:
 
 
 def test_a_resource_file_is_named_for_what_it_holds() -> None:
-    whole = source("aws")
+    whole = source("aws", has_desk=True)
     for file in (ROOT / "resources").rglob("*.*.yml"):
         key, kind, _ = file.name.split(".")
         assert f"  {kind}s:\n" in file.read_text()
@@ -83,7 +83,7 @@ def test_a_resource_file_is_named_for_what_it_holds() -> None:
 def test_every_variable_says_what_it_is_for_and_is_used() -> None:
     text = "".join(file.read_text() for file in [ROOT / "databricks.yml", *(ROOT / "resources").rglob("*.yml")])
 
-    for name, variable in source("aws")["variables"].items():
+    for name, variable in source("aws", has_desk=True)["variables"].items():
         assert variable["description"]
         assert f"${{var.{name}}}" in text
 
@@ -224,7 +224,7 @@ def test_alerts_begin_when_they_are_asked_for_and_wake_a_warehouse_once_an_hour(
 
 @targets
 def test_all_serverless_compute_is_paid_by_one_policy(target: str) -> None:
-    resources = render(target, **GIVEN, budget_policy_id="policy").resources
+    resources = render(target, has_desk=True, **GIVEN, budget_policy_id="policy").resources
 
     for resource in [one for kind in ("jobs", "pipelines", "apps") for one in resources[kind].values()]:
         assert resource["budget_policy_id"] == "policy"
@@ -275,20 +275,21 @@ def test_jobs_on_clusters_are_asked_for_by_cloud(target: str, cloud: str) -> Non
 
 
 @targets
-def test_the_desk_is_an_app_that_starts_where_it_is_asked_for(target: str) -> None:
-    app = render(target, **GIVEN).resources["apps"]["desk"]
+def test_the_desk_is_an_app_where_it_is_asked_for(target: str) -> None:
+    app = render(target, has_desk=True, **GIVEN).resources["apps"]["desk"]
+
+    assert "apps" not in render(target, **GIVEN).resources
 
     assert re.fullmatch(r"[a-z0-9-]{2,30}", app["name"])
-    assert app["lifecycle"] == {"started": False}
-    assert render(target, **GIVEN, desk=True).resources["apps"]["desk"]["lifecycle"] == {"started": True}
+    assert app["lifecycle"] == {"started": True}
     assert app["user_api_scopes"] == ["sql"]
     assert (ROOT / "requirements.txt").read_text() == ".\n"
-    assert (ROOT / "resources" / app["source_code_path"]).resolve() == ROOT
+    assert (ROOT / "resources" / "apps" / app["source_code_path"]).resolve() == ROOT
 
 
 @targets
 def test_the_desks_command_is_understood(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, *arguments = render(target, **GIVEN).resources["apps"]["desk"]["config"]["command"]
+    program, *arguments = render(target, has_desk=True, **GIVEN).resources["apps"]["desk"]["config"]["command"]
     listened: list[tuple[str, int]] = []
     monkeypatch.setenv("DATABRICKS_APP_PORT", "8000")
     monkeypatch.setattr("fraudlake.desk.web.server.listen", lambda *address: listened.append(address))

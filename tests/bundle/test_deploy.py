@@ -21,7 +21,7 @@ from databricks.sdk.service.workspace import ImportFormat
 
 from tests.workspace_http import TOKEN, UNAUTHENTICATED, serving
 
-from .rendering import APPLICATION_ID, GIVEN, ROOT, render
+from .rendering import APPLICATION_ID, DESK, GIVEN, ROOT, render
 from .workspace import Workspace
 
 CLI = shutil.which("databricks")
@@ -93,6 +93,21 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 0, said
     assert "Warning" not in said, said
     return said
+
+
+@pytest.mark.parametrize("target", ["dev"])
+def test_the_desk_is_deployed_if_it_is_included(bundle: Run, workspace: Workspace, copy: Path, target: str) -> None:
+    file = copy / "databricks.yml"
+    original = file.read_text()
+    file.write_text(original.replace(f"# - {DESK}", f"- {DESK}"))
+
+    done = bundle("deploy", desk_name="desk-jane")
+    deployed = set(workspace.objects.get("apps", {}))
+    bundle("destroy", "--auto-approve", desk_name="desk-jane")
+    file.write_text(original)
+
+    ok(done)
+    assert deployed == {"desk-jane"}
 
 
 @pytest.mark.parametrize(

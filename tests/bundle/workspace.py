@@ -133,6 +133,9 @@ class Workspace:
             key = str(next(self._numbers))
             name = given["name"].removeprefix("/Workspace")
             made = {"experiment_id": key, "experiment": {**given, "experiment_id": key, "name": name}}
+        elif kind == "apps":
+            key = given["name"]
+            made = {**given, "id": uuid.uuid4().hex, "compute_status": {"state": "STOPPED"}}
         else:
             key = uuid.uuid4().hex
             made = {**given, "id": key, "dashboard_id": key, "etag": "1", "lifecycle_state": "ACTIVE"}
@@ -156,6 +159,13 @@ class Workspace:
         reply = self.get(kind, key, asked)
         self.objects.get(kind, {}).pop(key, None)
         return reply if reply[0] == 404 else (200, {})
+
+    def start(self, key: str, asked: dict[str, Any]) -> Answer:
+        self.objects["apps"][key]["compute_status"] = {"state": "ACTIVE"}
+        return 200, self.objects["apps"][key]
+
+    def deploy(self, key: str, *asked: Any) -> Answer:
+        return 200, {"deployment_id": "1", "status": {"state": "SUCCEEDED"}}
 
     def publish(self, key: str, asked: dict[str, Any]) -> Answer:
         self.objects["dashboards"][key]["published"] = {"embed_credentials": False, **asked[""]}
@@ -230,6 +240,9 @@ _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("POST", "/api/2.0/mlflow/experiments/create", _of_kind(Workspace.create, "experiments")),
     ("GET", "/api/2.0/mlflow/experiments/get", _of_kind(Workspace.get, "experiments", "experiment_id")),
     ("POST", "/api/2.0/mlflow/experiments/delete", _of_kind(Workspace.delete, "experiments", "experiment_id")),
+    ("POST", "/api/2.0/apps/([^/]+)/start", Workspace.start),
+    ("POST", "/api/2.0/apps/([^/]+)/deployments", Workspace.deploy),
+    ("GET", "/api/2.0/apps/([^/]+)/deployments/(.+)", Workspace.deploy),
     ("POST", "/api/2.0/lakeview/dashboards/([^/]+)/published", Workspace.publish),
     ("GET", "/api/2.0/lakeview/dashboards/([^/]+)/published", Workspace.published),
     ("PUT", "/api/2.0/permissions/(.+)", Workspace.permit),
@@ -239,6 +252,7 @@ _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
 ]
 for _kind, _path in {
     "alerts": "/api/2.0/alerts",
+    "apps": "/api/2.0/apps",
     "pipelines": "/api/2.0/pipelines",
     "dashboards": "/api/2.0/lakeview/dashboards",
     **{kind: f"/api/2.1/unity-catalog/{kind}" for kind in _NAMED},
