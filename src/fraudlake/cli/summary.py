@@ -235,25 +235,28 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
     console.print(
         f"  {'[green]the same verdict on every transaction[/]' if same else '[yellow]verdicts differ[/]'}: "
         f"{agreed['both']:,} flagged by both, {agreed['only_flink']:,} only by Flink, "
-        f"{agreed['only_spark']:,} only by Spark"
+        f"{agreed['only_spark']:,} only by Spark",
+        soft_wrap=True,
     )
 
     if model:
         console.print(f"\n[bold]Model[/] version {model['version']}, tested on the latest part of the history")
-        console.print(f"  {figures(model['metrics'])}")
+        console.print(f"  {figures(model['metrics'])}", soft_wrap=True)
         if model["reason"]:
             console.print(Text(f"  {model['reason']}"), soft_wrap=True)
     after_training = status.quality.get("after_training")
     if after_training:
         of_days = f"{counted(after_training['days'], 'day')} after its training"
-        console.print(f"  version {status.quality['model_version']} on {of_days}: {figures(after_training)}")
+        on_days = f"version {status.quality['model_version']} on {of_days}"
+        console.print(f"  {on_days}: {figures(after_training)}", soft_wrap=True)
 
-    console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:")
-    console.print(f"  fraudlake --lake {lake.settings.lake} simulate --rows 100000   [dim]land more transactions[/]")
-    console.print(f"  fraudlake --lake {lake.settings.lake} run                      [dim]process them[/]")
-    console.print(
-        f"  fraudlake --lake {lake.settings.lake} status                   [dim]count the rows of each layer[/]"
-    )
+    console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:", soft_wrap=True)
+    for command, effect in (
+        ("simulate --rows 100000", "land more transactions"),
+        ("run", "process them"),
+        ("status", "count the rows of each layer"),
+    ):
+        console.print(f"  fraudlake --lake {lake.settings.lake} {command:<24} [dim]{effect}[/]", soft_wrap=True)
 
 
 def _print_entities(console: Console, lake: Lake, status: Status) -> None:
