@@ -13,7 +13,7 @@ from fraudlake.desk import charts, review
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.document import Block, Document, Section, text
 from fraudlake.errors import UsageError
-from fraudlake.lake.sql_text import literal
+from fraudlake.lake.sql_text import literal, one_of
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -75,19 +75,21 @@ class _Case:
         self.row = named[0]
         alert_ids = self.row["alert_ids"][:_MOST]
         self._alerts = self._select(
-            tables.SILVER_ALERTS, "*", f"WHERE {_in('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
+            tables.SILVER_ALERTS, "*", f"WHERE {one_of('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
         )
         days = {part["timestamp"].date() for alert in self._alerts for part in _evidence(alert)}
         ids = {part["transaction_id"]: None for alert in self._alerts for part in _evidence(alert)}
         self._ids = [*dict.fromkeys([*ids, *self.row["transaction_ids"][:_MOST]])]
-        self._of_days = f"date IN ({', '.join(f'DATE {literal(str(day))}' for day in sorted(days))})"
-        of_case = f"WHERE {self._of_days} AND {_in('transaction_id', self._ids)} ORDER BY timestamp, source, position"
+        self._of_days = one_of("date", sorted(days))
+        of_case = (
+            f"WHERE {self._of_days} AND {one_of('transaction_id', self._ids)} ORDER BY timestamp, source, position"
+        )
         self._transactions = self._select(tables.SILVER_TRANSACTIONS, "*", of_case) if days else []
         self._landed = {(_source(row), _position(row)): row for row in self._landed_rows()}
-        scored = f"WHERE {self._of_days} AND {_in('transaction_id', self._ids)} ORDER BY timestamp, transaction_id"
+        scored = f"WHERE {self._of_days} AND {one_of('transaction_id', self._ids)} ORDER BY timestamp, transaction_id"
         self._predictions = self._select(tables.GOLD_FRAUD_PREDICTIONS, "*", scored) if days else []
         self._events = review.of_items(store, {name, self.row["case_id"], *alert_ids})
-        known = f"WHERE {_in('transaction_id', self._ids)} ORDER BY decided_at"
+        known = f"WHERE {one_of('transaction_id', self._ids)} ORDER BY decided_at"
         self._verdicts = self._select(tables.SILVER_VERDICTS, "*", known)
 
     def _select(self, table: Table, columns: str, clauses: str) -> list[dict[str, Any]]:
@@ -206,7 +208,7 @@ class _Case:
         if not names:
             return Block(title, "No row is from a file.")
         entries = self._select(
-            table, "*", f"WHERE {_in('_source_file', names)} AND status = 'accepted' ORDER BY number"
+            table, "*", f"WHERE {one_of('_source_file', names)} AND status = 'accepted' ORDER BY number"
         )
         latest = {entry["_source_file"]: entry for entry in entries}
         rows = [
@@ -220,7 +222,7 @@ class _Case:
         """Return the versions of the rules that raised the alerts, and who made them."""
         title, table = "Rules", tables.SILVER_RULES
         used = {(alert["rule"], alert["rule_version"] or 1) for alert in self._alerts}
-        changes = self._select(table, "*", f"WHERE {_in('name', {name for name, _ in used})} ORDER BY change")
+        changes = self._select(table, "*", f"WHERE {one_of('name', {name for name, _ in used})} ORDER BY change")
         names = ("name", "version", "status", "author", "reason", "changed_at", "definition")
         rows = [tuple(row[name] for name in names) for row in changes if (row["name"], row["version"]) in used]
         if not rows:
@@ -237,7 +239,9 @@ class _Case:
         if not versions:
             return Block(title, missing="The transactions are not scored: run 'fraudlake score'.")
         published = self._select(
-            table, "model_version, model, published_at", f"WHERE {_in('model_version', versions)} ORDER BY published_at"
+            table,
+            "model_version, model, published_at",
+            f"WHERE {one_of('model_version', versions)} ORDER BY published_at",
         )
         rows = [
             (row["model_version"], row["published_at"], hashlib.sha256(row["model"]).hexdigest()) for row in published
@@ -290,7 +294,7 @@ class _Case:
         """Return where the alerts were sent."""
         title, table = "Deliveries", tables.SILVER_DELIVERIES
         ids = [alert["alert_id"] for alert in self._alerts]
-        clauses = f"WHERE {_in('alert_id', ids)} ORDER BY noted_at, alert_id"
+        clauses = f"WHERE {one_of('alert_id', ids)} ORDER BY noted_at, alert_id"
         names = ("alert_id", "destination", "status", "attempts", "reason", "noted_at")
         rows = [tuple(row.values()) for row in self._select(table, ", ".join(names), clauses)]
         note = "" if rows else "No alert of the case was sent."
@@ -309,12 +313,6 @@ def _evidence(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _verdict(is_fraud: bool | None) -> Literal["fraud", "genuine"] | None:
     return None if is_fraud is None else "fraud" if is_fraud else "genuine"
-
-
-def _in(column: str, values: Iterable[str]) -> str:
-    """Return the condition, in SQL, that a column has one of some texts."""
-    listed = ", ".join(map(literal, values))
-    return f"{column} IN ({listed})" if listed else "false"
 
 
 def _is_at(source: str, positions: Iterable[int]) -> str:

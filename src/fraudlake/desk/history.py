@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.desk import review
 from fraudlake.desk.review import Event, Item
-from fraudlake.lake.sql_text import literal, value
+from fraudlake.lake.sql_text import literal, one_of, value
 from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def events(store: Store, item: Item) -> list[Event]:
     """Return the events of an item, and of other items of its account or key, in their order."""
     same = f"entity = {literal(item.entity)} AND entity_key = {literal(item.entity_key)}"
     return review.read(
-        store, f"WHERE {_one_of('item_id', sorted(item.names))} OR {same}" if item.names else f"WHERE {same}"
+        store, f"WHERE {one_of('item_id', sorted(item.names))} OR {same}" if item.names else f"WHERE {same}"
     )
 
 
@@ -148,7 +148,7 @@ def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, A
     silver = tables.SILVER_TRANSACTIONS
     # By the day and the account files can be left out, by the id alone they cannot.
     of_account = [f"account_id = {literal(item.account_id)}"] if item.entity == ACCOUNT else []
-    where = " AND ".join([about.sql, *of_account, _one_of("transaction_id", item.transaction_ids)])
+    where = " AND ".join([about.sql, *of_account, one_of("transaction_id", item.transaction_ids)])
     return [*store.query(f"SELECT * FROM {silver.name} WHERE {where}", silver).to_pylist()]
 
 
@@ -170,7 +170,7 @@ def _alerts(
 ) -> list[dict[str, Any]]:
     """Return the alerts, live and of shadow rules, that transactions of a range completed."""
     found: list[dict[str, Any]] = []
-    where = f"WHERE {_one_of('account_id', accounts)} AND {window.times}"
+    where = f"WHERE {one_of('account_id', accounts)} AND {window.times}"
     for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS):
         rows = store.query(f"SELECT {_ALERT} FROM {table.name} {where}", table).to_pylist()
         found += [
@@ -192,17 +192,10 @@ def _scores(store: Store, accounts: Sequence[str], window: Window) -> dict[str, 
     table = tables.GOLD_FRAUD_PREDICTIONS
     rows = store.query(
         f"SELECT transaction_id, probability, reasons, model_version FROM {table.name} "
-        f"WHERE {_one_of('account_id', accounts)} AND {window.sql} ORDER BY scored_at",
+        f"WHERE {one_of('account_id', accounts)} AND {window.sql} ORDER BY scored_at",
         table,
     ).to_pylist()
     return {row.pop("transaction_id"): row for row in rows}
-
-
-def _one_of(column: str, values: Sequence[str]) -> str:
-    """Return the condition that a column has one of some texts."""
-    if not values:
-        return "false"
-    return f"{column} IN ({', '.join(map(value, values))})"
 
 
 def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
@@ -219,7 +212,7 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
     rows = of_transactions(store, item, about) if entities else []
     window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
     fraud = {row["transaction_id"]: row["verdict"] for row in reversed(_verdicts(store, window))} if rows else {}
-    is_fraud = _one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
+    is_fraud = one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
     shares = []
     for entity, columns in entities.items():
         complete = [row for row in rows if all(row.get(column) is not None for column in columns)]

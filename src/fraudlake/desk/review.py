@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake.sql_text import value
+from fraudlake.lake.sql_text import one_of, value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:
@@ -273,7 +273,10 @@ def record(
         UsageError: a text of the event is too long, or nobody is named.
     """
     for _ in range(_ATTEMPTS):
-        events = read(store, f"WHERE {_of(item.names)} OR event_id = {value(event_id)} OR number = ({_LAST})")
+        events = read(
+            store,
+            f"WHERE {one_of('item_id', sorted(item.names))} OR event_id = {value(event_id)} OR number = ({_LAST})",
+        )
         written = next((event for event in events if event.event_id == event_id), None)
         if written is not None:
             return written
@@ -295,16 +298,12 @@ def _require_valid(event: Event) -> None:
 
 def of_items(store: Store, names: Iterable[str]) -> list[Event]:
     """Return the events of items, given by every name that they have, in the order of their numbers."""
-    return read(store, f"WHERE {_of(names)}")
+    return read(store, f"WHERE {one_of('item_id', sorted(names))}")
 
 
 def of_lake(store: Store) -> list[Event]:
     """Return all events, in the order of their numbers."""
     return read(store, "")
-
-
-def _of(names: Iterable[str]) -> str:
-    return f"item_id IN ({', '.join(map(value, sorted(names)))})"
 
 
 def read(store: Store, where: str) -> list[Event]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake.desk import review
-from fraudlake.lake.sql_text import value
+from fraudlake.lake.sql_text import one_of, value
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def _dates(store: Store, transactions: list[str]) -> dict[str, Any]:
     of_alerts = f"SELECT DISTINCT transaction_id, CAST(timestamp AS DATE) AS date FROM {SILVER_ALERTS.name}"
     of_all = f"SELECT transaction_id, date FROM {SILVER_TRANSACTIONS.name}"
     for statement, table in ((of_alerts, SILVER_ALERTS), (of_all, SILVER_TRANSACTIONS)):
-        left = [value(one) for one in dict.fromkeys(transactions) if one not in found]
+        left = [one for one in dict.fromkeys(transactions) if one not in found]
         if left:
-            rows = store.query(f"{statement} WHERE transaction_id IN ({', '.join(left)})", table).to_pylist()
+            rows = store.query(f"{statement} WHERE {one_of('transaction_id', left)}", table).to_pylist()
             found |= {row["transaction_id"]: row["date"] for row in rows}
     return found

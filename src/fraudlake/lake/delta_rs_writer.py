@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
 from fraudlake.lake import conflict, delta_rs_reader, rewriting, session
-from fraudlake.lake.sql_text import value
+from fraudlake.lake.sql_text import one_of
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ class DeltaRsWriter(Writer):
             Exception: another commit was first (``conflict.is_conflict``).
         """
         first = rows[keys[0]].unique().to_pylist()
-        where = f"WHERE {keys[0]} IN ({', '.join(map(value, first))})"
-        statement = " ".join(("SELECT", ", ".join(keys), "FROM", self._table.name, where))
+        statement = " ".join(("SELECT", ", ".join(keys), "FROM", self._table.name, "WHERE", one_of(keys[0], first)))
         there = delta_rs_reader.query(statement, {self._table.name: self._delta}).to_pylist()
         known = {tuple(row.values()) for row in there}
         is_new = [tuple(row.values()) not in known for row in rows.select([*keys]).to_pylist()]

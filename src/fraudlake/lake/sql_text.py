@@ -1,8 +1,9 @@
-"""SQL text: values become literals that both Spark and DataFusion read."""
+"""SQL text: values become literals and conditions that both Spark and DataFusion read."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
 
@@ -34,3 +35,9 @@ def value(given: object) -> str:
     if isinstance(given, bool | int | float):
         return str(given).lower()
     return literal(str(given))
+
+
+def one_of(column: str, values: Iterable[object]) -> str:
+    """Return the condition that a column has one of some values; without any, it is false."""
+    listed = ", ".join(map(value, values))
+    return f"{column} IN ({listed})" if listed else "false"

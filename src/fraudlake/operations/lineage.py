@@ -12,7 +12,7 @@ from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
-from fraudlake.lake.sql_text import literal
+from fraudlake.lake.sql_text import literal, one_of
 from fraudlake.silver.transactions import KAFKA, POSITION, SOURCE
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
     silver = lake.query(
         tables.SILVER_TRANSACTIONS,
         "*",
-        f"WHERE date IN ({', '.join(f'DATE {literal(str(day))}' for day in days)}) "
-        f"AND transaction_id IN ({', '.join(map(literal, ids))})",
+        f"WHERE {one_of('date', days)} AND {one_of('transaction_id', ids)}",
     )
     transactions = {row["transaction_id"]: row for row in silver.to_pylist()}
     landed = _landed(lake, [(row["source"], row["position"]) for row in transactions.values()])
@@ -149,7 +148,7 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
     files = sorted({row["_source_file"] for row in rows if row["_source_file"] is not None})
     paths = {}
     if files:
-        named = f"WHERE _source_file IN ({', '.join(map(literal, files))}) ORDER BY noted_at"
+        named = f"WHERE {one_of('_source_file', files)} ORDER BY noted_at"
         entries = lake.query(tables.BRONZE_FILES, "_source_file, path", named).to_pylist()
         paths = {entry["_source_file"]: entry["path"] for entry in entries}
     return {

@@ -13,7 +13,7 @@ from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.desk import reviewed
 from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
-from fraudlake.lake.sql_text import literal
+from fraudlake.lake.sql_text import literal, one_of
 from fraudlake.model import drift
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
@@ -352,13 +352,13 @@ def _quality(lake: Lake) -> dict[str, Any]:
 def _after_training(lake: Lake, version: str) -> dict[str, float]:
     of_version = f"model_version = {literal(version)}"
     later = lake.query(tables.GOLD_FEATURE_DRIFT, "DISTINCT date", f"WHERE {of_version} AND is_after_training")
-    days = ", ".join(f"DATE '{day}'" for day in later["date"].to_pylist())
+    days = later["date"].to_pylist()
     if not days:
         return {}
     (row,) = lake.query(
         tables.GOLD_PREDICTION_QUALITY,
         ", ".join(["count(*) AS days", *(f"avg({name}) AS {name}" for name in _AFTER_TRAINING)]),
-        f"WHERE judged_by = 'flink' AND {of_version} AND date IN ({days})",
+        f"WHERE judged_by = 'flink' AND {of_version} AND {one_of('date', days)}",
     ).to_pylist()
     return {name: value for name, value in row.items() if value is not None} if row["days"] else {}
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
+from fraudlake.lake.sql_text import one_of
 from fraudlake.model import drift, prediction_quality, published
 from fraudlake.model.metrics import Budget
 from fraudlake.silver import verdicts
@@ -123,5 +124,4 @@ def _budget(lake: Lake) -> Budget:
 
 
 def _on(dates: Iterable[date]) -> str:
-    days = ", ".join(f"DATE '{day}'" for day in sorted(dates))
-    return f"WHERE date IN ({days})"
+    return f"WHERE {one_of('date', sorted(dates))}"

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
 from fraudlake.lake.rows import persisted
+from fraudlake.lake.sql_text import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,8 +56,7 @@ def _first_day(lake: Lake) -> date | None:
 
 def count(lake: Lake, days: list[date]) -> int:
     """Count the transactions of some days."""
-    listed = ", ".join(f"DATE '{day}'" for day in days)
-    return lake.count(tables.SILVER_TRANSACTIONS, f"date IN ({listed})")
+    return lake.count(tables.SILVER_TRANSACTIONS, one_of("date", days))
 
 
 def of_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
