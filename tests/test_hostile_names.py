@@ -14,8 +14,8 @@ import pytest
 
 from fraudlake import settings, tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.sql_text import literal, spark_literal
 from fraudlake.operations import lineage
+from fraudlake.sql_text import literal, spark_literal
 from fraudlake.streams import deliver, detect, ingest, refine, stream
 from tests import plain_lake
 from tests.conftest import FraudlakeHere, run

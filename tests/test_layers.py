@@ -21,7 +21,7 @@ ORDER = (
     ("settings",),
     ("secret",),
     ("bronze",),
-    ("literals",),
+    ("literals", "sql_text"),
     ("silver",),
     ("gold",),
     ("lake",),

@@ -15,8 +15,8 @@ import pytest
 
 from fraudlake import simulator, tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.sql_text import literal
 from fraudlake.operations import lineage, maintenance
+from fraudlake.sql_text import literal
 from fraudlake.streams import detect, ingest, refine, stream
 from tests import plain_lake
 from tests.conftest import run

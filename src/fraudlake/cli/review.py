@@ -13,7 +13,7 @@ from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.command import Day
 from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake.sql_text import value
+from fraudlake.sql_text import value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk.review import Item
 from fraudlake.errors import UsageError
-from fraudlake.lake.sql_text import value
+from fraudlake.sql_text import value
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -40,14 +40,10 @@ def require_cases(store: Store) -> None:
     Raises:
         UsageError: says what to run.
     """
-    if _has_rows(store, GOLD_CASES.name, GOLD_CASES):
+    if store.has_rows(GOLD_CASES):
         return
-    if _has_rows(store, SILVER_ALERTS.name, SILVER_ALERTS):
+    if store.has_rows(SILVER_ALERTS):
         raise UsageError(f"the alerts of {store.name} are in no case yet: run 'fraudlake aggregate'")
-
-
-def _has_rows(store: Store, name: str, table: Any) -> bool:
-    return len(store.query(f"SELECT 1 AS present FROM {name} LIMIT 1", table)) > 0
 
 
 def on_day(day: date) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +12,11 @@ from fraudlake.counts import counted
 from fraudlake.desk import charts, review
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.document import Block, Document, Section, text
+from fraudlake.detection import evidence
 from fraudlake.errors import UsageError
-from fraudlake.lake.sql_text import literal, one_of
+from fraudlake.silver import source_position
+from fraudlake.silver.source_position import KAFKA
+from fraudlake.sql_text import literal, one_of
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -27,7 +30,6 @@ _AROUND = timedelta(days=3)
 """How long before and after the case the time axis goes."""
 _SIDE_BY_SIDE = 4
 """The number of transactions whose features are next to each other."""
-_KAFKA = "kafka:"
 _OWN = frozenset(("transaction_id", "account_id", "timestamp", "scored_from", "scored_at", "date", "reasons", "label"))
 """Columns of predictions that are no features."""
 
@@ -77,16 +79,15 @@ class _Case:
         self._alerts = self._select(
             tables.SILVER_ALERTS, "*", f"WHERE {one_of('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
         )
-        days = {part["timestamp"].date() for alert in self._alerts for part in _evidence(alert)}
-        ids = {part["transaction_id"]: None for alert in self._alerts for part in _evidence(alert)}
+        days = {part["timestamp"].date() for alert in self._alerts for part in evidence.of_alert(alert)}
+        ids = {part["transaction_id"]: None for alert in self._alerts for part in evidence.of_alert(alert)}
         self._ids = [*dict.fromkeys([*ids, *self.row["transaction_ids"][:_MOST]])]
         self._of_days = one_of("date", sorted(days))
-        of_case = (
-            f"WHERE {self._of_days} AND {one_of('transaction_id', self._ids)} ORDER BY timestamp, source, position"
-        )
-        self._transactions = self._select(tables.SILVER_TRANSACTIONS, "*", of_case) if days else []
-        self._landed = {(_source(row), _position(row)): row for row in self._landed_rows()}
-        scored = f"WHERE {self._of_days} AND {one_of('transaction_id', self._ids)} ORDER BY timestamp, transaction_id"
+        of_case = f"WHERE {self._of_days} AND {one_of('transaction_id', self._ids)}"
+        rows = f"{of_case} ORDER BY timestamp, source, position"
+        self._transactions = self._select(tables.SILVER_TRANSACTIONS, "*", rows) if days else []
+        self._landed = {(row.pop("source"), row.pop("position")): row for row in self._landed_rows()}
+        scored = f"{of_case} ORDER BY timestamp, transaction_id"
         self._predictions = self._select(tables.GOLD_FRAUD_PREDICTIONS, "*", scored) if days else []
         self._events = review.of_items(store, {name, self.row["case_id"], *alert_ids})
         known = f"WHERE {one_of('transaction_id', self._ids)} ORDER BY decided_at"
@@ -99,13 +100,11 @@ class _Case:
 
     def _landed_rows(self) -> list[dict[str, Any]]:
         """Return the rows of bronze that the transactions were made from."""
-        places: dict[str, list[int]] = {}
-        for row in self._transactions:
-            places.setdefault(row["source"], []).append(row["position"])
-        conditions = [_is_at(source, positions) for source, positions in places.items()]
-        if not conditions:
+        is_at = source_position.at((row["source"], row["position"]) for row in self._transactions)
+        if not is_at:
             return []
-        return self._select(tables.BRONZE_TRANSACTIONS, "*", f"WHERE {self._of_days} AND ({' OR '.join(conditions)})")
+        columns, where = f"*, {source_position.COLUMNS}", f"WHERE {self._of_days} AND ({is_at})"
+        return self._select(tables.BRONZE_TRANSACTIONS, columns, where)
 
     @property
     def verdict(self) -> str | None:
@@ -156,7 +155,7 @@ class _Case:
         """Return each transaction with its place and its role in the rules."""
         roles: dict[str, list[str]] = {}
         for alert in self._alerts:
-            for part in _evidence(alert):
+            for part in evidence.of_alert(alert):
                 roles.setdefault(part["transaction_id"], []).append(f"{alert['rule']}: {part['variable']}")
         rows = [
             (
@@ -204,7 +203,7 @@ class _Case:
     def files(self) -> Block:
         """Return the landed files of the rows with their hashes."""
         title, table = "Files", tables.BRONZE_FILES
-        names = sorted({row["source"] for row in self._transactions if not row["source"].startswith(_KAFKA)})
+        names = sorted({row["source"] for row in self._transactions if not row["source"].startswith(KAFKA)})
         if not names:
             return Block(title, "No row is from a file.")
         entries = self._select(
@@ -302,43 +301,15 @@ class _Case:
         return Block(title, note, "", columns, rows, table.name, is_wide=True)
 
 
-def _evidence(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the transactions of an alert; one of version 0.1.0 has a pair, in columns of its own."""
-    if alert["evidence"]:
-        return list(alert["evidence"])
-    pair = [("SMALL", alert["small_transaction_id"], alert["small_timestamp"])] if alert["small_transaction_id"] else []
-    pair.append(("LARGE", alert["transaction_id"], alert["timestamp"]))
-    return [{"variable": variable, "transaction_id": id_, "timestamp": at} for variable, id_, at in pair]
-
-
 def _verdict(is_fraud: bool | None) -> Literal["fraud", "genuine"] | None:
     return None if is_fraud is None else "fraud" if is_fraud else "genuine"
 
 
-def _is_at(source: str, positions: Iterable[int]) -> str:
-    """Return the condition, in SQL, that a row of bronze is from one of some positions of a source."""
-    numbers = ", ".join(map(str, positions))
-    if not source.startswith(_KAFKA):
-        return f"(_source_file = {literal(source)} AND _source_row IN ({numbers}))"
-    topic, _, partition = source.removeprefix(_KAFKA).rpartition("/")
-    return f"(_topic = {literal(topic)} AND _partition = {int(partition)} AND _offset IN ({numbers}))"
-
-
-def _source(row: Mapping[str, Any]) -> str:
-    """Return the source of a row of bronze, as silver names it."""
-    return row["_source_file"] or f"{_KAFKA}{row['_topic']}/{row['_partition']:010d}"
-
-
-def _position(row: Mapping[str, Any]) -> int:
-    position = row["_source_row"] if row["_source_file"] else row["_offset"]
-    return int(position)
-
-
 def _place(source: str, position: int) -> str:
-    if not source.startswith(_KAFKA):
+    if not source.startswith(KAFKA):
         return f"{source}, row {position}"
-    topic, _, partition = source.removeprefix(_KAFKA).rpartition("/")
-    return f"{topic}, partition {int(partition)}, offset {position}"
+    topic, partition = source_position.message_source(source)
+    return f"{topic}, partition {partition}, offset {position}"
 
 
 def _canonical(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.silver import source_position
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -111,7 +112,8 @@ def _reasons(store: Store) -> list[Reason]:
     for group in groups:
         for name in group["reasons"] or ():
             counts[name] = counts.get(name, 0) + group["rows"]
-    latest = store.query(f"SELECT * FROM {table.name} ORDER BY quarantined_at DESC LIMIT 500", table).to_pylist()
+    statement = f"SELECT *, {source_position.COLUMNS} FROM {table.name} ORDER BY quarantined_at DESC LIMIT 500"
+    latest = store.query(statement, table).to_pylist()
     return [
         Reason(name, rows, [_sample(row) for row in latest if name in (row["reasons"] or ())][:SAMPLES])
         for name, rows in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -119,15 +121,14 @@ def _reasons(store: Store) -> list[Reason]:
 
 
 def _sample(row: dict[str, Any]) -> dict[str, Any]:
-    hidden = (*tables.SOURCE_POSITION, "_ingested_at", "_misfits", "date", "reasons", "quarantined_at")
-    source = row["_source_file"] or f"kafka:{row['_topic']}/{row['_partition']}"
-    position = row["_source_row"] if row["_source_file"] else row["_offset"]
+    named = ("source", "position", "quarantined_at")
+    hidden = (*named, *tables.SOURCE_POSITION, "_ingested_at", "_misfits", "date", "reasons")
     values = {
         name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
         for name, value in row.items()
         if value is not None and name not in hidden
     }
-    return {"source": source, "position": position, "quarantined_at": row["quarantined_at"], "values": values}
+    return {**{name: row[name] for name in named}, "values": values}
 
 
 def _drift(store: Store) -> list[dict[str, Any]]:

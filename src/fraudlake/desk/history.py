@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.desk import review
 from fraudlake.desk.review import Event, Item
-from fraudlake.lake.sql_text import literal, one_of, value
 from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.sql_text import literal, one_of, value
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store

@@ -18,8 +18,8 @@ from fraudlake import tables
 from fraudlake.counts import counted
 from fraudlake.desk import cases, draw, review
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake.sql_text import value
 from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.sql_text import value
 from fraudlake.tables import GOLD_CASES, GOLD_FRAUD_PREDICTIONS, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake.sql_text import one_of, value
+from fraudlake.sql_text import one_of, value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.desk import missed, opening, review
-from fraudlake.lake.sql_text import literal
+from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
     from fraudlake.desk.missed import Missed, Precision

@@ -35,13 +35,17 @@ class Store(ABC):
     def has(self, table: Table) -> bool:
         """Return whether a table is there."""
 
+    def has_rows(self, table: Table) -> bool:
+        """Return whether a table has rows."""
+        return len(self.query(f"SELECT 1 AS present FROM {table.name} LIMIT 1", table)) > 0
+
     @abstractmethod
     def query(self, statement: str, *read: Table) -> pa.Table:
         """Return the rows of a query; one of tables that are not there has no rows.
 
         Args:
             statement: SQL that Spark and DataFusion have in common, with the plain names of tables;
-                :func:`fraudlake.lake.sql_text.literal` writes texts, since there are no parameters. Times are in UTC.
+                :func:`fraudlake.sql_text.literal` writes texts, since there are no parameters. Times are in UTC.
             read: the tables that it names.
         """
 

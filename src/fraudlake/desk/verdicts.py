@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake.desk import review
-from fraudlake.lake.sql_text import one_of, value
+from fraudlake.sql_text import one_of, value
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 
 if TYPE_CHECKING:

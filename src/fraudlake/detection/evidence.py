@@ -35,6 +35,15 @@ for each transaction, of further columns, and null if there are none; ``measures
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
+def of_alert(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the evidence of a row of ``silver_alerts``; in alerts of version 0.1.0 it is a pair of columns."""
+    if alert["evidence"]:
+        return list(alert["evidence"])
+    pair = [("SMALL", alert["small_transaction_id"], alert["small_timestamp"])] if alert["small_transaction_id"] else []
+    pair.append(("LARGE", alert["transaction_id"], alert["timestamp"]))
+    return [{"variable": variable, "transaction_id": id_, "timestamp": at} for variable, id_, at in pair]
+
+
 def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     """Return alerts in the columns of :data:`COLUMNS`.
 

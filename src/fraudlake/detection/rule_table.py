@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
-from fraudlake.lake.sql_text import literal
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
+from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -23,10 +23,10 @@ from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.spark_writer import SparkWriter
-from fraudlake.lake.sql_text import spark_literal
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 from fraudlake.settings.features import Feature, typed
+from fraudlake.sql_text import spark_literal
 
 if TYPE_CHECKING:
     from datetime import date

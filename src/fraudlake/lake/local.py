@@ -37,9 +37,9 @@ from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
 from fraudlake.lake.lake import Lake, Query, layout, select
-from fraudlake.lake.sql_text import spark_literal
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
+from fraudlake.sql_text import spark_literal
 
 if TYPE_CHECKING:
     from datetime import timedelta

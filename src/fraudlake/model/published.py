@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake.sql_text import literal
 from fraudlake.model import budget
 from fraudlake.model.classifier import Classifier
+from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import durations, literals, tables
+from fraudlake import durations, literals, sql_text, tables
 from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake import sql_text
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import budget, drift, figures, history, published, search
 from fraudlake.model.metrics import estimated

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.detection import rule_table
+from fraudlake.detection import evidence, rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
-from fraudlake.lake.sql_text import literal, one_of
-from fraudlake.silver.transactions import KAFKA, POSITION, SOURCE
+from fraudlake.silver import source_position
+from fraudlake.sql_text import literal, one_of
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -97,7 +95,7 @@ def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]
     if not transaction:
         return {}
     is_row = f"date = DATE '{transaction['date']}' AND transaction_id = {literal(transaction['transaction_id'])}"
-    is_landed = _at([(transaction["source"], transaction["position"])])
+    is_landed = source_position.at([(transaction["source"], transaction["position"])])
     return {
         "silver": _taken(lake, tables.SILVER_TRANSACTIONS, is_row),
         "bronze": _taken(lake, tables.BRONZE_TRANSACTIONS, is_landed),
@@ -106,9 +104,9 @@ def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]
 
 def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
     """Return the transactions of each alert, with the rows that they were made from."""
-    evidence = [alert["evidence"] or _pair(alert) for alert in alerts]
-    ids = sorted({part["transaction_id"] for parts in evidence for part in parts})
-    days = sorted({part["timestamp"].date() for parts in evidence for part in parts})
+    found = [evidence.of_alert(alert) for alert in alerts]
+    ids = sorted({part["transaction_id"] for parts in found for part in parts})
+    days = sorted({part["timestamp"].date() for parts in found for part in parts})
     silver = lake.query(
         tables.SILVER_TRANSACTIONS,
         "*",
@@ -127,15 +125,7 @@ def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
             {name: row[name] for name in row if name in (*_VALUES, *lake.settings.columns)},
         )
 
-    return [[origin(part) for part in parts] for parts in evidence]
-
-
-def _pair(alert: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the evidence of an alert of version 0.1.0, which only knew one kind of rule."""
-    return [
-        {"variable": "SMALL", "transaction_id": alert["small_transaction_id"], "timestamp": alert["small_timestamp"]},
-        {"variable": "LARGE", "transaction_id": alert["transaction_id"], "timestamp": alert["timestamp"]},
-    ]
+    return [[origin(part) for part in parts] for parts in found]
 
 
 def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | None, int | None], dict[str, Any]]:
@@ -143,7 +133,9 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
     if not positions:
         return {}
     rows = lake.query(
-        tables.BRONZE_TRANSACTIONS, f"*, {SOURCE} AS source, {POSITION} AS position", f"WHERE {_at(positions)}"
+        tables.BRONZE_TRANSACTIONS,
+        f"*, {source_position.COLUMNS}",
+        f"WHERE {source_position.at(positions)}",
     ).to_pylist()
     files = sorted({row["_source_file"] for row in rows if row["_source_file"] is not None})
     paths = {}
@@ -157,23 +149,6 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
         }
         for row in rows
     }
-
-
-def _at(positions: Iterable[tuple[str, int]]) -> str:
-    """Return the condition that a row of bronze has one of the source positions; Delta skips files by it."""
-    by_source = defaultdict(list)
-    for source, position in positions:
-        by_source[source].append(str(position))
-    return " OR ".join(
-        f"({_is_from(source)} AND {POSITION} IN ({', '.join(numbers)}))" for source, numbers in by_source.items()
-    )
-
-
-def _is_from(source: str) -> str:
-    if not source.startswith(KAFKA):
-        return f"_source_file = {literal(source)}"
-    topic, _, partition = source.removeprefix(KAFKA).rpartition("/")
-    return f"_topic = {literal(topic)} AND _partition = {int(partition)}"
 
 
 def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:

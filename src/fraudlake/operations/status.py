@@ -13,7 +13,6 @@ from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.desk import reviewed
 from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
-from fraudlake.lake.sql_text import literal, one_of
 from fraudlake.model import drift
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
@@ -22,6 +21,7 @@ from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import quality_rules
 from fraudlake.sources import file_source, kafka, kafka_source
 from fraudlake.sources.landing_folder import landing_folder
+from fraudlake.sql_text import literal, one_of
 from fraudlake.streams import deliver, ingest
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.sql_text import literal
-from fraudlake.silver import quality_rules
-from fraudlake.silver.transactions import POSITION, SOURCE
+from fraudlake.silver import quality_rules, source_position
+from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,7 +71,7 @@ def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
     """Return the latest rows that broke a rule."""
     latest = lake.query(
         tables.SILVER_QUARANTINE,
-        f"*, {SOURCE} AS source, {POSITION} AS position",
+        f"*, {source_position.COLUMNS}",
         f"WHERE array_contains(reasons, {literal(rule)}) ORDER BY quarantined_at DESC, source, position LIMIT {limit}",
     )
     return [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.silver import clock, quality_rules
+from fraudlake.silver.source_position import KAFKA, POSITION, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
     from fraudlake.tables import Table
-
-
-KAFKA = "kafka:"
-"""The prefix of ``source`` in rows from Kafka."""
-SOURCE = f"coalesce(_source_file, '{KAFKA}' || _topic || '/' || lpad(CAST(_partition AS STRING), 10, '0'))"
-POSITION = "coalesce(_source_row, _offset)"
-""":func:`source` and :func:`position` in SQL."""
 
 
 def source() -> Column:

@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.lake.sql_text import literal
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.silver import duplicates
-from fraudlake.silver.transactions import POSITION, SOURCE
+from fraudlake.silver.source_position import POSITION, SOURCE
+from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

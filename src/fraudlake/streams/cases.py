@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.gold import cases
-from fraudlake.lake.sql_text import literal
+from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

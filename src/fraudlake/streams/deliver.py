@@ -22,7 +22,7 @@ from fraudlake.delivery.sink import Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
 from fraudlake.lake import json_file, merge
 from fraudlake.lake.appender import Appender
-from fraudlake.lake.sql_text import literal
+from fraudlake.sql_text import literal
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.lake.sql_text import one_of
 from fraudlake.model import drift, prediction_quality, published
 from fraudlake.model.metrics import Budget
 from fraudlake.silver import verdicts
+from fraudlake.sql_text import one_of
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
 from fraudlake.lake.rows import persisted
-from fraudlake.lake.sql_text import one_of
+from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,7 @@ from fraudlake import tables
 from fraudlake.desk.store import Store, complete
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
-from fraudlake.lake.sql_text import value
+from fraudlake.sql_text import value
 from fraudlake.workspace.client import connect
 from fraudlake.workspace.sql import Sql, warehouse
 

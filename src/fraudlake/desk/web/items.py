@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.desk import cases, queue, review
 from fraudlake.desk.review import Item, State
 from fraudlake.desk.web.errors import MissingError
-from fraudlake.lake.sql_text import value
+from fraudlake.sql_text import value
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
 
 if TYPE_CHECKING:

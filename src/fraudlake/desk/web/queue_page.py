@@ -83,20 +83,16 @@ def address(queued: Queued) -> str:
 
 def missing(store: Store, day: date | None) -> str:
     """Return what to run, so that there is a queue."""
-    if not _has_rows(store, tables.SILVER_TRANSACTIONS):
+    if not store.has_rows(tables.SILVER_TRANSACTIONS):
         return "The lake has no transactions yet: run 'fraudlake run --landing FOLDER'."
     if day is not None:
         return f"There is no queue of {day}: run 'fraudlake queue build --day {day}'."
-    if not _has_rows(store, tables.GOLD_CASES):
+    if not store.has_rows(tables.GOLD_CASES):
         return (
             "There are no cases yet: run 'fraudlake detect' and 'fraudlake aggregate', which group alerts to cases, "
             "and then 'fraudlake queue build'."
         )
     return "No queue is built yet: run 'fraudlake queue build'."
-
-
-def _has_rows(store: Store, table: tables.Table) -> bool:
-    return len(store.query(f"SELECT 1 AS one FROM {table.name} LIMIT 1", table)) > 0
 
 
 def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:

@@ -15,8 +15,8 @@ from fraudlake import __version__
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
-from fraudlake.lake.sql_text import spark_literal
 from fraudlake.sources import auto_loader, landing
+from fraudlake.sql_text import spark_literal
 from fraudlake.workspace.probe import worker
 
 if TYPE_CHECKING:
