@@ -79,3 +79,11 @@ def test_what_cannot_be_done_is_a_line(
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_nobody_takes_the_next_item_without_a_name(lake: Path, fraudlake_here: FraudlakeHere) -> None:
+    fraudlake_here("--lake", str(lake), "queue", "build")
+
+    done = fraudlake_here("--lake", str(lake), "queue", "next", "--take", "--analyst", " ")
+
+    assert (done.returncode, done.stderr) == (2, "fraudlake: nobody is named who does this: give --analyst\n")

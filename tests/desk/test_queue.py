@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk import cases, queue, review, verdicts
+from fraudlake.desk import cases, items, queue, review, verdicts
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
@@ -40,7 +40,7 @@ def by_rank(store: LocalStore, **given: Any) -> list[dict[str, Any]]:
 
 
 def decide(store: LocalStore, name: str, verdict: review.Verdict, analyst: str = "ann", at: datetime = NOW) -> None:
-    item, event_id = cases.find(store, name), review.new_id()
+    item, event_id = items.require(store, name), review.new_id()
     event = review.record(
         store, item, event_id, lambda state: review.decide(item, state, analyst, verdict, event_id), at
     )
@@ -48,7 +48,7 @@ def decide(store: LocalStore, name: str, verdict: review.Verdict, analyst: str =
 
 
 def take(store: LocalStore, name: str, analyst: str, at: datetime = NOW) -> None:
-    item, event_id, lock = cases.find(store, name), review.new_id(), timedelta(minutes=30)
+    item, event_id, lock = items.require(store, name), review.new_id(), timedelta(minutes=30)
     review.record(store, item, event_id, lambda state: review.take(item, state, analyst, lock, event_id), at)
 
 
@@ -124,17 +124,17 @@ def test_a_queue_is_built_once_and_again_only_if_nobody_works_on_it(store: Local
 
 
 def test_the_next_item_is_ones_own_or_else_the_first_free_one(store: LocalStore) -> None:
-    items = [row["item_id"] for row in by_rank(store, size=4)]
-    take(store, items[0], "bob")
-    decide(store, items[1], "unsure")
+    ids = [row["item_id"] for row in by_rank(store, size=4)]
+    take(store, ids[0], "bob")
+    decide(store, ids[1], "unsure")
 
     def next_of(analyst: str) -> str | None:
-        row = queue.next_item(store, DAY, analyst, NOW)
-        return row and row["item_id"]
+        queued = items.next_of(store, DAY, analyst, NOW)
+        return queued and queued.row["item_id"]
 
-    assert next_of("bob") == items[0]
-    assert next_of("ann") == items[2]
-    for item in items[2:]:
+    assert next_of("bob") == ids[0]
+    assert next_of("ann") == ids[2]
+    for item in ids[2:]:
         decide(store, item, "genuine")
     assert next_of("ann") is None
 
@@ -145,7 +145,7 @@ def test_verdicts_follow_events_once_and_a_correction_is_a_later_one(store: Loca
     decide(store, "b burst", "fraud")  # an alert names its case
     decide(store, drawn["item_id"], "genuine")
     decide(store, "d pair", "unsure")
-    item, event_id = cases.find(store, "a pair"), review.new_id()
+    item, event_id = items.require(store, "a pair"), review.new_id()
     review.record(
         store,
         item,
@@ -168,7 +168,7 @@ def test_verdicts_follow_events_once_and_a_correction_is_a_later_one(store: Loca
 
 def test_an_unknown_item_is_refused_with_what_shows_the_known_ones(store: LocalStore) -> None:
     with pytest.raises(UsageError, match="no case, alert or drawn account 'x': 'fraudlake queue list'"):
-        cases.find(store, "x")
+        items.require(store, "x")
 
 
 def test_a_lake_without_transactions_cases_or_a_queue_says_what_to_run(tmp_path: Path) -> None:
@@ -206,5 +206,5 @@ def test_a_day_of_ten_thousand_cases_is_queued_and_listed(tmp_path: Path) -> Non
     assert len(rows) == 9_900 + 100
     assert [row["priority"] for row in rows[:2]] == [5_000.0, 4_999.5]
     take(store, rows[5_000]["item_id"], "ann")
-    states = queue.states(store, rows, NOW)
-    assert [state.holder for state in states].index("ann") == 5_000
+    listed = items.listed(store, DAY, NOW)
+    assert [queued.state.holder for queued in listed].index("ann") == 5_000

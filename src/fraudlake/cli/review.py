@@ -12,11 +12,11 @@ from fraudlake import host
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.command import Day
 from fraudlake.counts import counted
-from fraudlake.errors import FraudlakeError
 from fraudlake.sql_text import value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:
+    from fraudlake.desk.items import Queued
     from fraudlake.desk.review import Event, Item, State
     from fraudlake.desk.store import Store
 
@@ -89,16 +89,14 @@ def build(
 @click.pass_obj
 def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
     """List a day's queue, with who has taken or decided what."""
-    from fraudlake.desk import queue
+    from fraudlake.desk import items
 
     store = app.open_store(**flags)
     chosen = _day_of(store, day)
-    rows = queue.of_day(store, chosen)
-    states = queue.states(store, rows)
-    items = [{**row, **_described(state)} for row, state in zip(rows, states, strict=True)]
-    lines = [_line(item) for item in items[:_SHOWN]]
-    lines += [f"… and {len(items) - _SHOWN:,} more, which --json lists"] if len(items) > _SHOWN else []
-    app.say({"day": chosen, "items": items}, "\n".join(lines) or _no_queue(chosen))
+    rows = [{**queued.row, **_described(queued)} for queued in items.listed(store, chosen)]
+    lines = [_line(row) for row in rows[:_SHOWN]]
+    lines += [f"… and {len(rows) - _SHOWN:,} more, which --json lists"] if len(rows) > _SHOWN else []
+    app.say({"day": chosen, "items": rows}, "\n".join(lines) or _no_queue(chosen))
 
 
 @queue.command(name="next", example="fraudlake queue next --take")
@@ -109,22 +107,20 @@ def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
 @click.pass_obj
 def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **flags: str | None) -> None:
     """Show the first item of a day's queue that you have taken, or else that is free."""
-    from fraudlake.desk import queue
+    from fraudlake.desk import items
+    from fraudlake.desk.review import TakenError
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     chosen = _day_of(store, day)
-    while True:
-        row = queue.next_item(store, chosen, name)
-        if row is None:
-            app.say({"day": chosen, "item": None}, f"nothing of the queue of {chosen} is left")
-            return
+    while (queued := items.next_of(store, chosen, name)) is not None:
         try:
             if take:
-                _take(store, row["item_id"], name, None)
-        except FraudlakeError:  # another analyst was first
+                _take(store, queued.row["item_id"], name, None)
+        except TakenError:  # another analyst was first
             continue
-        app.say({"day": chosen, "item": row}, _line(row))
+        app.say({"day": chosen, "item": queued.row}, _line(queued.row))
         return
+    app.say({"day": chosen, "item": None}, f"nothing of the queue of {chosen} is left")
 
 
 @cli.group(example="fraudlake review take ITEM")
@@ -244,9 +240,9 @@ def _take(store: Store, item: str, analyst: str, event_id: str | None, is_again:
 
 
 def _record(store: Store, name: str, event_id: str | None, make: Callable[[Item, State, str], Event]) -> Event:
-    from fraudlake.desk import cases, review
+    from fraudlake.desk import items, review
 
-    item, new = cases.find(store, name), event_id or review.new_id()
+    item, new = items.require(store, name), event_id or review.new_id()
     return review.record(store, item, new, lambda state: make(item, state, new))
 
 
@@ -267,11 +263,12 @@ def _no_queue(day: date) -> str:
     return f"there is no queue of {day}: run 'fraudlake queue build --day {day}'"
 
 
-def _described(state: State) -> dict[str, Any]:
-    decision = state.decision
+def _described(queued: Queued) -> dict[str, Any]:
+    # A case with alerts after its verdict has none yet.
+    decision = queued.state.decision if queued.is_decided else None
     return {
-        "holder": state.holder,
-        "expires_at": state.expires_at,
+        "holder": queued.state.holder,
+        "expires_at": queued.state.expires_at,
         "verdict": decision.verdict if decision else None,
         "decided_by": decision.analyst if decision else None,
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.desk.review import Item
 from fraudlake.errors import UsageError
 from fraudlake.sql_text import value
-from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
+from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,28 +68,6 @@ def item(case: Mapping[str, Any], day: date | None = None) -> Item:
         frozenset(case["alert_ids"]),
         day,
     )
-
-
-def find(store: Store, name: str) -> Item:
-    """Return the item of a name: the id of a case, of one of its alerts, or of a drawn account.
-
-    Raises:
-        UsageError: there is none.
-    """
-    of_case = f"SELECT * FROM {GOLD_CASES.name} WHERE array_contains(alert_ids, {value(name)})"
-    found = store.query(of_case, GOLD_CASES).to_pylist()
-    named = value(name) if not found else ", ".join(map(value, found[0]["alert_ids"]))
-    of_queue = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE item_id IN ({named}) ORDER BY day DESC LIMIT 1"
-    queued = store.query(of_queue, GOLD_REVIEW_QUEUE).to_pylist()
-    day = queued[0]["day"] if queued else None
-    if found:
-        return item(found[0], day)
-    if not queued or queued[0]["kind"] == CASE:
-        raise UsageError(
-            f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
-            "show what there is"
-        )
-    return drawn(store, queued[0])
 
 
 def drawn(store: Store, row: Mapping[str, Any]) -> Item:

@@ -7,8 +7,8 @@ case in the list, and the queue has the probability of that: :mod:`fraudlake.des
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -116,36 +116,6 @@ def last(store: Store) -> date:
         raise UsageError(f"{store.name} has no review queue yet: run 'fraudlake queue build'")
     found: date = day
     return found
-
-
-def states(store: Store, rows: Iterable[Mapping[str, Any]], now: datetime | None = None) -> list[review.State]:
-    """Return the states of the items of a queue, in its order; a case with alerts after its verdict has none yet."""
-    listed = [row["item_id"] for row in rows]
-    present = _present(store, listed)
-    names = {alert: case["case_id"] for case in present for alert in case["alert_ids"]}
-    found = review.states(review.of_lake(store), now or datetime.now(UTC), names)
-    for case in present:
-        state = found.get(case["case_id"])
-        if state is not None and not state.covers(cases.item(case)):
-            found[case["case_id"]] = replace(state, decision=None)
-    nothing = review.state((), now or datetime.now(UTC))
-    return [found.get(names.get(item, item), nothing) for item in listed]
-
-
-def next_item(store: Store, day: date, analyst: str, now: datetime | None = None) -> dict[str, Any] | None:
-    """Return the first item of a day's queue that the analyst holds, or else that nobody has taken or decided."""
-    rows = of_day(store, day)
-    pairs = list(zip(rows, states(store, rows, now), strict=True))
-    held = [row for row, state in pairs if state.holder == analyst]
-    free = [row for row, state in pairs if state.holder is None and state.decision is None]
-    return next(iter([*held, *free]), None)
-
-
-def _present(store: Store, items: Collection[str]) -> list[dict[str, Any]]:
-    """Return the present cases that items name."""
-    wanted = set(items)
-    rows = store.query(f"SELECT * FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist() if wanted else []
-    return [row for row in rows if not wanted.isdisjoint(row["alert_ids"])]
 
 
 def _last_day(store: Store, now: datetime) -> date:

@@ -33,6 +33,10 @@ _LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
 _LEAST = timedelta(microseconds=1)
 
 
+class TakenError(FraudlakeError):
+    """Another analyst holds the item, or it is decided."""
+
+
 @dataclass(frozen=True)
 class Item:
     """What an analyst decides on: a case, or an account of a day that was drawn at random."""
@@ -163,11 +167,11 @@ def take(item: Item, before: State, analyst: str, lock: timedelta, event_id: str
         is_again: take it although it is decided, to correct the verdict.
 
     Raises:
-        FraudlakeError: another analyst holds it, or it is decided.
+        TakenError: another analyst holds it, or it is decided.
     """
     _require_free(item, before, analyst)
     if before.covers(item) and not is_again:
-        raise FraudlakeError(_decided(item, before))
+        raise TakenError(_decided(item, before))
     event = _event(item, before, "taken", analyst, event_id)
     return replace(event, expires_at=event.at + lock)
 
@@ -215,7 +219,7 @@ def decide(
     """
     _require_free(item, before, analyst)
     if before.covers(item) and not is_correction:
-        raise FraudlakeError(_decided(item, before))
+        raise TakenError(_decided(item, before))
     if before.decision is None and is_correction:
         raise FraudlakeError(f"nobody has decided on {item.item_id} yet, so there is nothing to correct")
     event = _event(item, before, "corrected" if is_correction else "verdict", analyst, event_id)
@@ -240,7 +244,7 @@ def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -
 
 def _require_free(item: Item, before: State, analyst: str) -> None:
     if before.holder not in (None, analyst):
-        raise FraudlakeError(f"{before.holder} holds {item.item_id} until {before.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+        raise TakenError(f"{before.holder} holds {item.item_id} until {before.expires_at:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _decided(item: Item, before: State) -> str:

@@ -14,13 +14,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from fraudlake.desk import charts, document, dossier, history, review, verdicts
+from fraudlake.desk import charts, document, dossier, history, items, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.history import Window
+from fraudlake.desk.items import Found
 from fraudlake.desk.review import Item
-from fraudlake.desk.web import forms, items
+from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.items import Found
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, path, share
 from fraudlake.errors import FraudlakeError
@@ -57,17 +57,17 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def item(request: Request) -> Response:
-        found = items.find(*_asked(site, request))
+        found = _find(*_asked(site, request))
         return _page(site, request, site.store_of(request.state.person), found)
 
     def shared(request: Request) -> Response:
-        store, found = site.store_of(request.state.person), items.find(*_asked(site, request))
+        store, found = site.store_of(request.state.person), _find(*_asked(site, request))
         shares = history.shared(store, found.item, _about(found), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
     def dossier_(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
-        case = items.find(store, name).case
+        case = _find(store, name).case
         if case is None:
             raise MissingError("a drawn account has no dossier: it has no case")
         made = document.render(dossier.dossier(store, name), datetime.now(UTC))
@@ -87,7 +87,7 @@ def routes(site: Site) -> list[Route]:
         def sent(request: Request, fields: dict[str, str]) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day = site.store_of(person), day_of(fields.get("day"))
-            event = carry_out(store, person.name, items.find(store, name, day).item, fields)
+            event = carry_out(store, person.name, _find(store, name, day).item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {})
             return f"/items/{path(name)}?{urlencode(query)}"
 
@@ -180,9 +180,21 @@ def _page(site: Site, request: Request, store: Store, found: Found) -> Response:
 
 
 def _asked(site: Site, request: Request) -> tuple[Store, str, date | None]:
-    """Return the arguments of :func:`items.find` that a request gives."""
+    """Return the arguments of :func:`_find` that a request gives."""
     name, day = request.path_params["name"], day_of(request.query_params.get("day"))
     return site.store_of(request.state.person), name, day
+
+
+def _find(store: Store, name: str, day: date | None = None) -> Found:
+    """Return the item of an id: see :func:`items.find`.
+
+    Raises:
+        MissingError: there is none.
+    """
+    found = items.find(store, name, day)
+    if found is None:
+        raise MissingError(f"there is no case, alert or drawn account {name} any more: it was forgotten or replaced")
+    return found
 
 
 def _days(request: Request) -> int:

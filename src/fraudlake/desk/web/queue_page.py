@@ -10,11 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from fraudlake import tables
-from fraudlake.desk import cases, review
-from fraudlake.desk.web import forms, items
+from fraudlake.desk import cases, items, review
+from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.site import done, path
-from fraudlake.errors import FraudlakeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from fraudlake.desk.items import Queued
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.access import Person
-    from fraudlake.desk.web.items import Queued
     from fraudlake.desk.web.site import Site
 
 
@@ -120,7 +119,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
                 event_id,
                 lambda before, item=one.item: review.take(item, before, person.name, lock, event_id),  # type: ignore[misc]
             )
-        except FraudlakeError:  # somebody was faster
+        except review.TakenError:  # somebody was faster
             continue
         # A form that is sent again names the item that it took.
         taken = next((other for other in queued if event.item_id in other.item.names), one)

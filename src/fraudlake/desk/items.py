@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk import cases, queue, review
 from fraudlake.desk.review import Item, State
-from fraudlake.desk.web.errors import MissingError
-from fraudlake.sql_text import value
+from fraudlake.errors import UsageError
+from fraudlake.sql_text import one_of, value
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
 
 if TYPE_CHECKING:
@@ -36,22 +37,29 @@ def days(store: Store) -> list[date]:
     return list(rows["day"].to_pylist())
 
 
-def listed(store: Store, day: date) -> list[Queued]:
-    """Return the queue of a day, in its order."""
-    rows = queue.of_day(store, day)
+def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
+    """Return the queue of a day, in its order, at a time: by default now."""
+    now, rows = now or datetime.now(UTC), queue.of_day(store, day)
     by_name = _cases(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
     items = [_item(row, by_name.get(row["item_id"])) for row in rows]
     names = {name: item.item_id for item in items for name in item.names}
-    now = datetime.now(UTC)
     states = review.states(review.of_items(store, names), now, names) if names else {}
     free = review.state([], now)
     return [Queued(row, item, states.get(item.item_id, free)) for row, item in zip(rows, items, strict=True)]
 
 
+def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:
+    """Return the first item of a day's queue that the analyst holds, or else that nobody has taken or decided."""
+    queued = listed(store, day, now)
+    held = (one for one in queued if one.state.holder == analyst)
+    free = (one for one in queued if one.state.holder is None and not one.is_decided)
+    return next(chain(held, free), None)
+
+
 def _cases(store: Store, names: list[str]) -> dict[str, dict[str, Any]]:
     """Return the cases that ids name, by these ids; a case may have joined another one since it was listed."""
-    select, listed = f"SELECT * FROM {GOLD_CASES.name} WHERE", ", ".join(map(value, names))
-    found = store.query(f"{select} case_id IN ({listed})", GOLD_CASES).to_pylist() if names else []
+    select = f"SELECT * FROM {GOLD_CASES.name} WHERE"
+    found = store.query(f"{select} {one_of('case_id', names)}", GOLD_CASES).to_pylist() if names else []
     by_name = {case["case_id"]: case for case in found}
     others = [name for name in names if name not in by_name]
     joined = " OR ".join(f"array_contains(alert_ids, {value(name)})" for name in others)
@@ -77,20 +85,37 @@ class Found:
     row: dict[str, Any] | None
 
 
-def find(store: Store, name: str, day: date | None = None) -> Found:
-    """Return the item of an id: of a case, one of its alerts, or a drawn account.
+def require(store: Store, name: str) -> Item:
+    """Return the item of an id.
 
     Raises:
-        MissingError: there is none.
+        UsageError: there is none.
+    """
+    found = find(store, name)
+    if found is None:
+        raise UsageError(
+            f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
+            "show what there is"
+        )
+    return found.item
+
+
+def find(store: Store, name: str, day: date | None = None) -> Found | None:
+    """Return the item of an id: of a case, one of its alerts, or a drawn account; None if there is none.
+
+    Args:
+        store: the lake's tables.
+        name: the id.
+        day: the day of the queue that it is from; None: the latest one that has it.
     """
     having = f"SELECT * FROM {GOLD_CASES.name} WHERE array_contains(alert_ids, {value(name)})"
     case = next(iter(store.query(having, GOLD_CASES).to_pylist()), None)
-    names = ", ".join(map(value, case["alert_ids"] if case else [name]))
-    queued = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE item_id IN ({names}) ORDER BY day DESC"
+    is_named = one_of("item_id", case["alert_ids"] if case else [name])
+    queued = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE {is_named} ORDER BY day DESC"
     rows = store.query(queued, GOLD_REVIEW_QUEUE).to_pylist()
     row = next((row for row in rows if day in (None, row["day"])), None)
     if case is not None:
         return Found(cases.item(case, row["day"] if row else None), case, row)
     if row is None or row["kind"] == cases.CASE:
-        raise MissingError(f"there is no case, alert or drawn account {name} any more: it was forgotten or replaced")
+        return None
     return Found(cases.drawn(store, row), None, row)
