@@ -36,7 +36,7 @@ def chromium() -> Iterator[Browser]:
 
 def documents(root: Path) -> dict[str, Document]:
     store = LocalStore(load(lake=root))
-    return {"report": report.report(store, report.days_of(store), NOW), "dossier": dossier(store, "a1")}
+    return {"report": report.report(store, report.days_of(store)), "dossier": dossier(store, "a1")}
 
 
 @pytest.mark.parametrize("kind", ["report", "dossier"])

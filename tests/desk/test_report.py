@@ -13,7 +13,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.desk import document, report
 from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.report import Days
+from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 from fraudlake.settings import load
 from tests.conftest import FraudlakeHere
@@ -26,7 +26,7 @@ FIRST, SECOND, THIRD = (date(2026, 3, day) for day in (7, 8, 9))
 
 def page(root: Path, first: date | None = None, last: date | None = None) -> Page:
     store = LocalStore(load(lake=root))
-    return Page(document.render(report.report(store, report.days_of(store, first, last), NOW), NOW))
+    return Page(document.render(report.report(store, report.days_of(store, first, last)), NOW))
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_texts_of_others_are_texts_and_the_file_needs_nothing_else(made_lake: Pa
     assert not [name for name in whole.attributes if name.startswith("on") or name in ("src", "style", "action")]
     assert made.HOSTILE in whole.blocks["Rules"].column(0)
     store = LocalStore(load(lake=made_lake))
-    html = document.render(report.report(store, report.days_of(store), NOW), NOW)
+    html = document.render(report.report(store, report.days_of(store)), NOW)
     assert "default-src 'none'" in html
     assert "http://" not in html and "https://" not in html and "@import" not in html and "url(" not in html
 
@@ -185,7 +185,7 @@ def test_days_that_cannot_be_are_refused(made_lake: Path, first: date | None, la
 
 def test_days_outside_the_lake_are_left_out(made_lake: Path) -> None:
     store = LocalStore(load(lake=made_lake))
-    assert report.days_of(store, date(2026, 1, 1), date(2027, 1, 1)) == Days(FIRST, THIRD)
+    assert report.days_of(store, date(2026, 1, 1), date(2027, 1, 1)) == Window(FIRST, THIRD)
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_three_years_and_sixty_rules_are_less_than_two_megabytes(tmp_path: Path)
         root, tables.GOLD_FEATURE_DRIFT, [dict(drift, date=day, feature=f"f{one}") for day in days for one in range(40)]
     )
     store = LocalStore(load(lake=root))
-    html = document.render(report.report(store, report.days_of(store), NOW), NOW)
+    html = document.render(report.report(store, report.days_of(store)), NOW)
     assert len(html.encode()) < 2_000_000
     shown = Page(html)
     assert shown.facts["transactions"] == "1096"

@@ -32,7 +32,7 @@ def report(app: App, /, first: datetime | None, last: datetime | None, out: Path
     store = app.open_store()
     days = report.days_of(store, first.date() if first else None, last.date() if last else None)
     with timed("report") as done:
-        made = report.report(store, days, now, status(app.open_existing()))
+        made = report.report(store, days, status(app.open_existing()))
         text = document.render(made, now)
         document.save(out, text)
         done.append(f"{len(text.encode()) / 1000:,.0f} kB")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.desk import review
 from fraudlake.desk.review import Event, Item
+from fraudlake.desk.window import Window
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import literal, one_of, value
 
@@ -25,30 +26,6 @@ KEYS, SHARERS = 5, 8
 """Keys of an entity that are looked up, and accounts that are named for each."""
 _ALERT = "alert_id, rule, kind, account_id, transaction_id, timestamp, amount, explanation, rule_version, detected_at, "
 _ALERT += "evidence, evidence_columns, measures"
-
-
-@dataclass(frozen=True)
-class Window:
-    """A range of days, both included."""
-
-    first: date
-    last: date
-
-    @property
-    def days(self) -> list[date]:
-        """The days."""
-        return [self.first + timedelta(days=number) for number in range((self.last - self.first).days + 1)]
-
-    @property
-    def sql(self) -> str:
-        """The condition that ``date`` is in the range."""
-        return f"date >= DATE '{self.first}' AND date <= DATE '{self.last}'"
-
-    @property
-    def times(self) -> str:
-        """The condition that ``timestamp`` is in the range."""
-        first, end = datetime.combine(self.first, time()), datetime.combine(self.last, time()) + timedelta(days=1)
-        return f"timestamp >= TIMESTAMP '{first} UTC' AND timestamp < TIMESTAMP '{end} UTC'"
 
 
 @dataclass(frozen=True)

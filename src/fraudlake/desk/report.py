@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.counts import counted
-from fraudlake.desk import charts, missed, review
+from fraudlake.desk import charts, missed
 from fraudlake.desk.document import Block, Document, Section, finite, text
+from fraudlake.desk.reviewed import Reviewed
+from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,27 +38,7 @@ _FURTHER = ("precision", "recall", "true_prediction_rate", "amount_saved")
 _REVIEWED = f"{tables.GOLD_REVIEW_QUEUE.name}, {tables.SILVER_REVIEW_EVENTS.name}"
 
 
-@dataclass(frozen=True)
-class Days:
-    """The days of a report, both included."""
-
-    first: date
-    last: date
-
-    def __len__(self) -> int:
-        """Return how many days they are."""
-        return (self.last - self.first).days + 1
-
-    def __iter__(self) -> Any:
-        """Yield each day."""
-        return (self.first + timedelta(days=number) for number in range(len(self)))
-
-    def has(self, column: str) -> str:
-        """Return the condition, in SQL, that a column of dates is one of these days."""
-        return f"{column} BETWEEN DATE '{self.first}' AND DATE '{self.last}'"
-
-
-def days_of(store: Store, first: date | None = None, last: date | None = None) -> Days | None:
+def days_of(store: Store, first: date | None = None, last: date | None = None) -> Window | None:
     """Return the days of a report: those of the lake, or the part of them that is wanted; None if it has none.
 
     Raises:
@@ -73,20 +54,19 @@ def days_of(store: Store, first: date | None = None, last: date | None = None) -
         raise UsageError(
             f"{wanted}: the transactions of {store.name} are of {known['first']} to {known['last']}: give days of these"
         )
-    return Days(max(first or known["first"], known["first"]), min(last or known["last"], known["last"]))
+    return Window(max(first or known["first"], known["first"]), min(last or known["last"], known["last"]))
 
 
-def report(store: Store, days: Days | None, now: datetime, status: Status | None = None) -> Document:
+def report(store: Store, days: Window | None, status: Status | None = None) -> Document:
     """Return the report of some days.
 
     Args:
         store: the lake.
         days: the days, as :func:`days_of` gives them; None: the lake has no transactions.
-        now: the time (UTC).
         status: the state of the lake now; None leaves out what only streams and files tell.
     """
-    known = days or Days(date.min, date.min)
-    figures = _Figures(store, known, now)
+    known = days or Window(date.min, date.min)
+    figures = _Figures(store, known)
     note = "Layers and streams are as they are now; the other figures are of the days of this report."
     health = [figures.way(status), *_streams(status), figures.transactions(), figures.quarantine()]
     sections = [
@@ -98,7 +78,7 @@ def report(store: Store, days: Days | None, now: datetime, status: Status | None
     if days is None:
         lead = "The lake has no transactions yet: run 'fraudlake run'."
     else:
-        lead = f"{days.first} to {days.last}: {counted(len(days), 'day')}."
+        lead = f"{days.first} to {days.last}: {counted(len(days.days), 'day')}."
     return Document(f"Fraud report of {store.name}", figures.headline(), sections, lead)
 
 
@@ -109,7 +89,7 @@ def _select(store: Store, columns: str, table: Table, clauses: str = "") -> pa.T
 class _Figures:
     """The blocks of a report, each from a query or two."""
 
-    def __init__(self, store: Store, days: Days, now: datetime) -> None:
+    def __init__(self, store: Store, days: Window) -> None:
         self._store, self._days = store, days
         self._of_days, self._of_times = f"WHERE {days.has('date')}", f"WHERE {days.has(_DAY)}"
         self._by_day = self._rows(
@@ -123,21 +103,9 @@ class _Figures:
             f"{self._of_times} GROUP BY rule, {_DAY} ORDER BY rule, day",
         )
         self._cases = self._rows("date AS day, rules, alerts, amount_at_risk", tables.GOLD_CASES, self._of_days)
-        columns = ", ".join(missed.QUEUE_COLUMNS)
-        self._queue = _select(store, columns, tables.GOLD_REVIEW_QUEUE, f"WHERE {days.has('day')} ORDER BY day, rank")
-        items = self._queue["item_id"].to_pylist()
-        # A case may have become part of another one since the queue was built.
-        cases = {
-            alert: row["case_id"]
-            for row in (self._rows("case_id, alert_ids", tables.GOLD_CASES) if items else ())
-            for alert in row["alert_ids"]
-        }
-        listed = {cases.get(item, item): item for item in items}
-        self._item_of_alert = {alert: listed.get(case, case) for alert, case in cases.items()}
-        states = review.states(review.of_lake(store), now, cases) if items else {}
-        decisions = {item: states[name].decision for name, item in listed.items() if name in states}
-        self._verdicts = {item: decision.verdict or "" for item, decision in decisions.items() if decision}
-        self._missed = missed.over(self._queue, self._verdicts) if items else None
+        self._reviewed = Reviewed.on_days(store, days.has("day"))
+        self._queue, self._verdicts = self._reviewed.queue, self._reviewed.verdicts
+        self._missed = missed.over(self._queue, self._verdicts) if len(self._queue) else None
 
     def _rows(self, columns: str, table: Table, clauses: str = "") -> list[dict[str, Any]]:
         """Return the rows of a query of one table."""
@@ -236,7 +204,7 @@ class _Figures:
                 judged, fraud = decided.get(name, (0, 0))
                 value = estimate.value if estimate else None
                 precision = judged, fraud / judged if judged else None, value, _interval(estimate)
-            rows.append((*key, rule["kind"], rule["status"], alerts, alerts / len(self._days), *precision))
+            rows.append((*key, rule["kind"], rule["status"], alerts, alerts / len(self._days.days), *precision))
         columns = ("rule", "version", "kind", "status", "alerts", "a day", "decided", "precision", "weighted", "90 %")
         note = (
             "Decided are alerts whose transaction has a verdict; precision is the share of fraud among them. The "
@@ -263,7 +231,7 @@ class _Figures:
             return {}
         columns = f"rule, alert_id, account_id, {_DAY} AS day"
         alerts = _select(self._store, columns, tables.SILVER_ALERTS, self._of_times)
-        precisions = missed.precision_by_rule(alerts, self._queue, self._verdicts, self._item_of_alert)
+        precisions = missed.precision_by_rule(alerts, self._queue, self._verdicts, self._reviewed.cases)
         return {rule: precision.weighted for rule, precision in precisions.items()}
 
     def alerts(self) -> list[Block]:
@@ -406,9 +374,9 @@ class _Figures:
         self, title: str, names: Sequence[str], by_day: Mapping[date, tuple[float, ...]], table: Table
     ) -> Block:
         """Return figures of days, or of weeks if there are many days; the first of them has the chart."""
-        is_weekly = len(self._days) > _BARS
+        is_weekly = len(self._days.days) > _BARS
         figures: dict[date, tuple[float, ...]] = {}
-        for day in self._days:
+        for day in self._days.days:
             time = day - timedelta(days=day.weekday()) if is_weekly else day
             figures[time] = _added(figures.get(time, ()), by_day.get(day, (0,) * len(names)))
         every = "week" if is_weekly else "day"

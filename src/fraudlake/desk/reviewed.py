@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from fraudlake.desk import missed, opening, review
 from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fraudlake.desk.missed import Missed, Precision
     from fraudlake.desk.review import Event
     from fraudlake.desk.store import Store
@@ -38,11 +40,21 @@ class Reviewed:
     @classmethod
     def read(cls, store: Store) -> Reviewed | None:
         """Read a lake; None if no queue was ever built, or nothing was decided."""
-        queue = _select(store, ", ".join(missed.QUEUE_COLUMNS), tables.GOLD_REVIEW_QUEUE)
+        queue = _queue(store)
         events = review.of_lake(store) if len(queue) else []
-        if not events:
-            return None
-        of_cases = _select(store, "case_id, alert_ids", tables.GOLD_CASES).to_pylist()
+        return cls._of(store, queue, events) if events else None
+
+    @classmethod
+    def on_days(cls, store: Store, condition: str) -> Reviewed:
+        """Read the queues whose ``day`` fulfils a condition in SQL, and the decisions on their items."""
+        queue = _queue(store, f"WHERE {condition}")
+        past = cls._of(store, queue, review.of_lake(store) if len(queue) else [])
+        listed = set(past.queue["item_id"].to_pylist())
+        return replace(past, decisions={item: one for item, one in past.decisions.items() if item in listed})
+
+    @classmethod
+    def _of(cls, store: Store, queue: pa.Table, events: Iterable[Event]) -> Reviewed:
+        of_cases = _select(store, "case_id, alert_ids", tables.GOLD_CASES).to_pylist() if len(queue) else []
         cases = {alert: case["case_id"] for case in of_cases for alert in case["alert_ids"]}
         names = [cases.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
@@ -87,6 +99,10 @@ class Reviewed:
 def of(lake: Lake) -> Reviewed | None:
     """Read what was reviewed of an open lake; one without queues costs nothing but to see that."""
     return Reviewed.read(opening.of(lake)) if lake.has_rows(tables.GOLD_REVIEW_QUEUE) else None
+
+
+def _queue(store: Store, where: str = "") -> pa.Table:
+    return _select(store, ", ".join(missed.QUEUE_COLUMNS), tables.GOLD_REVIEW_QUEUE, f"{where} ORDER BY day, rank")
 
 
 def _select(store: Store, columns: str, table: Table, clauses: str = "") -> pa.Table:

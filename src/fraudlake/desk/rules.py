@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.desk import missed
-from fraudlake.desk.history import Window
 from fraudlake.desk.reviewed import Reviewed
+from fraudlake.desk.window import Window
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.kinds import RULE

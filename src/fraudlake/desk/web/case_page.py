@@ -16,13 +16,13 @@ from starlette.routing import Route
 
 from fraudlake.desk import charts, document, dossier, history, items, review, verdicts
 from fraudlake.desk.charts import Mark
-from fraudlake.desk.history import Window
 from fraudlake.desk.items import Found
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, path, share
+from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
 

@@ -26,7 +26,7 @@ def routes(site: Site) -> list[Route]:
         store, now = site.store_of(request.state.person), datetime.now(UTC)
         first, last = (day_of(request.query_params.get(name)) for name in ("from", "to"))
         days = reports.days_of(store, first, last)
-        made = document.render(reports.report(store, days, now), now)
+        made = document.render(reports.report(store, days), now)
         span = f"-{days.first}-{days.last}" if days else ""
         # It has a style of its own, which the pages' policy forbids: it is looked at from a file.
         return HTMLResponse(made, headers={"content-disposition": f'attachment; filename="report{span}.html"'})

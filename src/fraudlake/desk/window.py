@@ -1,0 +1,34 @@
+"""Window: a range of days becomes conditions in SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+
+
+@dataclass(frozen=True)
+class Window:
+    """A range of days, both included."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> list[date]:
+        """The days."""
+        return [self.first + timedelta(days=number) for number in range((self.last - self.first).days + 1)]
+
+    @property
+    def sql(self) -> str:
+        """The condition that ``date`` is in the range."""
+        return self.has("date")
+
+    def has(self, column: str) -> str:
+        """Return the condition that a column, or an expression, is one of the days."""
+        return f"{column} BETWEEN DATE '{self.first}' AND DATE '{self.last}'"
+
+    @property
+    def times(self) -> str:
+        """The condition that ``timestamp`` is in the range."""
+        first, end = datetime.combine(self.first, time()), datetime.combine(self.last, time()) + timedelta(days=1)
+        return f"timestamp >= TIMESTAMP '{first} UTC' AND timestamp < TIMESTAMP '{end} UTC'"
