@@ -47,7 +47,7 @@ def desk(
 ) -> None:
     """Serve the review queue, cases, rules and health as pages, until it is stopped.
 
-    Prints an address with a token: whoever has it may do what you may. Only this machine can reach it, unless --host
+    Prints an address with a token: anybody who has it has your rights. Only this machine can reach it, unless --host
     says otherwise. Reads the lake's tables without Spark.
     """
     from fraudlake.desk.web import server

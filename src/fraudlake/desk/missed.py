@@ -1,7 +1,7 @@
 """What is missed: the drawn share of review queues becomes estimates of the fraud that no list had, with intervals.
 
 A day's queue lists cases by their priority, and draws accounts at random among all others that paid on that day. Fraud
-among the others is missed by the list. Each drawn account stands for ``population / drawn`` of them (Horvitz and
+among the others is missed by the list. Each drawn account represents ``population / drawn`` of them (Horvitz and
 Thompson, 1952), so the sum of these weights over drawn fraud is an unbiased estimate of what is missed, whatever
 the list is good at.
 
@@ -11,7 +11,7 @@ the amounts as factors. Fraud that no draw has seen counts with the largest amou
 listed or drawn.
 
 Assumptions: verdicts are right, and a drawn account that is ``unsure``, or that nobody has decided, is like the decided
-ones of its day: these stand for it, too. A listed case without a verdict is neither found nor missed. A day without any
+ones of its day: these represent it, too. A listed case without a verdict is neither found nor missed. A day without any
 decided draw tells nothing about its others: it is left out, with its cases.
 """
 
@@ -148,7 +148,7 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
 
 
 def _with_weights(items: pd.DataFrame) -> pd.DataFrame:
-    """Return the items of the days that have a decided draw, with ``weight``: how many accounts one stands for."""
+    """Return the items of the days that have a decided draw, with ``weight``: how many accounts one represents."""
     is_decided = items["verdict"].isin((FRAUD, GENUINE))
     drawn = items[is_decided & (items["kind"] == _DRAWN)].groupby("day")["population"].agg(["size", "max"])
     weights = drawn["max"] / drawn["size"]
@@ -201,7 +201,7 @@ def _recall(found: int, missed: Estimate) -> Estimate:
 
 
 def weights(queue: pa.Table, verdicts: Mapping[str, str]) -> dict[str, float]:
-    """Return how many each decided item stands for, by its id: of a listed case 1.
+    """Return how many each decided item represents, by its id: of a listed case 1.
 
     The arguments are those of :func:`over`. Items of days without a decided draw are left out.
     """
@@ -266,7 +266,7 @@ def total(hits: Floats, others: Floats, of: float) -> Estimate:
     """Estimate how many of ``of`` units are hits, from those that were drawn.
 
     Args:
-        hits: the weights of drawn units that are hits: the number of units that each stands for.
+        hits: the weights of drawn units that are hits: the number of units that each represents.
         others: the weights of the other drawn units.
         of: the number of units.
     """

@@ -310,7 +310,7 @@ class _Figures:
         ]
         note = (
             f"{found.drawn:,} decided accounts of {found.population:,} were drawn at random on "
-            f"{counted(found.days, 'day')}, and each stands for many. The figures as seen know only the fraud that "
+            f"{counted(found.days, 'day')}, and each represents many. The figures as seen know only the fraud that "
             "somebody looked at."
         )
         chart = charts.interval(found.recall.value, found.recall.low, found.recall.high, "Recall with its interval")

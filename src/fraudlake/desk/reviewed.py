@@ -72,9 +72,9 @@ class Reviewed:
         return missed.over(self.queue, self.verdicts, last - LATEST + timedelta(days=1), last)
 
     def weights(self) -> dict[str, float]:
-        """Return how many transactions each stands for that a verdict is about, by id.
+        """Return how many transactions each one represents that a verdict is about, by id.
 
-        One of a listed case stands for itself, also if its account was drawn, too.
+        One of a listed case represents itself, also if its account was drawn, too.
         """
         of_items = missed.weights(self.queue, self.verdicts)
         by_weight = sorted(of_items.items(), key=lambda entry: -entry[1])
