@@ -98,7 +98,7 @@ def _take_rounds(taken: Both, broker: Broker, folder: Path) -> None:
     taken.land(second)
     taken.take(*next(taken.tasks("ingest_and_detect")), ended_after=2)
     kafka = {"source": "kafka", "kafka_bootstrap_servers": broker.bootstrap_servers, "kafka_topic": TOPIC}
-    second_round = ("ingest_and_detect", "deliver", "train", "gold", "backfill")
+    second_round = ("ingest_and_detect", "deliver", "train", "gold", "review_queue", "backfill")
     for job, task, parameters in taken.tasks(
         *second_round, deliver_to="file", max_alerts_per_minute="1000000", **kafka
     ):
