@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from fraudlake.desk import document, report
 from fraudlake.desk.document import Document
 from fraudlake.desk.dossier import dossier
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import load
+from tests.desk import chromium
 from tests.desk import conftest as made
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NOW = made.NOON + 10 * made.DAY
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.long, chromium.needed]
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+def browser() -> Iterator[Browser]:
+    with chromium.started() as browser:
         yield browser
-        browser.close()
 
 
 def documents(root: Path) -> dict[str, Document]:
@@ -42,11 +36,11 @@ def documents(root: Path) -> dict[str, Document]:
 @pytest.mark.parametrize("kind", ["report", "dossier"])
 @pytest.mark.parametrize(("width", "media"), [(1280, "screen"), (390, "screen"), (690, "print")])
 def test_a_document_fits_its_page(
-    made_lake: Path, tmp_path: Path, chromium: Browser, kind: str, width: int, media: Any
+    made_lake: Path, tmp_path: Path, browser: Browser, kind: str, width: int, media: Any
 ) -> None:
     file = tmp_path / f"{kind}.html"
     document.save(file, document.render(documents(made_lake)[kind], NOW))
-    page = chromium.new_page(viewport={"width": width, "height": 900})
+    page = browser.new_page(viewport={"width": width, "height": 900})
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -59,11 +53,11 @@ def test_a_document_fits_its_page(
 
 
 def test_colours_follow_the_readers_system_and_paper_is_white(
-    made_lake: Path, tmp_path: Path, chromium: Browser
+    made_lake: Path, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "report.html"
     document.save(file, document.render(documents(made_lake)["report"], NOW))
-    page = chromium.new_page()
+    page = browser.new_page()
     page.goto(file.as_uri())
 
     def background(**given: Any) -> str:

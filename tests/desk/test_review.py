@@ -49,7 +49,7 @@ def decide(
     event_id = str(given.pop("event_id", review.new_id()))
 
     def make(state: State) -> Event:
-        return review.decide(CASE, state, analyst, verdict, event_id, **given)  # type: ignore[arg-type]
+        return review.decide(CASE, state, analyst, verdict, event_id, **given)
 
     return review.record(store, CASE, event_id, make, at)
 
@@ -162,7 +162,7 @@ def test_a_text_of_a_megabyte_is_refused_and_nothing_is_written(store: LocalStor
     texts = {"analyst": "ann", name: "x" * 2**20}
 
     with pytest.raises(UsageError, match=f"the {name} has 1,048,576 characters, and .* are the most: shorten it"):
-        decide(store, **texts)  # type: ignore[arg-type]
+        decide(store, **texts)
 
     assert review.of_lake(store) == []
 

@@ -63,7 +63,7 @@ def warehouse() -> Warehouse:
 
 @pytest.fixture
 def store(warehouse: Warehouse) -> WarehouseStore:
-    return WarehouseStore(load(catalog="main", schema_name="fraud", warehouse="sql"), warehouse)  # type: ignore[arg-type]
+    return WarehouseStore(load(catalog="main", schema_name="fraud", warehouse="sql"), warehouse)
 
 
 def test_rows_come_in_parts_with_the_types_of_their_columns(store: WarehouseStore, warehouse: Warehouse) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,22 +16,18 @@ from typing import Any
 import axe_playwright_python
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from fraudlake.desk import rules
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from tests.desk import small_lake
+from tests.desk import chromium, small_lake
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
 PAGES = ("/", "/items/alert2?day=2026-03-07", "/items/drawn8", "/rules", "/rules/small_then_large", "/health")
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.long, chromium.needed]
 
 
 @dataclass
@@ -76,26 +71,19 @@ def desk(root: Path) -> Iterator[Callable[..., Desk]]:
 
 
 @pytest.fixture(scope="module")
-def playwright() -> Iterator[Playwright]:
-    with sync_playwright() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def chromium(playwright: Playwright) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-    yield browser
-    browser.close()
+def browser() -> Iterator[Browser]:
+    with chromium.started() as browser:
+        yield browser
 
 
 @pytest.fixture
-def window(chromium: Browser) -> Iterator[Callable[..., Page]]:
+def window(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Open a window of its own cookies; the test fails if a page logs an error."""
     errors: list[str] = []
     contexts = []
 
     def open_(address: str, **options: Any) -> Page:
-        context = chromium.new_context(**options)
+        context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
