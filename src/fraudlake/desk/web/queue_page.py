@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -117,7 +118,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
                 store,
                 one.item if one.item.case_id else cases.drawn(store, one.row),
                 event_id,
-                lambda before, item=one.item: review.take(item, before, person.name, lock, event_id),  # type: ignore[misc]
+                partial(review.take, one.item, analyst=person.name, lock=lock, event_id=event_id),
             )
         except review.TakenError:  # somebody was faster
             continue
