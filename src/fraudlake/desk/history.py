@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.desk import review
+from fraudlake.desk import review, verdicts
 from fraudlake.desk.review import Event, Item
 from fraudlake.desk.window import Window
 from fraudlake.rules.any_rule import ACCOUNT
@@ -86,9 +86,9 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
     # Alerts are found by the account, since the entity of older ones is null.
     accounts = sorted({row["account_id"] for row in rows} | {item.account_id})
     alerts = _alerts(store, accounts, window, ids, set(alert_ids))
-    verdicts = [row for row in _verdicts(store, window) if row["transaction_id"] in ids]
+    given = [row for row in _verdicts(store, window) if row["transaction_id"] in ids]
     scores = _scores(store, accounts, window)
-    truth = {row["transaction_id"]: row["verdict"] for row in reversed(verdicts)}
+    truth = {row["transaction_id"]: row["verdict"] for row in reversed(given)}
     completed: dict[str, list[str]] = defaultdict(list)
     for alert in alerts:
         completed[alert["transaction_id"]].append(alert["alert_id"])
@@ -99,7 +99,7 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
         row |= scores.get(id_, {"probability": None, "reasons": None, "model_version": None})
         row |= {"alerts": completed.get(id_, []), "verdict": truth.get(id_), "is_of_case": id_ in item.transaction_ids}
         row["alert"] = "live" if id_ in lives else "shadow" if id_ in shadows else None
-    return History(window, rows, total, alerts, verdicts)
+    return History(window, rows, total, alerts, given)
 
 
 def of_account(store: Store, account: str) -> Item:
@@ -160,7 +160,7 @@ def _alerts(
 
 def _verdicts(store: Store, window: Window) -> list[dict[str, Any]]:
     table = tables.SILVER_VERDICTS
-    where = f"WHERE {window.sql} ORDER BY decided_at DESC"
+    where = f"WHERE {window.sql} ORDER BY decided_at DESC, verdict DESC"
     return [*store.query(f"SELECT * FROM {table.name} {where}", table).to_pylist()]
 
 
@@ -188,7 +188,7 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
     entities = {name: columns for name, columns in store.settings.entities.items() if "account_id" not in columns}
     rows = of_transactions(store, item, about) if entities else []
     window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
-    fraud = {row["transaction_id"]: row["verdict"] for row in reversed(_verdicts(store, window))} if rows else {}
+    fraud = verdicts.latest(store, window) if rows else {}
     is_fraud = one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
     shares = []
     for entity, columns in entities.items():

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fraudlake import tables
 from fraudlake.counts import counted
-from fraudlake.desk import cases, draw, review
+from fraudlake.desk import cases, draw, review, verdicts
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import value
@@ -171,7 +170,8 @@ def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any]
         SILVER_ALERTS,
     )
     by_transaction = dict(zip(scored["transaction_id"].to_pylist(), scored["probability"].to_pylist(), strict=True))
-    by_rule = precision_of_rules(store)
+    # One of each is added, since a single verdict says little.
+    by_rule = {rule: (fraud + 1) / (decided + 2) for rule, (decided, fraud) in verdicts.by_rule(store).items()}
     pairs = []
     for row in found.rows:
         known = [by_transaction[one] for one in row["transaction_ids"] if by_transaction.get(one) is not None]
@@ -180,19 +180,6 @@ def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any]
         options = options or [_Probability(_UNKNOWN, "rules that nobody has judged")]
         pairs.append((row, max(options, key=lambda one: one.value)))
     return pairs
-
-
-def precision_of_rules(store: Store) -> dict[str, float]:
-    """Return the share of fraud among the alerts of each rule that has been judged, with one of each added."""
-    judged = store.query(
-        "SELECT a.rule, count(*) AS decided, sum(CASE WHEN v.verdict THEN 1 ELSE 0 END) AS fraud "
-        f"FROM {SILVER_ALERTS.name} a JOIN (SELECT transaction_id, verdict, row_number() OVER (PARTITION BY "
-        f"transaction_id ORDER BY decided_at DESC, verdict DESC) AS nth FROM {tables.SILVER_VERDICTS.name}) v "
-        "ON a.transaction_id = v.transaction_id WHERE v.nth = 1 GROUP BY a.rule",
-        SILVER_ALERTS,
-        tables.SILVER_VERDICTS,
-    )
-    return {row["rule"]: (row["fraud"] + 1) / (row["decided"] + 2) for row in judged.to_pylist()}
 
 
 def _candidate(case: Mapping[str, Any], probability: _Probability) -> dict[str, Any]:

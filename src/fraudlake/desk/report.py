@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.counts import counted
-from fraudlake.desk import charts, missed
+from fraudlake.desk import charts, missed, verdicts
 from fraudlake.desk.document import Block, Document, Section, finite, text
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
@@ -192,7 +192,7 @@ class _Figures:
         }
         known = {row["name"] for row in latest if row["status"] == "live"}
         former = {"version": None, "kind": None, "status": "retired"}
-        decided, weighted = self._decided(), self._weighted()
+        decided, weighted = verdicts.by_rule(self._store, self._days), self._weighted()
         rows: list[Sequence[object]] = []
         for rule in (*latest, *({"name": name, **former} for name in live if name not in known)):
             name, key = rule["name"], (rule["name"], rule["version"])
@@ -213,17 +213,6 @@ class _Figures:
         read = (tables.SILVER_RULES, tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_VERDICTS)
         source = ", ".join(table.name for table in (*read, tables.GOLD_REVIEW_QUEUE))
         return Block(title, note, "", columns, rows, source, is_wide=True)
-
-    def _decided(self) -> dict[str, tuple[int, int]]:
-        """Return for each rule how many alerts have a verdict, and how many of these are fraud."""
-        known = self._rows("transaction_id, verdict", tables.SILVER_VERDICTS, "ORDER BY decided_at")
-        verdicts = {row["transaction_id"]: row["verdict"] for row in known}
-        decided: dict[str, tuple[int, int]] = {}
-        for alert in self._rows("rule, transaction_id", tables.SILVER_ALERTS, self._of_times) if verdicts else ():
-            if (verdict := verdicts.get(alert["transaction_id"])) is not None:
-                judged, fraud = decided.get(alert["rule"], (0, 0))
-                decided[alert["rule"]] = judged + 1, fraud + verdict
-        return decided
 
     def _weighted(self) -> dict[str, Estimate]:
         """Return the estimated precision of each rule, if there is a queue."""

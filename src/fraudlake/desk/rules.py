@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.desk import missed
+from fraudlake.desk import missed, verdicts
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
 from fraudlake.detection import rule_table
@@ -169,7 +169,7 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
     ordered = alerts.sort_by([(name, "ascending") for name in ("time", "account_id", "transaction_id")])
     labels = Counter(rows["label"].to_pylist())
     history = Range(len(rows), window.first, window.last, labels[True])
-    return Backtest(window, report(rule, ordered, history, _verdicts(store, window)))
+    return Backtest(window, report(rule, ordered, history, verdicts.latest(store, window)))
 
 
 def latest_days(store: Store, most: int) -> Window:
@@ -196,14 +196,6 @@ def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Tab
     """Return columns of ``silver_transactions`` of a range."""
     silver = tables.with_declared(tables.SILVER_TRANSACTIONS, store.settings.columns)
     return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} WHERE {window.sql}", silver)
-
-
-def _verdicts(store: Store, window: Window) -> dict[str, bool]:
-    """Return the latest verdicts of a range, by the ids of their transactions."""
-    table = tables.SILVER_VERDICTS
-    where = f"WHERE {window.sql} AND verdict IS NOT NULL ORDER BY decided_at"
-    rows = store.query(f"SELECT transaction_id, verdict FROM {table.name} {where}", table).to_pylist()
-    return {row["transaction_id"]: row["verdict"] for row in rows}
 
 
 def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> RuleVersion:

@@ -1,4 +1,4 @@
-"""Verdicts: decisions of the review become rows of ``silver_verdicts``, each once."""
+"""Verdicts: decisions of the review become rows of ``silver_verdicts``, each once, and the latest one counts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,38 @@ from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 if TYPE_CHECKING:
     from fraudlake.desk.review import Event
     from fraudlake.desk.store import Store
+    from fraudlake.desk.window import Window
 
 _KEYS = ("transaction_id", "analyst", "decided_at")
 _AT_ONCE = 1_000
+
+
+def latest(store: Store, window: Window) -> dict[str, bool]:
+    """Return the latest verdict (true for fraud) on each transaction of a range, by its id."""
+    rows = store.query(
+        f"SELECT transaction_id, verdict FROM {SILVER_VERDICTS.name} WHERE {window.sql} ORDER BY decided_at, verdict",
+        SILVER_VERDICTS,
+    ).to_pylist()
+    return {row["transaction_id"]: row["verdict"] for row in rows}
+
+
+def by_rule(store: Store, window: Window | None = None) -> dict[str, tuple[int, int]]:
+    """Return for each rule how many of its alerts have a verdict, and of how many of these the latest is fraud.
+
+    Args:
+        store: the lake's tables.
+        window: the days of the alerts; all by default.
+    """
+    rows = store.query(
+        "SELECT a.rule, count(*) AS decided, sum(CASE WHEN v.verdict THEN 1 ELSE 0 END) AS fraud "
+        f"FROM {SILVER_ALERTS.name} a JOIN (SELECT transaction_id, verdict, row_number() OVER (PARTITION BY "
+        f"transaction_id ORDER BY decided_at DESC, verdict DESC) AS nth FROM {SILVER_VERDICTS.name}) v "
+        f"ON a.transaction_id = v.transaction_id WHERE v.nth = 1{f' AND {window.times}' if window else ''} "
+        "GROUP BY a.rule",
+        SILVER_ALERTS,
+        SILVER_VERDICTS,
+    ).to_pylist()
+    return {row["rule"]: (row["decided"], row["fraud"]) for row in rows}
 
 
 def follow(store: Store, events: Iterable[Event] | None = None) -> int:
