@@ -31,6 +31,7 @@ from fraudlake.model import (
     history,
     prediction_quality,
     predictions,
+    promotion,
     published,
     search,
     training,
@@ -158,7 +159,7 @@ def test_training_computes_the_features_that_spark_computes(life: dict[str, Any]
     lake = life["lake"]
     decided = latest(lake.read(tables.SILVER_VERDICTS))
     by_spark = history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, 1.0, lake.settings).table
-    here = training._history(lake).table
+    here = training.history_of(lake).table
     keys = [(name, "ascending") for name in ("time", "amount", "count_day", "amount_to_usual")]
     assert here.num_rows == len(life["rows"])
     assert here.sort_by(keys).equals(by_spark.sort_by(keys))
@@ -416,7 +417,7 @@ def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     assert re.search(weak.format(1) + ": it scores now", first.reason)
     assert re.fullmatch(weak.format(1), training.train(opened).reason)
 
-    monkeypatch.setattr(training, "_compared", lambda *_: (True, "version 2 beats version 1"))
+    monkeypatch.setattr(promotion, "compared", lambda *_: (True, "version 2 beats version 1"))
     second = training.train(lake(buckets=2, holdout=0.25))
     assert not second.is_champion
     both = f"{weak.format(2)}; {weak.format(1)}"
@@ -488,7 +489,7 @@ def test_of_a_long_history_all_fraud_is_learned_and_the_same_share_of_the_rest(l
     opened = lake(max_training_rows=3_000, buckets=2)
     rows = traffic()
     add_to_silver(opened, rows, tmp_path)
-    sampled, again = (training._history(opened).table.sort_by("time") for _ in range(2))
+    sampled, again = (training.history_of(opened).table.sort_by("time") for _ in range(2))
     assert sampled.equals(again)
     fraud = pc.sum(rows["alert"]).as_py()
     assert pc.sum(sampled["label"]).as_py() == fraud

@@ -15,10 +15,9 @@ from fraudlake import durations, literals, sql_text, tables
 from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import budget, drift, figures, history, published, search
+from fraudlake.model import budget, drift, figures, history, promotion, published, search
 from fraudlake.model.metrics import estimated
 from fraudlake.model.registry import (
-    AREA,
     BASELINE,
     CHAMPION,
     LABELLED_BY,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _DAY = timedelta(days=1)
-_AT_BUDGET = ("precision_at_budget", "recall_at_budget")
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
 _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
 """What a version was trained on: versions of tables, and settings."""
@@ -87,8 +85,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     Nothing is trained if the latest version learned the same rows with the same settings.
 
     The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
-    and it is better by :func:`_compared` and not below its own baseline, or the champion is of an earlier fraudlake
-    that cannot score any more.
+    and it is better by :func:`promotion.compared` and not below its own baseline, or the champion is of an earlier
+    fraudlake that cannot score any more.
 
     Raises:
         FraudlakeError: there are too few labels to learn from, or the store cannot be reached.
@@ -109,7 +107,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         with ThreadPoolExecutor(1) as pool:
             # The import takes seconds. They pass while Spark computes the features.
             pool.submit(importlib.import_module, "xgboost")
-            past = _history(lake)
+            past = history_of(lake)
         labelled, by, cut = _labelled(past, settings)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
@@ -231,7 +229,7 @@ def _takes_over(
     except FraudlakeError as error:
         return False, f"not compared, the champion cannot be used: {error}"
     old = search.metrics(evaluated, test_rows, lake.settings)
-    is_better, reason = _compared(champion.number, old, version.number, metrics, lake.settings)
+    is_better, reason = promotion.compared(champion.number, old, version.number, metrics, lake.settings)
     return is_better and version.weakness is None, reason
 
 
@@ -265,7 +263,7 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     if challenger is None or challenger.number == champion.number:
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
     evaluated = {version.number: registry.evaluated(version.number) for version in (champion, challenger)}
-    past = _history(lake, stand_for)
+    past = history_of(lake, stand_for)
     labelled, by, _ = _labelled(past, settings)
     begin = max(champion.tested_from, challenger.tested_from)
     since = datetime.fromisoformat(begin)
@@ -276,7 +274,7 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
         rows = past.labelled("verdicts", is_weighted=True).between(since, None)
         weighted = {number: estimated(search.judged(one, rows, settings)) for number, one in evaluated.items()}
     old, new = champion.number, challenger.number
-    is_better, reason = _compared(old, metrics[old], new, metrics[new], settings)
+    is_better, reason = promotion.compared(old, metrics[old], new, metrics[new], settings)
     weaknesses = _weaknesses(challenger, champion)
     is_better &= challenger.weakness is None
     reason = _joined(reason, *weaknesses)
@@ -327,35 +325,7 @@ def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
     return version
 
 
-def _compared(
-    old: str, old_figures: dict[str, float], new: str, new_figures: dict[str, float], settings: Settings
-) -> tuple[bool, str]:
-    """Return whether ``new`` beats ``old`` in ``promotion_metric``, by a margin, and why.
-
-    By the area under PR, precision and recall at the budget must not be lower, either: a lead among scores that nobody
-    looks at is none.
-    """
-    metric, margin = settings.promotion_metric, settings.promotion_margin
-
-    def values(name: str) -> tuple[float, float]:
-        return old_figures.get(name, 0.0), new_figures.get(name, 0.0)
-
-    before, after = values(metric)
-    lead = margin * abs(before) if metric == "amount_saved" else margin
-    held = {name: values(name) for name in _AT_BUDGET if metric == AREA}
-    is_better = after >= before + lead and all(new >= old for old, new in held.values())
-    name = "area under PR" if metric == AREA else metric.replace("_", " ")
-    further = "".join(
-        f"; {name.replace('_', ' ')} {after:.4f} against {before:.4f}, not to be lower"
-        for name, (before, after) in held.items()
-    )
-    return is_better, (
-        f"version {new} {'beats' if is_better else 'does not beat'} version {old} "
-        f"({name} {after:.4f} against {before:.4f}, to be higher by {lead:g}{further})"
-    )
-
-
-def _history(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:
+def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:
     """Bring the history into this process; of a long history all fraud and a sample of the rest."""
     rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
     now = datetime.now(UTC)
