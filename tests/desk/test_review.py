@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
+from fraudlake import cli
 from fraudlake.desk import review
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.review import Event, Item, State
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.settings import load
-from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
+from tests.desk import local
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 LOCK = timedelta(minutes=30)
 CASE = Item("a1", "a1", "account", "7", "7", ("t1", "t2"), frozenset({"a1", "a2"}))
 
 
-def open_store(root: Path) -> LocalStore:
-    root.mkdir(exist_ok=True)
-    (root / "lake.json").write_text(json.dumps({"format": 1}))
-    return LocalStore(load(lake=root))
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Starts processes that have loaded this module already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
+    return context
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    return open_store(tmp_path / "lake")
+    return local.open_store(tmp_path / "lake")
 
 
 def take(store: LocalStore, analyst: str, at: datetime = NOON, item: Item = CASE) -> Event:
@@ -197,11 +207,9 @@ def test_ten_thousand_items_have_their_states() -> None:
     )
 
 
-def race(
-    root: Path, analyst: str, items: list[str], start: float, results: multiprocessing.Queue[tuple[str, str]]
-) -> None:
+def race(root: Path, analyst: str, items: list[str], start: Barrier, results: Queue[tuple[str, str]]) -> None:
     store = LocalStore(load(lake=root))
-    time.sleep(max(0.0, start - time.time()))
+    start.wait()
     for name in items:
         item = replace(CASE, item_id=name, case_id=name, names=frozenset({name}))
         try:
@@ -212,63 +220,81 @@ def race(
 
 
 @pytest.mark.slow
-def test_of_two_processes_that_take_an_item_at_once_one_holds_it(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "lake")
+def test_of_two_processes_that_take_an_item_at_once_one_holds_it(tmp_path: Path, processes: ForkServerContext) -> None:
+    store = local.open_store(tmp_path / "lake")
     take(store, "someone", item=replace(CASE, item_id="x", names=frozenset({"x"})))
-    items = [f"item {n}" for n in range(20)]
-    context = multiprocessing.get_context("spawn")
-    results: multiprocessing.Queue[tuple[str, str]] = context.Queue()
-    start = time.time() + 4
+    items = [f"item {n}" for n in range(8)]
+    results: Queue[tuple[str, str]] = processes.Queue()
+    start = processes.Barrier(2)
     racers = [
-        context.Process(target=race, args=(store.root, analyst, items, start, results)) for analyst in ("ann", "bob")
+        processes.Process(target=race, args=(store.root, analyst, items, start, results)) for analyst in ("ann", "bob")
     ]
 
     for racer in racers:
         racer.start()
+    winners = dict(results.get(timeout=60) for _ in items)
     for racer in racers:
         racer.join()
 
-    winners = dict(results.get(timeout=5) for _ in items)
     assert results.empty()
     assert set(winners) == set(items)
     states = review.states(review.of_lake(store), NOON)
     assert {name: states[name].holder for name in items} == winners
     numbers = [event.number for event in review.of_lake(store)]
-    assert numbers == list(range(1, 22))
+    assert numbers == list(range(1, 10))
 
 
-def write_verdicts(root: Path, ids: list[str], begun: multiprocessing.Queue[str]) -> None:
-    store = LocalStore(load(lake=root))
-    for event_id in ids:
-        begun.put(event_id)
-        decide(store, "ann", event_id=event_id, is_correction=True)
+def command(root: Path, event_id: str, begun: Connection) -> None:
+    """Decide on a case by the command line, the first time, or correct the verdict."""
+    begun.send(event_id)
+    correct = () if event_id == "first" else ("--correct",)
+    decision = ("review", "verdict", "a pair", "fraud", *correct, "--analyst", "ann", "--event-id", event_id)
+    sys.argv = ["fraudlake", "--lake", str(root), *decision]
+    cli.main()
+
+
+def written(store: LocalStore) -> tuple[list[str], int]:
+    """The ids of the events, and how many verdicts have followed."""
+    verdicts = store.query(f"SELECT * FROM {SILVER_VERDICTS.name}", SILVER_VERDICTS)
+    return [event.event_id for event in review.of_lake(store)], verdicts.num_rows
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_while_it_writes_leaves_each_event_once_or_not_at_all(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "lake")
-    decide(store, "ann", event_id="first")
-    context = multiprocessing.get_context("spawn")
-    ids: list[str] = []
-    for kill in range(4):
-        begun: multiprocessing.Queue[str] = context.Queue()
-        mine = [f"{kill} {n}" for n in range(100)]
-        writer = context.Process(target=write_verdicts, args=(store.root, mine, begun))
-        writer.start()
-        ids += [begun.get(timeout=60) for _ in range(1 + kill)]
-        time.sleep(0.003 * kill)
-        os.kill(int(writer.pid or 0), signal.SIGKILL)
-        writer.join()
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_a_command_that_is_killed_while_it_decides_leaves_its_event_once_or_not_at_all(
+    tmp_path: Path, processes: ForkServerContext, kills: int
+) -> None:
+    """It is killed at moments from its start to its end; then it is repeated, and its verdict is there once, too."""
+    store = local.open_store(tmp_path / "lake")
+    local.fill(store, [local.Payment("a", "1", 100.0, rules=("pair",))])
 
-        there = [event.event_id for event in review.of_lake(store)]
-        assert len(there) == len(set(there))
+    def start(event_id: str) -> tuple[ForkServerProcess, float]:
+        """Start the command; return the process and when it began."""
+        ours, its = processes.Pipe()
+        process = processes.Process(target=command, args=(store.root, event_id, its))
+        process.start()
+        assert ours.recv() == event_id
+        return process, time.monotonic()
 
-    for event_id in ids:
-        decide(store, "ann", event_id=event_id, is_correction=True)
+    whole, begun = start("first")
+    whole.join()
+    seconds = time.monotonic() - begun
+    ids, were_killed = ["first"], 0
+    for kill in range(kills):
+        event_id = f"kill {kill}"
+        process, _ = start(event_id)
+        process.join(seconds * (kill + 0.5) / kills)
+        were_killed += process.is_alive()
+        process.kill()
+        process.join()
+        assert written(store)[0] in (ids, [*ids, event_id])
 
-    there = [event.event_id for event in review.of_lake(store)]
-    assert len(there) == len(set(there))
-    assert {*ids} <= {*there}
+        again, _ = start(event_id)
+        again.join()
+        ids.append(event_id)
+        assert (again.exitcode, *written(store)) == (0, ids, len(ids))
+
+    assert were_killed
 
 
 def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(store: LocalStore) -> None:

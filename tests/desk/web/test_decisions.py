@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 from fraudlake.desk.local_store import LocalStore
+from fraudlake.lake import open_lake
+from fraudlake.model import training
+from fraudlake.model.history import from_micros
+from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open
@@ -47,6 +51,27 @@ def test_a_case_is_taken_decided_on_and_corrected(browse: Open, store: LocalStor
     decided = events(store)[1]
     assert decided["transaction_ids"] == ["2-4"] and decided["note"] == f"{small_lake.SENTENCE} é"
     assert decided["reason"] == "card testing" and decided["day"] == small_lake.DAY
+
+
+def learned(root: Path) -> dict[str, bool]:
+    """The labels that a training would learn by verdict now, by transaction: times tell those of the lake apart."""
+    by_time = {row["timestamp"]: row["transaction_id"] for row in small_lake.transactions()}
+    rows = training.history_of(open_lake(Settings(lake=root), must_exist=True)).labelled("verdicts")
+    names = [by_time[from_micros(int(time)).replace(tzinfo=UTC)] for time in rows.time]
+    assert len(names) == len({*names})
+    return dict(zip(names, (rows.fraud == 1).tolist(), strict=True))
+
+
+def test_a_verdict_is_a_label_of_the_next_training_and_a_correction_another(browse: Open, root: Path) -> None:
+    browser, drawn = browse(), "/items/drawn8"
+    assert learned(root) == {}
+    browser.submit(CASE, VERDICT, verdict="fraud")
+    assert learned(root) == {"2-4": True}
+    browser.submit(f"{drawn}?day=2026-03-07", f"{drawn}/verdict", verdict="genuine")
+    browser.submit("/items/alert3", "/items/alert3/verdict", verdict="unsure")
+    assert learned(root) == {"2-4": True, "8-3": False, "8-4": False}
+    browser.submit(CASE, VERDICT, verdict="genuine")
+    assert learned(root) == {"2-4": False, "8-3": False, "8-4": False}
 
 
 def test_a_case_is_given_back(browse: Open, store: LocalStore) -> None:
