@@ -83,6 +83,7 @@ TOGETHER = {
     "tests/test_main_job.py": "the main job's lake",
     "tests/test_notebooks.py": "the main job's lake",
     "tests/operations/test_lineage.py": "the main job's lake",
+    "tests/docs/test_executed.py": "the main job's lake",
 }
 """Files that share what takes a minute to make: one process runs them."""
 

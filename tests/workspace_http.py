@@ -61,7 +61,7 @@ def serving(reply_to: Callable[[Request], Reply]) -> Iterator[str]:
                     self.command,
                     address.path,
                     dict(parse_qsl(address.query)),
-                    self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+                    self._body(),
                     self.headers.get("Content-Type", ""),
                     self.headers.get("Authorization") == f"Bearer {TOKEN}",
                 )
@@ -78,6 +78,16 @@ def serving(reply_to: Callable[[Request], Reply]) -> Iterator[str]:
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(raw)
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = []
+            while length := int(self.rfile.readline(), 16):
+                parts.append(self.rfile.read(length))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _serve  # noqa: N815 - http.server's names
 

@@ -39,8 +39,20 @@ class Block:
     language: str
     text: str
 
+    @property
+    def printed(self) -> str | None:
+        """The fenced text below the block, at most a line of prose away; None: the page shows none."""
+        end = self.line + self.text.count("\n") + 2
+        below = (one for one in blocks(self.page) if one.language == "text" and 0 < one.line - end <= 4)
+        return next((one.text for one in below), None)
+
     def __str__(self) -> str:
         return f"{self.page}:{self.line} {self.language}"
+
+
+def of_language(*languages: str) -> list[Block]:
+    """The blocks of all pages in these languages."""
+    return [block for page in PAGES for block in blocks(page) if block.language in languages]
 
 
 def blocks(page: Path) -> Iterator[Block]:

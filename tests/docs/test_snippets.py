@@ -1,26 +1,22 @@
-"""Snippets of the pages: each block of code is one that its language, the program or the settings accept."""
+"""Snippets of the pages that are read: the program, the settings and the bundle accept each. Others are executed."""
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
-import sqlglot
 import yaml
 
-from fraudlake import match_recognize, settings
+from fraudlake import settings
 from fraudlake.cli import cli
 from fraudlake.cli.app import App
-from fraudlake.rules.columns import TABLES, TIME, query_columns
 from fraudlake.settings import Settings
 from tests.docs import markdown
 from tests.docs.markdown import PAGES, ROOT, Block, as_json
@@ -95,24 +91,6 @@ def test_a_command_in_the_text_exists(page: Path) -> None:
                 break
             assert word in command.commands, call
             command = command.commands[word]
-
-
-@of("python")
-def test_python_compiles_and_what_it_imports_of_the_package_exists(block: Block) -> None:
-    for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fraudlake"):
-            for name in node.names:
-                module = import_module(str(node.module))
-                assert hasattr(module, name.name) or import_module(f"{node.module}.{name.name}")
-
-
-@of("sql")
-def test_sql_is_spark_sql_or_a_pattern(block: Block) -> None:
-    for statement in re.split(r";\n|\n(?=SELECT)", block.text):
-        if "MATCH_RECOGNIZE" in statement:
-            match_recognize.parse(statement, query_columns({}), TIME, TABLES)
-        else:
-            assert sqlglot.parse_one(statement, dialect="databricks")
 
 
 @of("toml")

@@ -33,6 +33,8 @@ class Workspace:
     """What the workspace holds and does; a test changes it, and reads what was asked for."""
 
     host: str = ""
+    schema: str = "fraud"
+    """The lake's schema, in the catalog ``main``."""
     files: dict[str, bytes] = field(default_factory=dict)
     folders: set[str] = field(
         default_factory=lambda: {"/Volumes/main/fraud/landing", "/Volumes/main/fraud/checkpoints"}
@@ -176,6 +178,12 @@ def _filtered(query: dict[str, str], attribute: str) -> str:
     return match[1]
 
 
+def _catalogs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "max_results")
+    names = [name for kind, name in workspace.grants if kind == "CATALOG"]
+    return 200, {"catalogs": [{"name": name, "catalog_type": "MANAGED_CATALOG"} for name in names]}
+
+
 def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
     _takes(query)
     securable = {"catalogs": "CATALOG", "schemas": "SCHEMA", "volumes": "VOLUME", "models": "FUNCTION"}[kind]
@@ -197,6 +205,12 @@ def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, s
 
 def _folder(workspace: Workspace, path: str, *, query: dict[str, str], body: None) -> Answer:
     return (200 if unquote(path) in workspace.folders else 404), None
+
+
+def _make_folder(workspace: Workspace, path: str, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query)
+    workspace.folders.add(unquote(path))
+    return 204, None
 
 
 def _put_file(workspace: Workspace, path: str, *, query: dict[str, str], body: bytes) -> Answer:
@@ -305,7 +319,8 @@ def _statement(workspace: Workspace, *, query: dict[str, str], body: dict[str, A
     assert set(body) == {
         *("statement", "warehouse_id", "catalog", "schema", "parameters", "wait_timeout", "on_wait_timeout")
     }
-    assert (body["warehouse_id"], body["catalog"], body["schema"]) == ("w2", "main", "fraud")
+    awake = next((one for one in workspace.warehouses if one.get("state") == "RUNNING"), workspace.warehouses[0])
+    assert (body["warehouse_id"], body["catalog"], body["schema"]) == (awake["id"], "main", workspace.schema)
     assert body["on_wait_timeout"] == "CONTINUE"
     given = {parameter["name"]: parameter["value"] for parameter in body["parameters"]}
     assert set(given) == set(re.findall(r"(?<!:):(\w+)", body["statement"]))
@@ -324,9 +339,11 @@ _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("GET", "/api/2.0/preview/scim/v2/Me"): _me,
     ("GET", "/api/2.0/preview/scim/v2/Groups"): _groups,
     ("GET", "/api/2.0/preview/scim/v2/ServicePrincipals"): _service_principals,
+    ("GET", r"/api/2\.1/unity-catalog/catalogs"): _catalogs,
     ("GET", r"/api/2\.1/unity-catalog/(catalogs|schemas|volumes|models)/([^/]+)"): _securable,
     ("GET", r"/api/2\.1/unity-catalog/effective-permissions/(CATALOG|SCHEMA|VOLUME|FUNCTION)/([^/]+)"): _effective,
     ("HEAD", r"/api/2\.0/fs/directories(/.+)"): _folder,
+    ("PUT", r"/api/2\.0/fs/directories(/.+)"): _make_folder,
     ("PUT", r"/api/2\.0/fs/files(/.+)"): _put_file,
     ("DELETE", r"/api/2\.0/fs/files(/.+)"): _delete_file,
     ("GET", r"/api/2\.0/sql/warehouses"): _warehouses,
