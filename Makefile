@@ -29,7 +29,7 @@ LOCKED := --require-hashes --requirement
 # A container's PYTHONDONTWRITEBYTECODE would have each process compile all modules again: three seconds a start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook reference docs databricks realtime realtime-demo python312 wheel lock clean
+.PHONY: help setup demo test test-long test-all quick check audit tables phrasebook reference pictures docs databricks realtime realtime-demo python312 wheel lock clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -94,6 +94,10 @@ reference: tables phrasebook ## write all pages of docs/reference that the progr
 	@$(BIN)/python -m tests.commands_page
 	@$(BIN)/python -m tests.settings_page
 	@$(BIN)/python -m tests.messages_page
+
+pictures: $(TESTS_READY) ## draw the pictures of the documentation again, from a fixed seed (needs Chromium)
+	@$(BIN)/python docs/images/pipeline.py
+	@PYTHONPATH=. $(BIN)/python docs/images/desk.py
 
 docs: $(TESTS_READY) ## build the site of the documentation into site/, and say how to read it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -13,7 +13,7 @@ _HEAD = """# Tables
 Every table of a lake, in the order of the data, and its view. `make tables` writes this page from what the package
 declares. Times are UTC; amounts are in the account's currency. `bronze_transactions`, `silver_transactions` and
 `silver_quarantine` also have the columns of `columns` ([how](../how-to/schema-evolution.md#columns-of-your-own)),
-and `gold_fraud_predictions` those of `features` ([how](../how-to/model.md#features-of-your-own)).
+and `gold_fraud_predictions` those of `features` ([how](../how-to/features.md)).
 """
 
 

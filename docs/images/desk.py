@@ -1,6 +1,6 @@
 """Draws the pictures of docs/tutorials/analyst.md: the desk's pages over a lake that is the same each time.
 
-usage: PYTHONPATH=. python docs/images/desk.py [LAKE]; it needs Chromium.
+usage: make pictures, or PYTHONPATH=. python docs/images/desk.py [LAKE]; it needs Chromium.
 """
 
 from __future__ import annotations

@@ -40,6 +40,12 @@ class Block:
     text: str
 
     @property
+    def file(self) -> str | None:
+        """The name of the settings or SQL file that the lines above give to the block; None: none."""
+        above = " ".join((ROOT / self.page).read_text().split("\n")[max(0, self.line - 5) : self.line - 1])
+        return next(iter(re.findall(r"`([\w-]+\.(?:toml|sql))`", above)[-1:]), None)
+
+    @property
     def printed(self) -> str | None:
         """The fenced text below the block, at most a line of prose away; None: the page shows none."""
         end = self.line + self.text.count("\n") + 2

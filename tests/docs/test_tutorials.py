@@ -23,10 +23,9 @@ def walk(blocks: list[Block], folder: Path) -> str:
     (programs / "fraudlake").symlink_to(Path(sys.executable).with_name("fraudlake"))
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     printed = []
-    names = iter(re.findall(r"[Aa]s `(\w+\.toml)`", (ROOT / blocks[0].page).read_text()))
     for block in blocks:
         if block.language == "toml":
-            (folder / next(names)).write_text(block.text)
+            (folder / str(block.file)).write_text(block.text)
         elif block.language == "shell":
             ended = subprocess.run(
                 ["bash", "-e", "-c", block.text],
