@@ -125,7 +125,7 @@ def ended(call: Call, place: Path) -> tuple[int, str]:
 @hypothesis.example(Call(["--lake", "é" * 10_000, "run"]))
 @hypothesis.example(Call(["--landing", "é" * 10_000, "run"]))
 @hypothesis.given(calls())
-@hypothesis.settings(max_examples=400, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=200, suppress_health_check=list(hypothesis.HealthCheck))
 def test_any_call_ends_with_a_known_code_and_at_most_one_line(place: Path, call: Call) -> None:
     code, message = ended(call, place)
     assert code in (0, 1, 2)

@@ -67,6 +67,7 @@ def test_version_1_alerts_as_flink_does(printed: Printed) -> None:
     assert [line for line in lines if "Alert" in line] == flink("detector_tutorial")
 
 
+@pytest.mark.long
 def test_version_1_alerts_as_flink_does_on_a_thousand_transactions(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +91,7 @@ def test_version_2_forgets_the_flag_after_a_while(printed: Printed) -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_vectorised_detector_alerts_alike(printed: Printed) -> None:
     assert printed("fraud_detector_vectorised") == [
         "micro-batch 0",

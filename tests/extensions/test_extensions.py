@@ -46,7 +46,7 @@ def test_what_is_printed_is_written_as_the_rest(extended: Path) -> None:
     run("ruff", "format", "--check", *config, extended=extended)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_the_diffs_add_works(extended: Path) -> None:
     run("pytest", "-q", "-n", "0", "-m", "not stream", "tests/extensions/added.py", extended=extended)
 

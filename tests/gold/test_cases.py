@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fraudlake import tables
@@ -165,6 +165,7 @@ def follow(
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 60), max_size=8))
+@settings(max_examples=25)
 def test_cases_are_equal_however_alerts_are_cut_into_micro_batches(seed: int, cuts: list[int]) -> None:
     alerts = drawn(seed, 60, keys=2)  # in no order, so that later ones join cases
     table: dict[str, dict[str, Any]] = {}

@@ -88,6 +88,7 @@ def test_every_commit_of_a_lake_goes_through_the_store(lake: Any) -> None:
     assert not (log / f".{newest.name}.crc").exists()
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_delta_rs_writes_behind_one_of_sparks_is_read_at_once(lake: Any, spark_log: Path) -> None:
     opened, table = lake(), tables.BRONZE_FILES
     log = opened.root / "tables" / table.name / "_delta_log"

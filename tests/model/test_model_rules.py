@@ -155,7 +155,8 @@ def test_a_running_stream_takes_a_change_up_with_its_next_micro_batch(
 
 
 @pytest.mark.usefixtures("each_writer")
-@pytest.mark.parametrize("appends", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 1, 3))])
+@pytest.mark.long
+@pytest.mark.parametrize("appends", range(4))
 def test_a_micro_batch_that_is_killed_anywhere_raises_each_alert_once_under_its_rules_and_model(
     lake: Any, monkeypatch: pytest.MonkeyPatch, appends: int
 ) -> None:

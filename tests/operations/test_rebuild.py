@@ -135,6 +135,7 @@ def test_the_same_settings_change_nothing(filled: Any) -> None:
     assert (account_days(filled), hours(filled), detected(filled)) == before
 
 
+@pytest.mark.long
 def test_another_rule_adds_its_alerts_and_streams_go_on(filled: Any, lake: Callable[..., Any], landing: Path) -> None:
     known = detected(filled)
     opened = with_large_above_400(lake())
@@ -327,6 +328,7 @@ def test_days_whose_rows_have_left_are_refused(lake: Callable[..., Any]) -> None
     assert counts(rebuild(opened, date(2026, 3, 8), date(2026, 3, 8)))["alerts"] == (0, 0, 2)
 
 
+@pytest.mark.long
 def test_a_step_that_is_behind_must_read_first(filled: Any, landing: Path) -> None:
     land(landing, "part-a-1", ("2026-03-07 15:00:00", "1", 20.0))
     stream.run(filled, ingest.streams(filled), "available-now")

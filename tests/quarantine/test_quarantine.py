@@ -171,11 +171,9 @@ def test_a_value_that_is_mended_lets_rows_of_one_rule_back_in(broken: Lake, capf
     assert landed is not None and landed["amount"] == -6.0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("each_writer")
-@pytest.mark.parametrize(
-    "cut_before",
-    [pytest.param("append", marks=pytest.mark.long), "delete", pytest.param("done", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("cut_before", ["append", "delete", "done"])
 def test_a_replay_that_was_interrupted_is_finished_by_the_next_one(
     broken: Lake, monkeypatch: pytest.MonkeyPatch, cut_before: str
 ) -> None:

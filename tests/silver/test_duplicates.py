@@ -141,10 +141,11 @@ def test_stored_positions_are_read_once_a_date(lake: Callable[..., Lake]) -> Non
     assert reads == ["silver"] * 3
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("each_writer")
 @pytest.mark.parametrize(
     "fails_at",
-    [pytest.param(tables.SILVER_TRANSACTIONS, marks=pytest.mark.long), tables.SILVER_QUARANTINE],
+    [tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE],
     ids=lambda table: table.name,
 )
 def test_a_micro_batch_that_is_repeated_is_checked_as_its_first_commit_was(
