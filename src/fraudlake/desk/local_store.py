@@ -36,6 +36,7 @@ class LocalStore(Store):
         """Open the lake that the settings name."""
         self.root = settings.lake.absolute()
         self.name = str(self.root)
+        self._opened = delta_rs_reader.Opened()
         lake_format.require(self.root)
         self.settings = settings
         self.settings = self._defined()
@@ -50,7 +51,10 @@ class LocalStore(Store):
         Raises:
             UsageError: a table has deleted rows that delta-rs does not see.
         """
-        registered = {table.name: self._open(table) if self.has(table) else self._stand_in(table) for table in read}
+        registered = {
+            table.name: self._opened.now(self._folder(table)) if self.has(table) else self._stand_in(table)
+            for table in read
+        }
         for name, delta in registered.items():
             if not delta_rs_reader.is_readable(delta):
                 raise UsageError(f"{name} of {self.name} has deletion vectors: REORG TABLE {name} APPLY (PURGE)")
