@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
-LIMITS = ("above", "below", "small_below", "large_above", "probability")
+LIMITS = ("above", "below", "small_below", "large_above", "threshold")
 """The fields of rules that are limits of a number, which one may move."""
 ROWS = 300_000
 """Transactions of a backtest: those of the latest days, as long as there are not more."""
@@ -120,7 +120,8 @@ def _precision(store: Store, reviewed: Reviewed | None, shown: Mapping[str, Rule
 def limits(rule: Rule) -> dict[str, float]:
     """Return the limits of a rule that one may move, by name."""
     given = {name: getattr(rule, name, None) for name in LIMITS}
-    return {name: float(limit) for name, limit in given.items() if limit is not None}
+    # The threshold of scores may also be a budget, which is a text.
+    return {name: float(limit) for name, limit in given.items() if isinstance(limit, (int, float))}
 
 
 def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
@@ -151,25 +152,41 @@ class Backtest:
 def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
     """Evaluate a rule over the transactions of the latest days, as :func:`fraudlake.detection.backtest.backtest` does.
 
+    A rule of the kind ``model`` is evaluated over those that have a prediction.
+
     Raises:
         UsageError: the rule does not suit the columns.
         FraudlakeError: the lake has no transactions.
     """
-    from fraudlake.detection import entity, evidence
     from fraudlake.detection.report import Range, report
-    from fraudlake.rules.columns import query_columns
 
     window = latest_days(store, most)
+    rows, alerts = _evaluated(store, rule, window)
+    ordered = alerts.sort_by([(name, "ascending") for name in ("time", "account_id", "transaction_id")])
+    labels = Counter(rows["label"].to_pylist())
+    history = Range(len(rows), window.first, window.last, labels[True])
+    decided = verdicts.latest(store, window)
+    if rule.looks_at == "predictions":
+        decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
+    return Backtest(window, report(rule, ordered, history, decided))
+
+
+def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:
+    """Return the transactions that a rule was evaluated over, and its alerts, :data:`evidence.COLUMNS`."""
+    from fraudlake.desk import scores
+    from fraudlake.detection import entity, evidence
+    from fraudlake.rules.columns import query_columns
+    from fraudlake.rules.kinds.model import ModelRule
+
+    if isinstance(rule, ModelRule):
+        rows, alerts = scores.evaluated(store, rule, window)
+        return rows, evidence.table(rows, alerts, (), entity.THE_ACCOUNT)
     compiled = rule.compile(query_columns(store.settings.columns), store.settings.entities)
     by = entity.of_evaluated(rule, compiled.partition_by, store.settings)
     rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
     for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
         rows = rows.filter(rows[column].is_valid())
-    alerts = evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, by)
-    ordered = alerts.sort_by([(name, "ascending") for name in ("time", "account_id", "transaction_id")])
-    labels = Counter(rows["label"].to_pylist())
-    history = Range(len(rows), window.first, window.last, labels[True])
-    return Backtest(window, report(rule, ordered, history, verdicts.latest(store, window)))
+    return rows, evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, by)
 
 
 def latest_days(store: Store, most: int) -> Window:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
 
 PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
+LIKELY = {"kind": "model", "name": "likely", "threshold": 0.5}
 PARTS = ("/items/alert2/shared", "/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900")
 
 
@@ -108,7 +111,10 @@ def test_a_case_has_a_dossier_as_a_file_and_a_drawn_account_has_none(browse: Ope
 def test_the_rules_page_counts_alerts_and_cases(browse: Open) -> None:
     page = text_of(browse().get("/rules").text)
     alerts = len(small_lake.alerts())
-    assert f"small_then_large small_then_large, version 1 live {alerts} last {alerts} {alerts} unknown unknown" in page
+    assert (
+        f"small_then_large small_then_large, version 1 live {alerts} on the last day {alerts} {alerts} unknown unknown"
+        in page
+    )
 
 
 def test_health_counts_the_rows_of_tables_and_shows_samples(browse: Open) -> None:
@@ -171,6 +177,32 @@ def test_a_limit_that_is_moved_is_backtested_on_the_lake(browse: Open) -> None:
     larger = sum(row["amount"] > 900 for row in small_lake.transactions())
     text = text_of(browse().get("/rules/small_then_large/backtest?large_above=900").text)
     assert f"Transactions 50 50 Alerts 10 {larger} Accounts 10 {larger}" in text
+
+
+def test_the_threshold_of_scores_is_moved_and_tried_on_the_predictions_that_there_are(browse: Open, root: Path) -> None:
+    """Ten of fifty payments have a score of 0.95, four of them labelled fraud; the others have 0.03."""
+    scored = {**small_lake.predictions()[0], "probability": 0.99, "scored_from": "backfill"}
+    small_lake.write(root, small_lake.tables.GOLD_FRAUD_PREDICTIONS, [scored])  # the stream's prediction counts
+    browser, page = browse(rules=[LIKELY]), "/rules/likely"
+    assert "threshold (now 0.5)" in text_of(browser.get(page).text)
+    text = text_of(browser.get(f"{page}/backtest?threshold=0.02").text)
+    assert "Transactions 50 50 Alerts 10 50 Accounts 10 10 Amount at risk 10,500.00 " in text
+    assert "Precision, by Flink's label 40.0% (4 of 10) 8.0% (4 of 50) Recall, by Flink's label 100.0% 100.0%" in text
+    assert "Alerts 10 0 " in text_of(browser.get(f"{page}/backtest?threshold=0.96").text)
+    answer = browser.get(f"{page}/backtest?threshold=1.5")
+    assert answer.status_code == 409 and "should be less than 1" in text_of(answer.text)
+    assert "Version 2 is a draft now." in text_of(browser.submit(page, f"{page}/draft", threshold="0.9"))
+
+
+def test_a_budget_of_scores_is_tried_by_the_level_of_each_version_of_the_model(browse: Open, root: Path) -> None:
+    curve = {"budgets": [[1, 0.95], [10, 0.03]]}
+    model = {"model_version": "1", "model": b"", "profile": json.dumps(curve), "published_at": small_lake.NOON}
+    small_lake.write(root, small_lake.tables.GOLD_MODELS, [model])
+    of_another = {**small_lake.predictions()[0], "scored_at": small_lake.NOON + timedelta(days=1), "model_version": "2"}
+    small_lake.write(root, small_lake.tables.GOLD_FRAUD_PREDICTIONS, [{**of_another, "probability": 1.0}])
+    browser = browse(rules=[{**LIKELY, "threshold": "5 accounts a day"}])
+    assert "has no number to move" in text_of(browser.get("/rules/likely").text)
+    assert "Transactions 50 Alerts 10 " in text_of(browser.get("/rules/likely/backtest").text)
 
 
 def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore) -> None:

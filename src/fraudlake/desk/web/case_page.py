@@ -244,7 +244,7 @@ def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) 
     elif row:
         facts += [("At risk", amount(row["amount_at_risk"])), ("Drawn from", f"{row['population']:,} accounts")]
     if row and row["probability"] is not None:
-        facts.append(("Score", share(row["probability"])))
+        facts.append(("Probability of fraud", share(row["probability"])))
     if item.entity != ACCOUNT:
         facts.append(("First account", item.account_id))
     return facts or [("Account", item.account_id)]

@@ -128,8 +128,8 @@ def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
 
 def _slider(name: str, value: float) -> dict[str, Any]:
     """Return the range in which a limit moves: to three times as much, or the whole of a probability."""
-    if name == "probability":
-        return {"name": name, "value": value, "low": 0.01, "high": 1, "step": 0.01}
+    if name == "threshold":
+        return {"name": name, "value": value, "low": 0.01, "high": 0.99, "step": 0.01}
     high = 3 * value if value > 0 else 100.0
     step = 10.0 ** (math.floor(math.log10(high)) - 2)
     return {"name": name, "value": value, "low": step, "high": high, "step": step}

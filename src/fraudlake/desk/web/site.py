@@ -15,6 +15,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from fraudlake.counts import counted
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
@@ -47,6 +49,7 @@ class Site:
         made = Environment(loader=PackageLoader("fraudlake.desk.web"), autoescape=True, undefined=StrictUndefined)
         made.filters |= {
             "amount": amount,
+            "counted": counted,
             "day": day,
             "decimals": decimals,
             "moment": moment,

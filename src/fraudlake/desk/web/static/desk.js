@@ -121,6 +121,12 @@
 
   for (const place of document.querySelectorAll("[data-load]")) load(place, place.dataset.load);
 
+  // On a narrow screen the time axis is wider than its place: the case comes into view.
+  for (const place of document.querySelectorAll(".timeline-of .scroll")) {
+    const mark = place.querySelector("svg .of-case");
+    if (mark) place.scrollLeft = mark.getBoundingClientRect().left - place.getBoundingClientRect().left - place.clientWidth / 2;
+  }
+
   const sliders = document.getElementById("limits");
   if (sliders) {
     const place = document.getElementById("backtest");
