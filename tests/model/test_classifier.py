@@ -33,7 +33,7 @@ def learned(request: pytest.FixtureRequest) -> Classifier:
     features, fraud = rows()
     weights = np.where(fraud == 1, 5.0, 1.0)
     made = (
-        Trees.fit(features, fraud, weights, leaves=8, trees=20)
+        Trees.fit(Trees.binned(features, fraud, weights), leaves=8, trees=20)
         if request.param == "trees"
         else Logistic.fit(features, fraud, weights, penalty=1e-4)
     )
@@ -86,7 +86,7 @@ def test_contributions_of_a_tree_are_the_shapley_values_of_all_orders_of_its_fea
     """A tree of two features is small enough to leave features out by hand: a split on one that is left out is the mean
     of its branches, weighted by how many rows went there."""
     features, fraud = rows()
-    trees = Trees.fit(features, fraud, np.ones(len(fraud)), leaves=4, trees=1)
+    trees = Trees.fit(Trees.binned(features, fraud, np.ones(len(fraud))), leaves=4, trees=1)
     (tree,) = json.loads(trees.text)["learner"]["gradient_booster"]["model"]["trees"]
     base = trees.contributions(features[:1])[0, -1] - value(tree, 0, features[0], known=set())
     for row in features[:20]:
@@ -154,7 +154,7 @@ def test_what_is_no_classifier_is_refused(stored: bytes, reason: str) -> None:
 @pytest.mark.slow
 def test_the_module_needs_nothing_of_fraudlake(tmp_path: Path) -> None:
     features, fraud = rows(500)
-    made = Trees.fit(features, fraud, np.ones(500), leaves=4, trees=2)
+    made = Trees.fit(Trees.binned(features, fraud, np.ones(500)), leaves=4, trees=2)
     stored = Classifier.calibrated(NAMES, made, features, fraud, np.ones(500)).to_bytes()
     (tmp_path / "classifier.py").write_text(Path(classifier.__file__).read_text())
     (tmp_path / "model.json").write_bytes(stored)

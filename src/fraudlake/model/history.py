@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from fraudlake import tables
 from fraudlake.detection import buckets
 from fraudlake.durations import microseconds
 from fraudlake.model import entity_features, features
-from fraudlake.model.classifier import single
+from fraudlake.model.classifier import Trees, single
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
@@ -57,6 +58,21 @@ class Rows:
     """The features' names."""
     texts: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     """The values of features that are texts: the matrix has their numbers in this list."""
+
+    @cached_property
+    def balanced(self) -> NDArray[np.float64]:
+        """The weights to learn with.
+
+        Fraud is rare, so it weighs more, by the square root of its rarity: trees then detect it without too many false
+        alarms. The weights distort the probabilities, and the calibration corrects that.
+        """
+        rarity = self.weights.sum() / (self.weights @ self.fraud)
+        return self.weights * np.where(self.fraud == 1, rarity**0.5, 1.0)
+
+    @cached_property
+    def binned(self) -> Any:
+        """The rows as trees learn from them, several candidates from the same."""
+        return Trees.binned(self.features, self.fraud, self.balanced)
 
     def between(self, begin: datetime | None, end: datetime | None) -> Rows:
         """Return the rows from ``begin`` on and before ``end``."""

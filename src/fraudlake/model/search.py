@@ -55,16 +55,10 @@ class Candidate:
         return f"{self.trees} trees of {self.leaves} leaves" if self.trees else "logistic regression"
 
     def fit(self, rows: Rows) -> Trees | Logistic:
-        """Learn from rows.
-
-        Fraud is rare, so it weighs more, by the square root of its rarity: trees then detect it without too many false
-        alarms. The weights distort the probabilities, and the calibration corrects that.
-        """
-        rarity = rows.weights.sum() / (rows.weights @ rows.fraud)
-        weights = rows.weights * np.where(rows.fraud == 1, rarity**0.5, 1.0)
+        """Learn from rows."""
         if self.algorithm == "logistic":
-            return Logistic.fit(rows.features, rows.fraud, weights, penalty=1e-4)
-        return Trees.fit(rows.features, rows.fraud, weights, self.leaves, self.trees)
+            return Logistic.fit(rows.features, rows.fraud, rows.balanced, penalty=1e-4)
+        return Trees.fit(rows.binned, self.leaves, self.trees)
 
 
 BASELINE = Candidate("logistic")
