@@ -7,13 +7,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from fraudlake import tables
-from fraudlake.lake import contents
-from fraudlake.tables import Table
+from fraudlake.lake import contents, lake_format
+from tests.desk.small_lake import write
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -22,18 +20,9 @@ HOSTILE = "<script>alert(1)</script>\"'&<b>"
 DIGEST = "d1" * 32
 
 
-def write(root: Path, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Append rows to a table of a lake, in one commit; columns that they lack are null."""
-    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in table.schema]
-    partitions = list(table.partitioned_by) or None
-    made = pa.table(columns, schema=table.schema)
-    write_deltalake(root / "tables" / table.name, made, mode="append", partition_by=partitions)
-
-
 def empty_lake(root: Path) -> Path:
     """Make a lake whose tables are all there and empty."""
-    root.mkdir(parents=True)
-    (root / "lake.json").write_text(json.dumps({"format": 1, "fraudlake": "0.1.0"}))
+    lake_format.mark(root)
     for table in contents.TABLES:
         write(root, table, [])
     return root
