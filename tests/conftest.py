@@ -47,6 +47,7 @@ The programs that tests start have both, as users do; the workspace of the tests
 
 LONGEST_FIRST = (
     "integration/test_workspace_rounds.py",
+    "integration/test_workspace_score_alerts.py",
     "integration/test_workspace_probe.py",
     "integration/test_connect.py",
     "integration/test_workspace_jobs.py",
