@@ -150,7 +150,7 @@ def _section(area: str, texts: list[str]) -> str:
 
 def _row(text: str) -> str:
     happened, _, remedy = text.rpartition(": ")
-    if not re.search(r"[a-z]{2}.* ", happened):  # the colon follows only a name
+    if remedy == "REASON" or not re.search(r"[a-z]{2}.* ", happened):  # the colon follows only a name
         happened, remedy = text, ""
     return f"| {_cell(happened)} | {_cell(remedy) if remedy else ''} |"
 
@@ -202,10 +202,12 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
     match node:
         case ast.Constant(value=str(text)):
             return text
-        case ast.JoinedStr(values=parts):
-            return "".join(_text(part, constants) for part in parts)
+        case ast.JoinedStr(values=parts):  # what directly follows a word is an addition to it
+            return re.sub(r"(?<=[a-z])[A-Z]{2,}", "…", "".join(_text(part, constants) for part in parts))
         case ast.FormattedValue(value=value):
             return _text(value, constants)
+        case ast.BinOp(left=ast.Name() as left):  # a number or a day
+            return _text(left, constants)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return _text(left, constants) + _text(right, constants)
         case ast.IfExp(body=body):
@@ -214,8 +216,14 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
             return constants.get(_name(node)) or _name(node).strip("_").upper()
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="join")):
             return "NAMES"
-        case ast.Call(args=[argument]) if _name(node.func) in ("escape", "str", "repr", "sorted"):
+        case ast.Call(args=[argument]) if _name(node.func) in ("escape", "str", "repr", "sorted", "len", "min"):
             return _text(argument, constants)
+        case ast.Subscript(value=value) if not isinstance(value, ast.Call):
+            return _text(value, constants)
+        case ast.Call() if "error" in {_name(one) for one in ast.walk(node) if isinstance(one, ast.Name)}:
+            return "REASON"
+        case ast.Call(func=ast.Name(id=name)):
+            return name.strip("_").upper()
     return "…"
 
 
