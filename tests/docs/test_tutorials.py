@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import FraudlakeHere
 from tests.docs import markdown
 from tests.docs.markdown import ROOT, Block
-
-pytestmark = [pytest.mark.stream, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def walk(blocks: list[Block], folder: Path) -> str:
@@ -40,6 +41,9 @@ def walk(blocks: list[Block], folder: Path) -> str:
     return "\n".join(printed)
 
 
+@pytest.mark.stream
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_own_columns(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     page = Path("docs/tutorials/own-columns.md")
@@ -48,3 +52,27 @@ def test_own_columns(tmp_path: Path) -> None:
     alerts, terminals = re.findall(r"has (\d+) alerts on (\d+) terminals", (ROOT / page).read_text())[0]
     assert f"{alerts} alerts" in printed
     assert f"{terminals} " in printed
+
+
+NOT_WALKED = {
+    "fraudlake desk --open": "it serves until it is stopped: tests/desk/web",
+    "fraudlake rules show": "it starts Spark: tests/detection",
+}
+"""Lines of the analyst's morning that are not walked here, and why."""
+
+
+@pytest.mark.slow
+def test_the_analysts_morning(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    runpy.run_path(str(ROOT / "docs/images/desk.py"))["make"](tmp_path / "lake")
+    shell = [block.text for block in markdown.blocks(Path("docs/tutorials/analyst.md")) if block.language == "shell"]
+    item = "ITEM"
+    for line in "\n".join(shell).splitlines():
+        if line.startswith(tuple(NOT_WALKED)):
+            continue
+        done = fraudlake_here(*shlex.split(line.replace("ITEM", item))[1:])
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        if line == "fraudlake queue next --take":
+            item = done.stdout.split()[1]
+
+    assert item in (tmp_path / "dossier.html").read_text()
+    assert (tmp_path / "report.html").stat().st_size > 1000

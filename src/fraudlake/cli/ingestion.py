@@ -39,7 +39,7 @@ from fraudlake.stop import StoppedError
     "--columns",
     is_flag=True,
     help="Also write merchantId, terminalId, deviceId, and fraud at terminals, with stolen cards and of large amounts; "
-    "print the setting for the fields.",
+    "print the setting for the fields, unless columns are declared.",
 )
 @click.option(
     "--compromised-days",
@@ -81,7 +81,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
         end = stopped
         end.then = "all landed files are complete; the same command starts again with its first row"
     text = f"{counted(written, 'row')} landed in {wanted.landing_path}"
-    if options["columns"]:
+    if options["columns"] and not wanted.columns:
         text += (
             "; these lines of fraudlake.toml declare the further fields (run 'fraudlake define' if there is a lake):"
         )
