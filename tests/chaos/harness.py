@@ -13,6 +13,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -39,14 +40,21 @@ name = "small_then_large"
 small_below = 1.0
 large_above = 500.0
 within = "1 minute"
+
+[[rules]]
+kind = "model"
+name = "likely"
+threshold = {truth.LIKELY}
 {entities.RULES}"""
 DECLARED = {"COLUMNS": entities.COLUMNS, "ENTITIES": entities.ENTITIES, "FEATURES": entities.FEATURES}
+CASE_GAP = timedelta(minutes=10)
 SETTINGS = {
     **{f"FRAUDLAKE_{name}": json.dumps(value) for name, value in DECLARED.items()},
     "FRAUDLAKE_RULES": json.dumps(tomllib.loads(LIVE_RULES)["rules"]),
     "FRAUDLAKE_MAX_FILES_PER_TRIGGER": "4",
     "FRAUDLAKE_MAX_OFFSETS_PER_TRIGGER": "800",
     "FRAUDLAKE_ALGORITHM": "logistic",
+    "FRAUDLAKE_CASE_GAP": f"{CASE_GAP.total_seconds():.0f} s",
     "FRAUDLAKE_CLUSTER_GROWTH": "0",
     "FRAUDLAKE_TARGET_FILE_SIZE": "8k",
     "FRAUDLAKE_TOPIC": TOPIC,
@@ -151,7 +159,8 @@ def _run(program: Program, receiver: Receiver, seed: int, kills: list[Kill], rep
     if DELIVER_TO_WEBHOOK in folders:
         received = "".join(f"{json.dumps(event)}\n" for event in receiver.events)
         (folders[DELIVER_TO_WEBHOOK] / "received.jsonl").write_text(received)
-    outcome.differences = truth.differences(program.lake, broker.messages(TOPIC) if broker is not None else [])
+    messages = broker.messages(TOPIC) if broker is not None else []
+    outcome.differences = truth.differences(program.lake, messages, case_gap=CASE_GAP)
     return outcome
 
 

@@ -6,8 +6,10 @@ Nothing of the package is used: tables are read by delta-rs.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +33,8 @@ class Limits(NamedTuple):
 
 WIDER = Limits(25.0, 490.0, 10 * oracle.MINUTE)
 """Limits of the rule that is in the shadow from time to time."""
+LIKELY = 0.1
+"""The probability from which the rule ``likely`` alerts."""
 DELIVERED = "delivered"
 """The folder of the lake with a folder for each destination, of files of JSON lines."""
 SHOWN = 3
@@ -39,23 +43,28 @@ Rows = Iterable[tuple[Any, ...]]
 Alerts = list[tuple[oracle.Row, oracle.Row]]
 
 
-def differences(lake: Path, messages: Sequence[Message] = (), landing: Path | None = None) -> list[str]:
+def differences(
+    lake: Path, messages: Sequence[Message] = (), landing: Path | None = None, case_gap: timedelta = timedelta(days=1)
+) -> list[str]:
     """Compare every table, and what was delivered, with the truth.
 
     Args:
         lake: folder of the lake.
         messages: all messages of its topic.
         landing: its landing folder, if it is not that of a lake on this machine.
+        case_gap: the longest time between an alert of a case and the next one.
 
     Returns:
         A sentence for each that differs, none where all are right.
     """
-    compared = _expected_and_stored(lake, messages, landing or lake / "landing")
+    compared = _expected_and_stored(lake, messages, landing or lake / "landing", case_gap)
     sentences = (_difference(table, *rows) for table, rows in compared.items())
     return [sentence for sentence in sentences if sentence]
 
 
-def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path) -> dict[str, tuple[Rows, Rows]]:
+def _expected_and_stored(
+    lake: Path, messages: Sequence[Message], landing: Path, case_gap: timedelta
+) -> dict[str, tuple[Rows, Rows]]:
     """Return, by table, the rows that it must hold and those that it holds."""
     files, unreadable = _landed(landing)
     landed = pd.concat([files, *_produced(messages)], ignore_index=True)
@@ -65,21 +74,23 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
     merchants = valid.merchantId.astype(object).where(valid.merchantId.notna(), None)
     paid = [entities.Paid(*row) for row in zip(rows, merchants, valid.alert.astype(bool), strict=True)]
     alerts, by_entity = oracle.alerts(rows), list(entities.alerts(paid))
-    completing = [*(large for _, large in alerts), *(alert.evidence[-1] for alert in by_entity)]
-
-    def stored(table: str) -> pd.DataFrame:
-        return DeltaTable(lake / "tables" / table).to_pandas()
-
+    stored = partial(_stored, lake)
     silver, quarantine = stored("silver_transactions"), _with_place(stored("silver_quarantine"))
     silver["time"] = _micros(silver.timestamp)
     quarantine["reason"] = quarantine.reasons.str[0]
     latest = stored("bronze_files").sort_values("noted_at").groupby("_source_file", as_index=False).last()
     outcomes = [(name, "rejected") for name in unreadable] + [(name, "accepted") for name in files.source.unique()]
     places = dict(zip(silver.transaction_id, _rows(silver, "source", "position"), strict=True))
+    predictions = stored("gold_fraud_predictions")
+    scored_high = set(predictions[predictions.probability >= LIKELY].transaction_id)
+    by_place = {(row.source, row.position): row for row in rows}
+    likely = [by_place[places[name]] for name in scored_high & places.keys()]
+    completing = [*(large for _, large in alerts), *(alert.evidence[-1] for alert in by_entity), *likely]
 
     def raised(table: str) -> list[tuple[Any, ...]]:
         raised = stored(table)
-        ids = _rows(raised[raised.entity == "account"], "small_transaction_id", "transaction_id")
+        pairs = raised[(raised.entity == "account") & (raised.kind == "small_then_large")]
+        ids = _rows(pairs, "small_transaction_id", "transaction_id")
         return [(places.get(small), places.get(large)) for small, large in ids]
 
     def raised_by_entity() -> Rows:
@@ -89,6 +100,11 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
             values = key if entity == "merchant" else tuple(json.loads(key).values())
             last = evidence[-1:] if kind == "threshold" else evidence
             yield rule, values, tuple(places.get(row["transaction_id"]) for row in last)
+
+    def raised_by_score() -> Rows:
+        raised = stored("silver_alerts")
+        for account, name in _rows(raised[raised.kind == "model"], "account_id", "transaction_id"):
+            yield account, *places.get(name, (name, None))
 
     # When the rule was in the shadow depends on the kills: what it raised then must be right, and there once.
     shadow_alerts = raised("silver_shadow_alerts")
@@ -112,19 +128,23 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
             ((rule, key, tuple((row.source, row.position) for row in rows)) for rule, key, rows in by_entity),
             raised_by_entity(),
         ),
+        "silver_alerts of scores": (
+            ((row.account_id, row.source, row.position) for row in likely),
+            raised_by_score(),
+        ),
         "silver_shadow_alerts": (right_shadow_alerts, shadow_alerts),
         "gold_account_daily": (_account_days(valid, completing), _stored_account_days(stored("gold_account_daily"))),
         "gold_account_tiles": (
             oracle.tiles(rows, completing),
             _stored_tiles(stored("gold_account_tiles")),
         ),
+        "gold_cases": (_cases(stored("silver_alerts"), case_gap), _stored_cases(stored("gold_cases"))),
         "gold_detector_agreement": (
             _agreement(valid, alerts),
             _rows(_with_day(stored("gold_detector_agreement")), "day", "both", "only_flink", "only_spark"),
         ),
     }
     if len(stored("gold_models")):
-        predictions = stored("gold_fraud_predictions")
         comparisons["gold_fraud_predictions"] = (
             _rows(silver, "transaction_id"),
             _rows(predictions, "transaction_id"),
@@ -141,6 +161,10 @@ def _expected_and_stored(lake: Path, messages: Sequence[Message], landing: Path)
         noted = _rows(deliveries[deliveries.destination == folder.name], "alert_id", "status")
         comparisons[f"silver_deliveries, {folder.name}"] = ([(id_, "delivered") for id_, _ in alert_ids], noted)
     return comparisons
+
+
+def _stored(lake: Path, table: str) -> pd.DataFrame:
+    return DeltaTable(lake / "tables" / table).to_pandas()
 
 
 def _positions(alerts: Alerts) -> Iterator[tuple[Any, ...]]:
@@ -241,6 +265,33 @@ def _stored_features(predictions: pd.DataFrame, places: dict[str, tuple[Any, ...
     names = [str(feature["name"]) for feature in entities.FEATURES]
     for id_, *values in _rows(predictions, "transaction_id", *names):
         yield *places.get(id_, (id_, None)), *(None if value != value else value for value in values)
+
+
+def _cases(alerts: pd.DataFrame, gap: timedelta) -> Rows:
+    """Put alerts into cases, one after the other."""
+    by_key: dict[tuple[str, str], list[list[Any]]] = defaultdict(list)
+    for alert in alerts.sort_values(["timestamp", "alert_id"]).itertuples():
+        cases = by_key[alert.entity, alert.entity_key]
+        if not cases or alert.timestamp - cases[-1][-1].timestamp > gap:
+            cases.append([])
+        cases[-1].append(alert)
+    for key, cases in by_key.items():
+        for case in cases:
+            paid = {alert.transaction_id: alert.amount for alert in case}
+            first, last = case[0], case[-1]
+            yield (
+                *(first.alert_id, *key, first.account_id, first.timestamp, last.timestamp, len(case)),
+                *(tuple(sorted({alert.rule for alert in case})), tuple(alert.alert_id for alert in case), tuple(paid)),
+                *(len({alert.account_id for alert in case}), round(100 * sum(paid.values()))),
+                *(min(alert.detected_at for alert in case), str(first.timestamp.date())),
+            )
+
+
+def _stored_cases(cases: pd.DataFrame) -> Rows:
+    cases = _with_day(cases).assign(cents=(100 * cases.amount_at_risk).round().astype(int))
+    cases = cases.assign(**{name: cases[name].map(tuple) for name in ("rules", "alert_ids", "transaction_ids")})
+    keys = ("case_id", "entity", "entity_key", "account_id", "opened_at", "last_alert_at", "alerts")
+    return _rows(cases, *keys, "rules", "alert_ids", "transaction_ids", "accounts", "cents", "detected_at", "day")
 
 
 def _agreement(valid: pd.DataFrame, alerts: Alerts) -> Rows:

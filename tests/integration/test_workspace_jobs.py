@@ -32,7 +32,7 @@ def done(compute: Workspace, receiver: Receiver, tmp_path_factory: pytest.TempPa
         file.land(compute.landing, number)
     rules = tmp_path_factory.mktemp("rules") / "rules.toml"
     rules.write_text(LIVE_RULES + SHADOW_RULE)
-    jobs = ("define", "rules", "ingest_and_detect", "deliver", "train", "gold", "review_queue", "maintain", "backfill")
+    jobs = ("define", "rules", "ingest_and_detect", "train", "gold", "deliver", "review_queue", "maintain", "backfill")
     done = []
     variables = {name.lower(): json.dumps(value) for name, value in DECLARED.items()}
     for job, task, parameters in tasks(compute, *jobs, deliver_to="webhook", file=str(rules), **variables):
@@ -50,6 +50,7 @@ def test_every_table_and_event_is_that_of_the_landed_files(compute: Workspace) -
     assert truth.differences(compute.folder, landing=compute.landing) == []
     assert set(compute.rows("silver_alerts")["rule"].to_pylist()) == {
         "small_then_large",
+        "likely",
         "merchant_pair",
         "dear",
         "probe",
