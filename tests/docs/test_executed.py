@@ -120,24 +120,26 @@ def test_sql_of_a_workspace_is_spark_sql(block: Block) -> None:
 
 
 CONSOLES = {block.page for block in of_language("console") if is_executed(block)}
-OVER_A_LAKE = {Path("docs/how-to/flink-rules.md")}
+WITH_SPARK = {Path("docs/how-to/rules.md"), Path("docs/how-to/flink-rules.md")}
+OVER_THE_MAIN_JOB = {Path("docs/how-to/flink-rules.md")}
 """Pages whose consoles are over the lake of the main job; the others make what they need."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted(CONSOLES - OVER_A_LAKE), ids=str)
+@pytest.mark.parametrize("page", sorted(CONSOLES - WITH_SPARK), ids=str)
 def test_a_console_prints_what_the_page_shows(page: Path, tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     walk(page, tmp_path, fraudlake_here)
 
 
 @pytest.mark.long
 @pytest.mark.stream
-@pytest.mark.parametrize("page", sorted(OVER_A_LAKE), ids=str)
-def test_a_console_over_a_lake_prints_what_the_page_shows(
-    page: Path, folder: Path, fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", sorted(WITH_SPARK), ids=str)
+def test_a_console_that_starts_spark_prints_what_the_page_shows(
+    page: Path, main_job: Any, tmp_path: Path, fraudlake_here: FraudlakeHere
 ) -> None:
-    monkeypatch.chdir(folder)
-    walk(page, folder, fraudlake_here)
+    if page in OVER_THE_MAIN_JOB:
+        (tmp_path / "lake").symlink_to(main_job.root)
+    walk(page, tmp_path, fraudlake_here)
 
 
 def walk(page: Path, folder: Path, fraudlake: FraudlakeHere) -> None:

@@ -110,7 +110,10 @@ def _definition(definition: dict[str, Any]) -> str:
     ordering, bound = definition["ordering"], definition["max_out_of_orderness"]
     columns = ", ".join(definition["columns"]) or "none of its own"
     order = f"event_time within {bound}" if ordering == "event_time" else ordering
-    return f"columns {columns}; ordering {order}; {definition['buckets']} buckets; {definition['clustering']}"
+    entities, features = ", ".join(definition["entities"]), ", ".join(one["name"] for one in definition["features"])
+    declared = (f"entities {entities}" if entities else "", f"features {features}" if features else "")
+    parts = (f"columns {columns}", *declared, f"ordering {order}", f"{definition['buckets']} buckets")
+    return "; ".join([*filter(None, parts), definition["clustering"]])
 
 
 def print_quarantine(console: Console, quarantine: Quarantine) -> None:
