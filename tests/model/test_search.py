@@ -37,3 +37,12 @@ def test_what_happens_in_the_test_changes_no_evaluated_classifier() -> None:
     assert fitted.classifier == of_other.classifier
     assert fitted.baseline == of_other.baseline
     assert fitted.final != of_other.final
+
+
+def test_the_larger_candidate_is_chosen_only_if_frauds_are_enough_to_tell_it_apart() -> None:
+    # The standard error of an area of 0.75 is 0.0433 on 100 frauds, and 0.0137 on 1,000.
+    assert search.simplest([0.71, 0.75], frauds=100) == 0
+    assert search.simplest([0.70, 0.75], frauds=100) == 1
+    assert search.simplest([0.73, 0.75], frauds=1_000) == 1
+    assert search.simplest([0.75, 0.60], frauds=10) == 0
+    assert search.simplest([1.0, 1.0], frauds=10) == 0
