@@ -371,18 +371,22 @@ class _Line:
         known = [np.zeros(0, np.int64)] * 2 if seen is None else [seen[name].to_numpy() for name in _KEY]
         self.seen, self._time, self._tile, self._size = len(known[0]), time, tile, size * 1_000_000
         accounts, tiles = np.concatenate([known[0], account]), np.concatenate([known[1], tile])
-        self._order = np.lexsort((tiles, accounts))
+        self._low = int(tiles.min(initial=0)) if len(tiles) else 0
+        self._width = int(tiles.max(initial=0)) - self._low + 2
+        # Both are sorted: the sort of one array merges them, while np.lexsort begins anew.
+        by_account = np.argsort(accounts, kind="stable")
+        is_first = np.diff(accounts[by_account], prepend=0) != 0
+        is_first[:1] = True
+        run = np.empty(len(accounts), np.int64)
+        run[by_account] = np.cumsum(is_first)
+        # A number that rises with (key, tile).
+        rank = run * self._width + tiles - self._low
+        self._order = np.argsort(rank, kind="stable")
         self._account, self._tiles = accounts[self._order], tiles[self._order]
+        self._run, self._rank = run[self._order], rank[self._order]
         place = np.empty(len(accounts), np.int64)
         place[self._order] = np.arange(len(accounts))
         self._place = place[self.seen :]
-        is_first = np.diff(self._account, prepend=0) != 0
-        is_first[:1] = True
-        self._run = np.cumsum(is_first)
-        self._low = int(tiles.min(initial=0)) if len(tiles) else 0
-        self._width = int(tiles.max(initial=0)) - self._low + 2
-        # A number that rises with (key, tile).
-        self._rank = self._run * self._width + self._tiles - self._low
         self._spans: dict[Window, windows.Spans] = {}
 
     def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
