@@ -1,7 +1,7 @@
 """Rules and features by entity: speed, memory and state, and what hot, many and long keys cost.
 
     python -m benchmarks.entities rules --rows 2000000 --work DIR [--terminals 20000] [--hot 0.3] [--key-bytes 10000]
-    python -m benchmarks.entities features --rows 1000000 --work DIR [--terminals …]
+    python -m benchmarks.entities features --rows 1000000 --work DIR [--files 5] [--terminals …]
 
 Rows of 20,000 accounts at random terminals and devices, of which one terminal has the share `--hot` of all rows, go to
 silver_transactions of a lake in DIR. `rules` runs a threshold by account, then the same by terminal. `features` trains
@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from fraudlake.settings import Settings
 
 COLUMNS = {"terminal_id": "string", "device_id": "string"}
 ENTITIES = {"terminal": "terminal_id", "device": "device_id"}
-ACCOUNTS, FILES = 20_000, 5
+ACCOUNTS = 20_000
 BEGIN, DAYS = datetime(2026, 1, 1, tzinfo=UTC), 40
 THRESHOLD = {"name": "many", "aggregate": "count", "last": "10 minutes"}
 
@@ -45,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["rules", "features"])
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--files", type=int, default=5, help="of the rows; features scores one in a micro-batch")
     parser.add_argument("--terminals", type=int, default=ACCOUNTS)
     parser.add_argument("--hot", type=float, default=0.0, help="share of the rows of one terminal")
     parser.add_argument("--key-bytes", type=int, default=0, help="length of a terminal's name")
@@ -67,7 +69,7 @@ def main() -> None:
         for run in range(options.runs):
             for by in ("account", "terminal"):
                 rule = ThresholdRule.model_validate({**THRESHOLD, "above": options.above, "by": by})
-                report(f"threshold by {by}, run {run}", lambda rule=rule: detector.measure(lake, [rule], FILES, 0))
+                report(f"threshold by {by}, run {run}", partial(detector.measure, lake, [rule], options.files, 0))
         return
     report("training", lambda: {"reason": training.train(lake).reason})
     for run in range(options.runs):
@@ -92,8 +94,9 @@ def add_rows(lake: Lake, options: argparse.Namespace) -> None:
     at = np.sort(draw.integers(0, DAYS * 86_400_000_000, options.rows)) + int(BEGIN.timestamp() * 1e6)
     terminal = draw.integers(1, options.terminals + 1, options.rows) * (draw.random(options.rows) >= options.hot)
     fraud = draw.random(options.rows) < 0.005
-    for begin in range(0, options.rows, -(-options.rows // FILES)):
-        part = slice(begin, begin + -(-options.rows // FILES))
+    size = -(-options.rows // options.files)
+    for begin in range(0, options.rows, size):
+        part = slice(begin, begin + size)
         numbers = np.arange(options.rows)[part]
         names = pa.array(terminal[part]).cast(pa.string()).dictionary_encode()
         padded = [name.rjust(options.key_bytes, "t") for name in names.dictionary.to_pylist()]
