@@ -43,13 +43,19 @@ def expiring(lake: Lake, table: tables.Table, unread: dict[str, list[Commit]]) -
     return {step: at for step, at in behind.items() if at < oldest}
 
 
-def unread(lake: Lake, table: tables.Table) -> dict[str, list[Commit]]:
-    """Return the commits with new rows that a step has still to read, by step; only of steps that have begun."""
+def unread(lake: Lake, table: tables.Table, identity: str | None = None) -> dict[str, list[Commit]]:
+    """Return the commits with new rows that a step has still to read, by step; only of steps that have begun.
+
+    Args:
+        lake: the lake.
+        table: the table.
+        identity: its identity, if it is known: in a workspace, identity and history are a query each.
+    """
     checkpoints = [lake.checkpoint(folder.name) for folder in sorted(lake.checkpoints.glob("*"))]
     # A checkpoint of an older version does not name its tables.
     versions = {one.step: one.unread_versions() for one in checkpoints if table.name in (one.reads or {table.name})}
-    # In a workspace, identity and history are a query each.
-    identity = lake.identity(table) if any(versions.values()) else ""
+    if identity is None:
+        identity = lake.identity(table) if any(versions.values()) else ""
     readers = {step: tables_read[identity] for step, tables_read in versions.items() if identity in tables_read}
     history = lake.history(table) if readers else []
     lag = {step: new_rows(history, version) for step, version in readers.items()}

@@ -162,11 +162,14 @@ def vacuum(lake: Lake) -> Vacuumed:
     """
     cleaned, skipped = [], {}
     for table in contents.TABLES:
-        behind = list(lag.expiring(lake, table, lag.unread(lake, table)))
+        retention, detail = lake.file_retention(table), lake.detail(table)
+        # In a younger table nothing has expired: to look for it is a query or two of Spark in a workspace.
+        unread = {} if _is_younger(detail, retention) else lag.unread(lake, table, detail.id)
+        behind = list(lag.expiring(lake, table, unread))
         if behind:
             skipped[table.name] = behind
         else:
-            conflict.retried(partial(_vacuum, lake, table, lake.file_retention(table)))
+            conflict.retried(partial(_vacuum, lake, table, detail, retention))
             cleaned.append(table.name)
     return Vacuumed(cleaned, skipped)
 
@@ -174,18 +177,22 @@ def vacuum(lake: Lake) -> Vacuumed:
 def purge(lake: Lake, table: tables.Table) -> None:
     """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
     conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
-    conflict.retried(partial(_vacuum, lake, table, timedelta(0)))
+    conflict.retried(lambda: _vacuum(lake, table, lake.detail(table), timedelta(0)))
     _set_retention(lake, table, lake.detail(table), lake.file_retention(table))
 
 
-def _vacuum(lake: Lake, table: tables.Table, retention: timedelta) -> None:
-    oldest, detail = datetime.now(UTC) - retention, lake.detail(table)
+def _vacuum(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> None:
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, detail, retention)
-    # No file is older than its table. VACUUM would look for some anyway, which takes seconds a table.
-    if detail.created_millis > oldest.timestamp() * 1000 or not lake.may_have_unused_files(table, retention):
+    # VACUUM would look for files in any case, which takes seconds a table.
+    if _is_younger(detail, retention) or not lake.may_have_unused_files(table, retention):
         return
     lake.session.sql(f"VACUUM {lake.name_of(table)}")
+
+
+def _is_younger(detail: Detail, retention: timedelta) -> bool:
+    """Return whether a table, and so each of its files and commits, is younger than the retention."""
+    return detail.created_millis > (datetime.now(UTC) - retention).timestamp() * 1000
 
 
 def _set_retention(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> None:

@@ -9,7 +9,7 @@ it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -91,14 +91,16 @@ def remove_old_rows(lake: Lake) -> dict[str, int]:
         UsageError: see :func:`require_known`.
     """
     require_known(lake.settings)
-    _note(lake)
+    _note(lake, contents.TABLES)
+    shortened = []
     for table in contents.TABLES:
         first_day = lake.settings.first_day(table.name)
         if first_day is not None:
             old = old_rows(table, first_day)
             if lake.count(table, old):
                 conflict.retried(partial(lake.remove, table, old, {RETENTION: str(first_day)}))
-    return {entry["table_name"]: entry["rows"] for entry in _note(lake)}
+                shortened.append(table)
+    return {entry["table_name"]: entry["rows"] for entry in _note(lake, shortened)}
 
 
 def old_rows(table: Table, first_day: date) -> str:
@@ -138,10 +140,11 @@ def _of(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry["table_id"] == identity]
 
 
-def _note(lake: Lake) -> list[Entry]:
-    """Note each commit that is not noted yet."""
-    noted, new = _noted(lake), []
-    for table in contents.TABLES:
+def _note(lake: Lake, among: Sequence[Table]) -> list[Entry]:
+    """Note each commit of some tables that is not noted yet; in a workspace, each table is a query."""
+    new: list[Entry] = []
+    noted = _noted(lake) if among else []
+    for table in among:
         for entry in _not_noted(lake, table, noted):
             _record(lake, entry)
             new.append(entry)
