@@ -225,6 +225,15 @@ def test_a_row_that_comes_late_sees_the_tiles_before_it_and_counts_for_later_row
     assert computed([on_time, [late], [after]], plan(features=features)) == [{"n": n} for n in (0.0, 1.0, 1.0, 3.0)]
 
 
+def test_the_last_transaction_is_the_latest_even_if_an_earlier_one_came_late() -> None:
+    features = [{"name": "since", "aggregate": "seconds_since_last", "window": "1 day"}]
+    first, late, after = (
+        Row(1, seconds, nth, 1.0, None, None, None, None) for seconds, nth in ((3_500.0, 1), (60.0, 0), (3_700.0, 2))
+    )
+    found = computed([[first], [late, after]], plan(features=features))
+    assert found == [{"since": since} for since in (None, 0.0, 200.0)]
+
+
 def test_the_state_is_bounded_by_the_windows() -> None:
     features = [
         {"name": "n", "aggregate": "count", "window": "90 days"},

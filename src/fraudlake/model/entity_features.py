@@ -420,12 +420,14 @@ class _Line:
         return np.where((spans.high > spans.low) & np.isfinite(extremes), extremes, np.nan)
 
     def seconds_since(self, window: Window, last: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the seconds since the last time in the window of each row; NaN if there is none."""
-        low, high = self.spans(window)
-        latest = np.append(-1, np.maximum.accumulate(np.where(last != _NEVER, np.arange(len(last)), -1)))[high]
-        is_there = latest >= low
-        seconds = (self._time - last[np.maximum(latest, 0)] * is_there) / 1e6 if len(last) else np.zeros(0)
-        return np.where(is_there, np.maximum(seconds, 0), np.nan)
+        """Return the seconds since the last time in the window of each row; NaN if there is none.
+
+        A tile of the state may have a later time than a row that came late and follows it in this order.
+        """
+        spans = self.spans(window)
+        latest = windows.extreme(last.astype(np.float64), spans, np.maximum)
+        is_there = (spans.high > spans.low) & (latest > _NEVER)
+        return np.where(is_there, np.maximum(self._time - latest, 0) / 1e6, np.nan)
 
     def seconds_after(self, latest: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the seconds since a time of each row; NaN if there is none."""
@@ -506,10 +508,13 @@ def _figure(
     decided = verdicts.decided if verdicts is not None and feature.is_of_labels else None
     chosen = np.zeros(0, bool) if verdicts is None else verdicts.rows.chosen(measure.where)
     if measure.statistic == "last":
+        seconds = line.seconds_since(window, values)
         if decided is None:
-            return line.seconds_since(window, values)
+            return seconds
         of_flink = line.seconds_since(window, line.without(values, *decided.disputed(chosen)))
-        return np.fmin(of_flink, line.seconds_after(decided.last_fraud(window, chosen)))
+        known = np.fmin(of_flink, line.seconds_after(decided.last_fraud(window, chosen)))
+        # A decided transaction is seen from the next microsecond on; no verdict is known at the same time.
+        return np.where(seconds == 0, 0.0, known)
     total = line.total(window, values).astype(np.float64)
     if decided is not None:
         # A row that came late may be missing in the state, while the verdict on it is known.
