@@ -326,7 +326,7 @@ SILVER_DEFINITION = Table(
     "The definition of a lake, by setting; the row of the latest change counts.",
     """
     change BIGINT number of the change, from 1; rows with one number were made together
-    setting STRING columns, entities, features, ordering, max_out_of_orderness, buckets or clustering
+    setting STRING columns, entities, features, label_delay, ordering, max_out_of_orderness, buckets or clustering
     value STRING its value as JSON
     author STRING who made the change
     reason STRING why

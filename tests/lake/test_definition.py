@@ -27,6 +27,7 @@ MADE = {
     "columns": json.dumps(COLUMNS),
     "entities": '{"card_type": "kind"}',
     "features": '[{"name": "of_its_day", "aggregate": "count", "window": "1 day"}]',
+    "label_delay": "2 days",
     "ordering": "event_time",
     "max_out_of_orderness": "5 s",
     "buckets": "8",
@@ -35,6 +36,7 @@ RECORDED = {
     "columns": COLUMNS,
     "entities": ENTITIES,
     "features": FEATURES,
+    "label_delay": "172800 s",
     "ordering": "event_time",
     "max_out_of_orderness": "5 s",
     "buckets": 8,
@@ -82,6 +84,7 @@ def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Pat
         (3, "buckets", 16),
         (3, "entities", {}),
         (3, "features", []),
+        (3, "label_delay", "0 s"),
         (3, "max_out_of_orderness", "10 s"),
     ]
     # A command that was open meanwhile would begin a state in another order.
@@ -130,6 +133,10 @@ def test_of_two_processes_that_define_a_lake_at_once_the_first_one_counts(
             "--max-out-of-orderness contradicts LAKE in max_out_of_orderness (6 s instead",
         ),
         ({"buckets": "16"}, "--buckets contradicts LAKE in buckets (16 instead of 8): leave it out"),
+        (
+            {"label_delay": "7 days"},
+            "--label-delay contradicts LAKE in label_delay (604800 s instead of 172800 s): leave it out, or change the",
+        ),
         ({"clustering": "liquid"}, "--clustering contradicts LAKE in clustering (liquid instead of zorder): leave it"),
     ],
 )
@@ -178,7 +185,7 @@ def test_the_command_shows_a_change_and_makes_it(
     reason = ("--author", "ann", "--reason", "later files")
     done = json.loads(fraudlake_here("--lake", str(root), "--json", "define", *wanted, *reason, "--yes").stdout)
     assert done["definition"] == {**RECORDED, "max_out_of_orderness": "60 s", "buckets": 4}
-    assert recorded(root)[7:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
+    assert recorded(root)[8:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
     assert open_lake(settings.load(lake=root)).settings.buckets == 4
     # What it shows is a settings file.
     Path("fraudlake.toml").write_text(fraudlake_here("--lake", str(root), "define").stdout.partition("\n\n")[0])

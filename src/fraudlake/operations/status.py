@@ -58,7 +58,7 @@ class Status:
     agreement: dict[str, int]
     quality: dict[str, Any]
     definition: dict[str, Any] = field(default_factory=dict)
-    """The lake's definition: its columns, entities, features, order, buckets and clustering."""
+    """The lake's definition: its columns, entities, features, delay of labels, order, buckets and clustering."""
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: the detector came too late for them."""
     removed: Mapping[str, int] = field(default_factory=dict)

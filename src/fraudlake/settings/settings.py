@@ -24,7 +24,16 @@ from fraudlake.settings.storage import Storage
 from fraudlake.settings.streams import Streams
 
 ENV_PREFIX = "FRAUDLAKE_"
-DEFINITION = ("columns", "entities", "features", "ordering", "max_out_of_orderness", "buckets", "clustering")
+DEFINITION = (
+    "columns",
+    "entities",
+    "features",
+    "label_delay",
+    "ordering",
+    "max_out_of_orderness",
+    "buckets",
+    "clustering",
+)
 """The settings that define a lake, which records them (:mod:`fraudlake.lake.definition`)."""
 
 
