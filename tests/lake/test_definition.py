@@ -8,10 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from fraudlake import notebook, settings, tables
+from fraudlake.detection import state
 from fraudlake.errors import UsageError
 from fraudlake.lake import definition, open_lake
 from fraudlake.lake.definition import Change
@@ -234,6 +236,29 @@ def test_entities_come_and_go_but_keep_their_keys(root: Path, fraudlake_here: Fr
     # A column stays while an entity is keyed by it.
     refused = fraudlake_here("--lake", str(root), "define", "--columns", '{"kind": "string"}', "--yes")
     assert "entities: shop is keyed by merchant_id, which is no column of" in refused.stderr
+
+
+def test_a_new_feature_looks_back_no_further_than_silver_keeps_rows(root: Path, tmp_path: Path) -> None:
+    monthly = json.dumps([{"name": "of_its_month", "aggregate": "count", "window": "30 days"}])
+    for lake, change in ((root, Change("ann")), (tmp_path / "new", None)):
+        given = settings.load(lake=lake, features=monthly, row_retention='{"silver_transactions": "7 days"}')
+        with pytest.raises(UsageError, match=r"^features: of_its_month looks back 30 days, and silver_transactions"):
+            open_lake(given, change=change)
+    # Features that the lake has stay.
+    open_lake(settings.load(lake=tmp_path / "new", features=monthly))
+    open_lake(given)
+
+
+def test_an_entity_of_which_most_rows_have_no_key_is_named(root: Path) -> None:
+    lake = open_lake(settings.load(lake=root))
+    rows = [{"transaction_id": f"t{n}", "account_id": "a", "kind": kind} for n, kind in enumerate([None, None, "x"])]
+    table = lake.table(tables.SILVER_TRANSACTIONS)
+    columns = [pa.array([row.get(name) for row in rows]) for name in table.column_names]
+    lake.writer(table).write(pa.table(columns, table.column_names).cast(table.schema), "append")
+    assert state.mostly_without_key(lake) == [
+        "card_type: 2 of 3 transactions have no key (kind is null) and are not evaluated: check the fields of "
+        "these columns"
+    ]
 
 
 def test_a_column_that_a_rule_reads_is_not_given_up(root: Path, fraudlake_here: FraudlakeHere) -> None:

@@ -86,10 +86,10 @@ def test_a_value_of_text_is_a_column_of_text() -> None:
 
 def test_a_feature_that_looks_back_further_than_silver_keeps_rows_is_refused() -> None:
     feature = Feature.model_validate(GOOD | {"delay": "7 days"})
-    require_kept([feature], None)
-    require_kept([feature], timedelta(days=14))
+    require_kept([feature], {})
+    require_kept([feature], {"silver_transactions": timedelta(days=14)})
     with pytest.raises(UsageError, match=r"n looks back 14 days, and silver_transactions keeps rows for 13 days"):
-        require_kept([feature], timedelta(days=13))
+        require_kept([feature], {"silver_transactions": timedelta(days=13)})
 
 
 def test_a_file_of_features_is_read(tmp_path: Path) -> None:

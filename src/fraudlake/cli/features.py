@@ -46,11 +46,10 @@ def check(app: App, /, file: Path) -> None:
     FILE is a TOML file with [[features]] entries, as in the settings.
     """
     from fraudlake.settings.features import read, require_declared, require_kept
-    from fraudlake.tables import SILVER_TRANSACTIONS
 
     settings, declared = app.settings_of_lake(), read(file)
     require_declared(declared, settings.columns, settings.entities, settings.label_delay)
-    require_kept(declared, settings.row_retention.get(SILVER_TRANSACTIONS.name))
+    require_kept(declared, settings.row_retention)
     lines = [f"{feature.name}: {feature.meaning}" for feature in declared]
     app.say({"valid": _as_json(declared)}, "\n".join(lines) or "no features")
 
@@ -68,11 +67,9 @@ def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | 
     The next 'score' computes them, new ones with the history that they look back to; the next 'train' learns them.
     """
     from fraudlake.lake.definition import Change
-    from fraudlake.settings.features import read, require_kept
-    from fraudlake.tables import SILVER_TRANSACTIONS
+    from fraudlake.settings.features import read
 
     wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
-    require_kept(wanted.features, wanted.row_retention.get(SILVER_TRANSACTIONS.name))
     _, changes = redefined(wanted, yes, Change(author_of(author), reason), ["features"])
     app.say({"changes": changes}, described(changes, yes))
 

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import tables
+from fraudlake.counts import counted
 from fraudlake.detection import alerts, buckets, detector, live_rules, rule_table
+from fraudlake.detection.entity import Entity
 
 if TYPE_CHECKING:
-    from fraudlake.detection.entity import Entity
     from fraudlake.lake import Lake
 
 AGES = (10, 60, 600, 3600)
@@ -111,6 +112,18 @@ def _without_key(lake: Lake, entities: Sequence[Entity]) -> dict[str, int]:
     columns = ", ".join(f"{count} AS {name}" for name, count in counts.items())
     row: dict[str, int] = lake.query(tables.SILVER_TRANSACTIONS, columns).to_pylist()[0]
     return row
+
+
+def mostly_without_key(lake: Lake) -> list[str]:
+    """Return a sentence for each declared entity of which most transactions have no key."""
+    entities = [Entity(name, columns) for name, columns in lake.settings.entities.items()]
+    without_key, rows = _without_key(lake, entities), lake.count(tables.SILVER_TRANSACTIONS)
+    return [
+        f"{by.name}: {without_key[by.name]:,} of {counted(rows, 'transaction')} have no key ({' or '.join(by.columns)} "
+        f"is null) and are not evaluated: check the fields of these columns"
+        for by in entities
+        if 2 * without_key[by.name] > rows
+    ]
 
 
 def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:

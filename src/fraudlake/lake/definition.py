@@ -22,7 +22,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
 from fraudlake.settings import DEFINITION, DEFINITION_TYPES, Settings
 from fraudlake.settings.columns import DeclaredColumn
-from fraudlake.settings.features import require_declared, typed
+from fraudlake.settings.features import require_declared, require_kept, typed
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake
@@ -96,6 +96,8 @@ def settle(
             tables.require_types(tables.with_declared(table, settled.columns), lake.column_types(table))
     names = {*_OF_TABLES, *settings.given, *known}
     values = {name: getattr(settled, name) for name in DEFINITION if name in names}
+    if "features" in settings.given and ("features" in missing or "features" in different):
+        require_kept(settled.features, settings.row_retention)
     predictions = tables.GOLD_FRAUD_PREDICTIONS
     if "features" in different and lake.has(predictions):
         with_features = tables.with_declared(predictions, {}, typed(settled.features, settled.columns))

@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake import conflict, contents
+from fraudlake.settings.features import require_kept
 from fraudlake.silver import quality_rules
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
     from fraudlake.tables import Table
 
+_LOG = logging.getLogger(__name__)
 RETENTION, RESTORED = "row_retention", "restored"
 """Content of the record of a commit: the first day whose rows stay, or the restored version."""
 
@@ -84,6 +87,8 @@ def require_known(settings: Settings) -> None:
 def remove_old_rows(lake: Lake) -> dict[str, int]:
     """Remove the rows that are older than the limits of the setting ``row_retention``; streams may continue.
 
+    Warns of a feature that looks back further than that.
+
     Returns:
         How many rows have left now, by table; only of tables from which rows have just left.
 
@@ -91,6 +96,10 @@ def remove_old_rows(lake: Lake) -> dict[str, int]:
         UsageError: see :func:`require_known`.
     """
     require_known(lake.settings)
+    try:
+        require_kept(lake.settings.features, lake.settings.row_retention)
+    except UsageError as error:
+        _LOG.warning(str(error))
     _note(lake, contents.TABLES)
     shortened = []
     for table in contents.TABLES:

@@ -236,12 +236,17 @@ def column_type(feature: Feature, columns: Mapping[str, Any]) -> str:
     return "STRING" if is_text else "DOUBLE"
 
 
-def require_kept(features: Collection[Feature], limit: timedelta | None) -> None:
+def require_kept(features: Collection[Feature], row_retention: Mapping[str, timedelta]) -> None:
     """Check that no feature looks back further than silver keeps rows, since training would see less than scoring.
+
+    Args:
+        features: the features.
+        row_retention: the setting.
 
     Raises:
         UsageError: one does.
     """
+    limit = row_retention.get(tables.SILVER_TRANSACTIONS.name)
     for feature in features:
         back = (feature.window or timedelta(0)) + feature.delay
         if limit is not None and back > limit:
