@@ -14,6 +14,7 @@ import pytest
 from fraudlake.model import drift, entity_features, explanations
 from fraudlake.model.classifier import Classifier, Encoding, Logistic
 from fraudlake.model.entity_features import HASH_OF, MOST_DISTINCT, Plan
+from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import Feature
 
@@ -284,6 +285,20 @@ def test_sums_of_huge_amounts_and_of_nan_do_not_overflow() -> None:
     rows = [Row(1, float(n), n, 1.0, None, None, value, None) for n, value in enumerate([1e300, np.nan, -np.inf, 2.0])]
     found = computed([rows], plan(features=features))
     assert [row["sum"] for row in found] == [0.0, 1e9, 1e9, 0.0]
+
+
+def test_zeros_of_both_signs_are_one_value_and_one_key() -> None:
+    declared = [
+        {"name": "distances", "aggregate": "distinct", "column": "distance", "window": "1 day"},
+        {"name": "n", "entity": "place", "aggregate": "count", "window": "1 day"},
+    ]
+    settings = Settings(columns=COLUMNS, entities={"place": "distance"}, features=declared)
+    times = pa.array([(BEGIN + n) * 1_000_000 for n in range(3)]).cast(pa.timestamp("us", "UTC"))
+    ids = ["t0", "t1", "t2"]
+    silver = {"transaction_id": ids, "account_id": ["a"] * 3, "timestamp": times, "label": [False] * 3}
+    silver |= {"source": ["one"] * 3, "position": [0, 1, 2], "distance": [0.0, -0.0, 0.0]}
+    found = entity_features.of_table(pa.table(silver), settings, pa.table({}))
+    assert found.to_pylist() == [{"distances": float(n > 0), "n": float(n)} for n in range(3)]
 
 
 def test_texts_and_missing_numbers_have_shapes_to_compare_days_with() -> None:

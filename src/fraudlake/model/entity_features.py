@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake import durations
 from fraudlake.detection import ordering
@@ -573,11 +574,12 @@ def of_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Tab
         rows = silver.select(sorted(raw))
         if not has_key.all():
             rows = rows.take(pa.array(at))
-        added = {"account": codes_of(rows, [Column(name, STRING) for name in key])}
+        keys = pa.table({name: _with_one_zero(rows[name]) for name in key})
+        added = {"account": codes_of(keys, [Column(name, STRING) for name in key])}
         added["time"] = rows["timestamp"].cast(pa.int64())
         for field in plan.needed:
             if field.name.startswith(HASH_OF):
-                hashed = rows[field.name.removeprefix(HASH_OF)]
+                hashed = _with_one_zero(rows[field.name.removeprefix(HASH_OF)])
                 added[field.name] = hashed.combine_chunks().dictionary_encode().indices.cast(pa.int64())
         source = rows["source"].combine_chunks().dictionary_encode()
         whole = pa.table({name: rows[name] for name in rows.column_names} | added | {"source": source})
@@ -587,6 +589,11 @@ def of_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Tab
         places = pa.array(back, mask=~has_key)
         columns |= {name: computed[name].take(places) for name in computed.column_names}
     return pa.table({feature.name: columns[feature.name] for feature in settings.features})
+
+
+def _with_one_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with 0.0 for -0.0, which Arrow tells apart and the hashes of Spark do not."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
 def columns_read(settings: Settings) -> set[str]:
