@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import state
 from fraudlake.forget import removal
+from fraudlake.lake.definition import Change
 from fraudlake.model import feature_state, features, training
 from fraudlake.streams import detect, stream
 from tests.forget.test_forget import traces
@@ -92,3 +93,53 @@ def test_the_features_of_others_go_on_as_if_the_account_had_never_paid(lake: Any
     old = {name: row for name, row in found.items() if name not in new}
     assert old == {name: row for name, row in before.items() if name in old}
     assert len(old) == len(before) - transactions(0, 900)["account_id"].to_pylist().count(NAMED)
+
+
+def files_with(lake: Any, hashes: set[int]) -> set[str]:
+    """The files of the state of `score` that hold one of the hashes."""
+    texts = [number.to_bytes(8, "little", signed=True) for number in hashes]
+    files = [path for path in lake.checkpoint("score").state.rglob("*") if path.is_file()]
+    return {path.name for path in files if any(text in path.read_bytes() for text in texts)}
+
+
+def test_the_tiles_of_retired_features_leave_with_the_next_score_and_with_forget(lake: Any) -> None:
+    opened = lake(
+        buckets=2,
+        shuffle_partitions=2,
+        algorithm="logistic",
+        columns=declared.COLUMNS,
+        entities=declared.ENTITIES,
+        label_delay="1 day",
+    )
+    opened.spark.conf.set("spark.sql.streaming.stateStore.rocksdb.compression", "none")
+    add(opened, transactions(0, 900))
+    assert training.train(opened).is_champion
+
+    def declare(features: list[dict[str, Any]], entities: dict[str, Any]) -> Any:
+        given = {"features": json.dumps(features), "entities": json.dumps(entities)}
+        return lake(change=Change("test"), algorithm="logistic", shuffle_partitions=2, **given)
+
+    opened = declare(declared.ADDED, declared.ENTITIES)
+    scored(opened)
+    known = hashes(opened)
+    assert known <= stored(opened) and files_with(opened, known)
+    opened = declare([], {"terminal": declared.ENTITIES["terminal"]})
+    add(opened, transactions(900, 1000))
+    scored(opened)
+    assert keys(opened) == {}
+
+    # Declared again, they begin with the history, and not with the tiles of then.
+    opened = declare(declared.ADDED, declared.ENTITIES)
+    add(opened, transactions(1000, 1100))
+    found, truth = scored(opened), of_history(opened)
+    new = set(transactions(1000, 1100)["transaction_id"].to_pylist())
+    assert {name: row for name, row in found.items() if name in new} == {name: truth[name] for name in new}
+
+    # Without the entities of retired features, and at last without any feature.
+    opened = declare([feature for feature in declared.ADDED if "entity" not in feature], {})
+    add(opened, transactions(1100, 1110))
+    scored(opened)
+    assert keys(opened) == {"account": 20}
+    opened = declare([], {})
+    assert removal.forget(opened, [NAMED]).traces == []
+    assert not files_with(opened, known)

@@ -10,6 +10,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake.definition import Change
 from fraudlake.model import training
 from fraudlake.streams import ingest, refine, score, stream
 from tests.traffic import add_to_silver, traffic
@@ -20,10 +21,11 @@ pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def produce(broker: Broker, topic: str, numbers: range) -> None:
-    """One message in ten breaks a rule of silver; the last two have one id."""
+    """One message in ten breaks a rule of silver; two have one id."""
     for number in numbers:
         fields = {"dt": 1_772_841_600_000 + number, "accountId": "7", "amount": number % 10, "alert": False}
-        if number > 17:
+        fields["terminal"] = "T"
+        if number in (18, 19):
             fields["transaction_id"] = "sent twice"
         broker.produce(topic, [("7", json.dumps(fields).encode(), None)])
 
@@ -34,6 +36,7 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
     broker.create_topic("scored", partitions=1)
     produce(broker, "scored", range(20))
     given = {"topic": "scored", "algorithm": "logistic", "buckets": 2, "model_name": "main.fraud.model"}
+    given |= {"columns": {"terminal": "string"}, "entities": {"terminal": "terminal"}}
     from_kafka = lake(
         source="kafka", bootstrap_servers=broker.bootstrap_servers, starting_offsets='{"scored": {"0": 10}}', **given
     )
@@ -57,6 +60,22 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
         "gold_fraud_predictions WHERE scored_from = 'kafka')"
     )
     assert ids.collect()[0][0] == 8
+
+    # A new feature starts warm from silver, and from the messages that silver does not have yet.
+    produce(broker, "scored", range(20, 23))
+    stream.run(from_kafka, score.streams(from_kafka, from_topic=True)[:1], "available-now")
+    new = [
+        {"name": "at_terminal", "entity": "terminal", "aggregate": "count", "window": "30 days"},
+        {"name": "spent", "aggregate": "sum", "column": "amount", "window": "30 days"},
+    ]
+    of_topic = {"source": "kafka", "bootstrap_servers": broker.bootstrap_servers}
+    with_features = lake(change=Change("test"), features=json.dumps(new), **of_topic, **given)
+    produce(broker, "scored", range(23, 25))
+    stream.run(with_features, score.streams(with_features, from_topic=True)[:1], "available-now")
+    rows = with_features.query(
+        tables.GOLD_FRAUD_PREDICTIONS, "at_terminal, spent", "WHERE at_terminal IS NOT NULL ORDER BY timestamp"
+    )
+    assert [(row["at_terminal"], row["spent"]) for row in rows.to_pylist()] == [(11, 48), (12, 51)]
 
     # Another lake that scored them from silver already refuses to begin.
     from_kafka.checkpoint("score_kafka").folder.rename(tmp_path / "put aside")

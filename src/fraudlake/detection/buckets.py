@@ -193,7 +193,11 @@ State = dict[str, pa.Table]
 class _States:
     """The tables of a bucket's state."""
 
-    def __init__(self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema]) -> None:
+    def __init__(
+        self, handle: StatefulProcessorHandle, schemas: Mapping[str, pa.Schema], retired: Collection[str] = ()
+    ) -> None:
+        for name in retired:
+            handle.deleteIfExists(name)
         self._states = {name: _ArrowState(handle, name, schema) for name, schema in schemas.items()}
 
     def read(self) -> State:
@@ -230,13 +234,23 @@ Step = Callable[[int, State, pa.Table], tuple[pa.Table, State]]
 class BucketProcessor(StatefulProcessor):
     """Processes each bucket's rows as they arrive; its state is some Arrow tables."""
 
-    def __init__(self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: Step, change: Change = unchanged) -> None:
-        """``state`` has the schema of each table of the state, ``rows`` is that of the packed rows."""
-        self._schemas, self._step, self._change = (state, rows), step, change
+    def __init__(
+        self,
+        state: Mapping[str, pa.Schema],
+        rows: pa.Schema,
+        step: Step,
+        change: Change = unchanged,
+        retired: Collection[str] = (),
+    ) -> None:
+        """``state`` has the schema of each table of the state, ``rows`` is that of the packed rows.
+
+        Tables of the state whose names are in ``retired`` are removed from the partitions that have rows.
+        """
+        self._schemas, self._step, self._change, self._retired = (state, rows), step, change, retired
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = _States(handle, self._schemas[0])
+        self._state = _States(handle, self._schemas[0], self._retired)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""

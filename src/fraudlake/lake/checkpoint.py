@@ -110,6 +110,11 @@ class Checkpoint:
         features: str | None = self._noted_by("features", batch)
         return features
 
+    @property
+    def all_features(self) -> list[str]:
+        """The declared features, as JSON, of each note."""
+        return list(self._noted("features").values())
+
     def note_features(self, batch: int, features: str) -> None:
         """Note, before a micro-batch is processed, the declared features that it and later ones compute, as JSON."""
         self._note(batch, features=features)

@@ -312,6 +312,7 @@ def of_stream(
     forget: Collection[int] = (),
     warm: Mapping[int, bytes] | None = None,
     verdicts: Verdicts | None = None,
+    tiled: Collection[str] = (),
 ) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
@@ -323,8 +324,10 @@ def of_stream(
         settings: the settings of the lake.
         forget: hashes (``xxhash64``) of accounts that the state of every bucket loses; declared features go on with
             the tiles of ``warm``, which have nothing of them.
-        warm: the tiles of new features, by bucket, from :func:`tiles_of`.
+        warm: the tiles of new features, by bucket, from :func:`tiles_of`; None: no feature is new or retired.
         verdicts: those that features of fraud see, from :func:`verdicts_of`.
+        tiled: the entities that may have tiles in the state, of features that are declared or were. With ``forget`` or
+            ``warm``, those of entities that no feature is of any more leave it.
     """
     declared = _Declared.of(settings, verdicts=verdicts)
 
@@ -335,10 +338,10 @@ def of_stream(
     def change(bucket: int, state: buckets.State) -> buckets.State:
         return declared.changed(bucket, state, forget, warm or {})
 
-    processor = buckets.BucketProcessor(declared.state, declared.rows, step, change)
-    # Entities without features now may have had some.
-    known = [number(name) for name in settings.entities] if declared.plans else []
-    every = sorted({*declared.entities, *known}) if forget or warm else ()
+    changes = bool(forget) or warm is not None
+    every = sorted({*declared.entities, *map(number, tiled)}) if changes else ()
+    retired = (TILES,) if changes and tiled and not declared.plans else ()
+    processor = buckets.BucketProcessor(declared.state, declared.rows, step, change, retired)
     packed = declared.pack(silver, every).groupBy("bucket")
     return declared.joined(packed.transformWithStateInPandas(processor, declared.output, "Append", "None"))
 
@@ -547,14 +550,16 @@ class _Declared:
             return buckets.empty(state)
         if forget and entity.is_account:
             state = {**state, STATE: buckets.without(state[STATE], "account", forget)}
-        if not self.plans or not (forget or bucket in warm):
+        plan = self.plans.get(entity.name)
+        if plan is None:
+            return {**state, TILES: TILES_ROWS.empty_table()} if self.plans else state
+        if not (forget or bucket in warm):
             return state
         tiles = _tiles(state)
         history = _tiles({TILES: _read(warm[bucket])}) if bucket in warm else {}
-        plan = self.plans.get(entity.name)
         if forget:
             tiles = history
-        elif plan is not None and entity_features.lacks(tiles, plan):
+        elif entity_features.lacks(tiles, plan):
             tiles = entity_features.warmed(tiles, history)
         return {**state, TILES: _stored(entity.number, tiles)}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -89,7 +91,8 @@ class Topic:
         self._flag = f"--{setting.replace('_', '-')}"
         # The setting `starting_offsets` is about transactions; of the alerts, every one counts.
         self._starting = lake.settings.starting_offsets if setting == "topic" else "earliest"
-        self._first = _first_offsets(checkpoint.folder)
+        self._checkpoint = checkpoint.folder
+        self._first = _first_offsets(self._checkpoint)
         others = set(self._first or ()) - {self.name}
         if others:
             raise UsageError(
@@ -142,17 +145,48 @@ class Topic:
         starts = {number: self._start(number, end, last_offsets) for number, end in ends.items()}
         if starts == ends:
             return 0
-        unread = (
+        unread = self.read(starts, ends)
+        with client.failures_explained(self._settings, self.name, self._flag):
+            return unread.count()
+
+    def read(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
+        """Return the messages of partitions from some offsets to others, as rows of Spark's Kafka source.
+
+        Messages that the topic does not have any more are left out.
+        """
+        return (
             self._spark.read.format("kafka")
             .options(**client.options(self._settings))
-            .option("subscribe", self.name)
+            .option("assign", json.dumps({self.name: sorted(ends)}))
             .option("startingOffsets", self._json(starts))
             .option("endingOffsets", self._json(ends))
             .option("failOnDataLoss", False)
             .load()
         )
-        with client.failures_explained(self._settings, self.name, self._flag):
-            return unread.count()
+
+    def read_so_far(self, silver: DataFrame, batch: int) -> tuple[DataFrame, DataFrame]:
+        """Return what the stream had read after a micro-batch: rows of silver, and the messages after those.
+
+        Args:
+            silver: rows of ``silver_transactions``.
+            batch: the number of the micro-batch.
+        """
+        begins = (self._first or {}).get(self.name, {})
+        ends = _offsets((self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])[self.name]
+        last = silver.where(self._is_between(begins, ends)).groupBy("source").agg(F.max("position").alias("last"))
+        known = {row["source"]: row["last"] + 1 for row in last.collect()}
+        landed = {number: known.get(_source(self.name, number), begins.get(number, 0)) for number in ends}
+        return silver.where(self._is_between(begins, landed)), self.read(landed, ends)
+
+    def _is_between(self, begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:
+        """Return a condition on rows of silver: they are of these offsets of a partition."""
+        conditions = (
+            (F.col("source") == _source(self.name, number))
+            & (F.col("position") >= begins.get(number, 0))
+            & (F.col("position") < end)
+            for number, end in ends.items()
+        )
+        return functools.reduce(operator.or_, conditions, F.lit(False))
 
     def explain(self, failure: str) -> str | None:
         """Return one line with cause and remedy of a failure of the Kafka client; None for any other failure."""
@@ -170,7 +204,7 @@ class Topic:
         offset = json.loads(starting)[self.name].get(str(number), EARLIEST)
         return end if offset == -1 else min(offset, end)
 
-    def _json(self, offsets: dict[int, int]) -> str:
+    def _json(self, offsets: Mapping[int, int]) -> str:
         return json.dumps({self.name: {str(number): offset for number, offset in offsets.items()}})
 
 
@@ -215,7 +249,7 @@ def is_read_by_stream(checkpoint: Path) -> Column:
     for topic, partitions in (_first_offsets(checkpoint) or {}).items():
         first = F.lit(0)  # a partition added since is read from its beginning
         for number, offset in partitions.items():
-            first = F.when(F.col("source") == f"kafka:{topic}/{number:010d}", F.lit(offset)).otherwise(first)
+            first = F.when(F.col("source") == _source(topic, number), F.lit(offset)).otherwise(first)
         is_read = is_read | (F.col("source").startswith(f"kafka:{topic}/") & (F.col("position") >= first))
     return is_read
 
@@ -240,5 +274,15 @@ def _first_offsets(checkpoint: Path) -> dict[str, dict[int, int]] | None:
     if not file.exists():
         return None
     text = file.read_text()
-    topics = json.loads(text[text.index("{") :])
+    return _offsets(text[text.index("{") :])
+
+
+def _offsets(text: str) -> dict[str, dict[int, int]]:
+    """Read Spark's JSON of offsets by topic and partition."""
+    topics = json.loads(text)
     return {name: {int(number): offset for number, offset in partitions.items()} for name, partitions in topics.items()}
+
+
+def _source(topic: str, partition: int) -> str:
+    """Return the ``source`` of rows of silver from a partition."""
+    return f"kafka:{topic}/{partition:010d}"

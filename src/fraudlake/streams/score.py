@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, features, predictions, published
 from fraudlake.model.registry import Registry
 from fraudlake.model.training import publish
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake import Lake
     from fraudlake.model.published import Model
+    from fraudlake.settings import Settings
     from fraudlake.streams.stream import Write
 
 FROM_KAFKA = "score_kafka"
@@ -84,8 +87,8 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
 
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
-        warm = _tiles_now(lake) if forget else _warm(lake)
-        return features.of_stream(silver_rows, lake.settings, forget, warm, seen.packed(lake))
+        warm = _tiles_now(lake) if forget else _warm(lake, "score", lambda done: _tiles_of_silver(lake, done))
+        return features.of_stream(silver_rows, lake.settings, forget, warm, seen.packed(lake), _tiled(lake, "score"))
 
     def before() -> None:
         seen.note(lake)
@@ -187,22 +190,34 @@ class _SeenVerdicts:
         )
 
 
-def _warm(lake: Lake) -> dict[int, bytes] | None:
-    """Return the tiles of features that the stream has not computed yet, as if it always had; None: it needs none.
+def _warm(lake: Lake, step: str, tiles_of: Callable[[int], dict[int, bytes]]) -> dict[int, bytes] | None:
+    """Return the tiles of features that a stream has not computed yet, as if it always had; None: nothing changes.
 
-    They are computed from the rows that the stream has read. If these are gone, the features begin with the next rows.
+    ``tiles_of`` computes them from the rows that the stream had read after a micro-batch.
     """
-    checkpoint, table = lake.checkpoint("score"), tables.SILVER_TRANSACTIONS
+    checkpoint = lake.checkpoint(step)
     done = checkpoint.next_batch - 1
-    if not lake.settings.features or done < 0 or (checkpoint.features_of(done) or "[]") == _declared(lake):
+    if done < 0 or (checkpoint.features_of(done) or "[]") == _declared(lake):
         return None
-    version = checkpoint.version_read(done, lake.identity(table))
+    return tiles_of(done) if lake.settings.features else {}
+
+
+def _tiles_of_silver(lake: Lake, done: int) -> dict[int, bytes]:
+    """Return the tiles of the rows of silver that the stream has read; none if they are gone."""
+    table = tables.SILVER_TRANSACTIONS
+    version = lake.checkpoint("score").version_read(done, lake.identity(table))
     if version is None:
-        return None
+        return {}
     tiles = of_version(lake, table, version, lambda rows: features.tiles_of(rows, lake.settings))
     if tiles is None:
         _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
-    return tiles
+    return tiles or {}
+
+
+def _tiled(lake: Lake, step: str) -> set[str]:
+    """Return the entities of all features that a stream has ever computed."""
+    noted = (json.loads(declared) for declared in lake.checkpoint(step).all_features)
+    return {feature.get("entity", ACCOUNT) for declared in noted for feature in declared}
 
 
 def _tiles_now(lake: Lake) -> dict[int, bytes] | None:
@@ -242,11 +257,16 @@ def _from_kafka(lake: Lake) -> Stream:
         return _from_kafka(lake)
 
     topic = kafka.Topic(lake, checkpoint)
-    landed = messages.from_messages(topic.read_stream(), contract.of(settings.columns))
-    transactions = silver.valid(silver.checked(landed, settings))
+    transactions = _of_messages(topic.read_stream(), settings)
+
+    def rows() -> DataFrame:
+        warm = _warm(lake, FROM_KAFKA, lambda done: _tiles_of_topic(lake, topic, done))
+        tiled = _tiled(lake, FROM_KAFKA)
+        return features.of_stream(transactions, settings, warm=warm, verdicts=seen.packed(lake), tiled=tiled)
+
     return Stream(
         FROM_KAFKA,
-        lambda: features.of_stream(transactions, settings, verdicts=seen.packed(lake)),
+        rows,
         write,
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'kafka'", **_alerts_of_one(lake, "score")},
         fixed=_fixed(lake),
@@ -255,6 +275,19 @@ def _from_kafka(lake: Lake) -> Stream:
         before=before,
         renewed=seen.renewed(lake, rebuilt),
     )
+
+
+def _of_messages(landed: DataFrame, settings: Settings) -> DataFrame:
+    """Return the valid transactions among messages, in the columns of silver."""
+    bronze = messages.from_messages(landed, contract.of(settings.columns))
+    return silver.valid(silver.checked(bronze, settings), settings.columns)
+
+
+def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> dict[int, bytes]:
+    """Return the tiles of the transactions that the stream has read, from silver and, if it is behind, the topic."""
+    landed, later = topic.read_so_far(lake.read(tables.SILVER_TRANSACTIONS), done)
+    transactions = _of_messages(later, lake.settings)
+    return features.tiles_of(landed.select(*transactions.columns).unionByName(transactions), lake.settings)
 
 
 def _alerts_of_one(lake: Lake, other: str) -> dict[tables.Table, str]:
