@@ -148,7 +148,8 @@ CUTS = (
 )
 
 
-@pytest.mark.parametrize("cuts", [(), pytest.param(CUTS, marks=pytest.mark.long)], ids=["at once", "every call is cut"])
+@pytest.mark.long
+@pytest.mark.parametrize("cuts", [(), CUTS], ids=["at once", "every call is cut"])
 def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     open_lake: Any, landing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: tuple[tuple[Any, str], ...]
 ) -> None:

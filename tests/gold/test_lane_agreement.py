@@ -19,7 +19,6 @@ from fraudlake.lake import Lake
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, detect, lanes, refine, stream
 from tests import oracle
-from tests.conftest import LONG_BY_SPARK
 
 pytestmark = pytest.mark.stream
 
@@ -200,8 +199,8 @@ def exact_lane(lake: Lake) -> None:
         run(lake, detect.streams)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("each_writer")
-@LONG_BY_SPARK
 def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_micro_batch_changes_nothing(
     lake: Any,
 ) -> None:

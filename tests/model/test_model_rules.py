@@ -89,6 +89,7 @@ def lake(begun: Any, tmp_path: Path) -> Any:
     return open_lake(begun.settings.model_copy(update={"lake": tmp_path / "lake"}))
 
 
+@pytest.mark.long
 def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_on(lake: Any) -> None:
     evaluate(lake, likely="live", few="shadow")
     land(lake, 5, 5)
