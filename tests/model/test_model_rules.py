@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import tables
+from fraudlake.desk import rules as rules_of_desk
+from fraudlake.desk.local_store import LocalStore
 from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake
@@ -125,6 +128,9 @@ def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_o
     assert {("likely", name) for name in matches["transaction_id"].to_pylist()} == likely(new)
     of_all, _ = alerts.backtest(lake, version.rule, None, None)
     assert (of_all.transactions, of_all.alerts) == (len(scored(lake)), len(likely(scored(lake))))
+    on_desk = rules_of_desk.backtest(LocalStore(lake.settings), version.rule).report
+    same = replace(of_all, amount_at_risk=pytest.approx(of_all.amount_at_risk))
+    assert replace(on_desk, samples=of_all.samples) == same
     stream.run(lake, detect.streams(lake), "available-now")
     replayed = rebuild(lake, date(2026, 1, 4), date(2026, 1, 5)).changes["silver_alerts"]
     assert (replayed.added, replayed.gone) == (len(likely(scored(lake, 4))), 0)
