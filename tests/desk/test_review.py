@@ -6,7 +6,10 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import forkserver
@@ -17,12 +20,14 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from fraudlake import cli
 from fraudlake.desk import review
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.review import Event, Item, State
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import conflict
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
 from tests.desk import local
@@ -295,6 +300,36 @@ def test_a_command_that_is_killed_while_it_decides_leaves_its_event_once_or_not_
         assert (again.exitcode, *written(store)) == (0, ids, len(ids))
 
     assert were_killed
+
+
+@pytest.mark.slow
+def test_each_event_is_written_once_while_others_compact_the_table_and_forget_an_account(store: LocalStore) -> None:
+    """Another thread does to the table what ``optimize`` and ``forget`` do, all the time."""
+    items = [replace(CASE, item_id=f"a{n}", account_id=str(n % 4), names=frozenset({f"a{n}"})) for n in range(12)]
+    take(store, "cat", item=replace(items[3], item_id="b3", names=frozenset({"b3"})))
+    folder, is_done, changes = store.root / "tables" / SILVER_REVIEW_EVENTS.name, threading.Event(), []
+
+    def take_all(analyst: str, some: list[Item]) -> list[Event]:
+        return [take(store, analyst, item=item) for item in some]
+
+    def change() -> None:
+        while not is_done.is_set():
+            changes.append(conflict.retried(lambda: DeltaTable(folder).optimize.compact())["numFilesRemoved"])
+            conflict.retried(lambda: DeltaTable(folder).delete("account_id = '3'"))
+
+    with ThreadPoolExecutor(3) as threads:
+        changing = threads.submit(change)
+        taking = [threads.submit(take_all, "ann", items[::2]), threads.submit(take_all, "bob", items[1::2])]
+        taken = [event for one in taking for event in one.result()]
+        is_done.set()
+        changing.result()
+    DeltaTable(folder).delete("account_id = '3'")
+
+    assert Counter(event.event_id for event in review.of_lake(store)) == Counter(
+        event.event_id for event in taken if event.account_id != "3"
+    )
+    assert len({event.number for event in review.of_lake(store)}) == 9
+    assert sum(changes) > 0
 
 
 def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(store: LocalStore) -> None:
