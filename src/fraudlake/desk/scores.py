@@ -13,6 +13,8 @@ from fraudlake.model import budget
 from fraudlake.rules.compiled_rule import Alert
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from fraudlake.desk.store import Store
@@ -39,7 +41,7 @@ def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, 
         silver,
         predictions,
     )
-    levels = {version: _level(store, rule, version) for version in rows["model_version"].unique().to_pylist()}
+    levels = _levels(store, rule, rows["model_version"].unique().to_pylist())
     level = np.array([levels[version] for version in rows["model_version"].to_pylist()])
     raised = np.flatnonzero(rows["probability"].to_numpy() >= level)
     scores = rows.select(_SCORED).take(raised).to_pylist()
@@ -49,12 +51,12 @@ def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, 
     ]
 
 
-def _level(store: Store, rule: ModelRule, version: str) -> float:
-    """Return the probability from which a rule alerts under a version of the model."""
+def _levels(store: Store, rule: ModelRule, versions: Iterable[str]) -> dict[str, float]:
+    """Return the probability from which a rule alerts under each version of the model."""
     if not isinstance(rule.threshold, str):
-        return rule.threshold
+        return dict.fromkeys(versions, rule.threshold)
     models = tables.GOLD_MODELS
     published = store.query(f"SELECT DISTINCT model_version, profile FROM {models.name}", models).to_pylist()
     profiles = {row["model_version"]: json.loads(row["profile"]) for row in published}
-    budgets = profiles.get(version, {}).get("budgets")
-    return budget.threshold(rule.threshold, budgets, version) if budgets else float("inf")
+    known = budget.thresholds(rule.threshold, profiles)
+    return {version: known.get(version, float("inf")) for version in versions}

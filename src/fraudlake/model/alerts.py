@@ -145,8 +145,6 @@ def _level(rule: ModelRule, profiles: Mapping[str, Profile]) -> Column:
     if not isinstance(rule.threshold, str):
         return F.lit(rule.threshold)
     level = F.lit(None).cast("double")
-    for number, profile in profiles.items():
-        if profile.get("budgets"):
-            known = budget.threshold(rule.threshold, profile["budgets"], number)
-            level = F.when(F.col("model_version") == number, F.lit(known)).otherwise(level)
+    for number, known in budget.thresholds(rule.threshold, profiles).items():
+        level = F.when(F.col("model_version") == number, F.lit(known)).otherwise(level)
     return level

@@ -10,7 +10,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.model import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -66,3 +66,12 @@ def threshold(wanted: float | str, known: Curve, version: str) -> float:
         )
     accounts = int(wanted.split()[0])
     return max((number, level) for number, level in known if number <= max(accounts, known[0][0]))[1]
+
+
+def thresholds(wanted: float | str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return what :func:`threshold` gives for each version whose profile has budgets, by its number."""
+    return {
+        version: threshold(wanted, profile["budgets"], version)
+        for version, profile in profiles.items()
+        if profile.get("budgets")
+    }
