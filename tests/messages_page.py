@@ -218,6 +218,10 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
             return "NAMES"
         case ast.Call(args=[argument]) if _name(node.func) in ("escape", "str", "repr", "sorted", "len", "min"):
             return _text(argument, constants)
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
+            return key.upper()
+        case ast.Call(func=ast.Name(id="counted"), args=[_, ast.Constant(value=str(noun))]):
+            return f"NUMBER {noun}s"
         case ast.Subscript(value=value) if not isinstance(value, ast.Call):
             return _text(value, constants)
         case ast.Call() if "error" in {_name(one) for one in ast.walk(node) if isinstance(one, ast.Name)}:
