@@ -51,16 +51,16 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
 def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:
     """Return the first item of a day's queue that the analyst holds, or else that nobody has taken or decided."""
     queued = listed(store, day, now)
-    held = (one for one in queued if one.state.holder == analyst)
+    own = (one for one in queued if one.state.holder == analyst)
     free = (one for one in queued if one.state.holder is None and not one.is_decided)
-    return next(chain(held, free), None)
+    return next(chain(own, free), None)
 
 
 def _cases(store: Store, names: list[str]) -> dict[str, dict[str, Any]]:
     """Return the cases that ids name, by these ids; a case may have joined another one since it was listed."""
     select = f"SELECT * FROM {GOLD_CASES.name} WHERE"
-    found = store.query(f"{select} {one_of('case_id', names)}", GOLD_CASES).to_pylist() if names else []
-    by_name = {case["case_id"]: case for case in found}
+    present = store.query(f"{select} {one_of('case_id', names)}", GOLD_CASES).to_pylist() if names else []
+    by_name = {case["case_id"]: case for case in present}
     others = [name for name in names if name not in by_name]
     joined = " OR ".join(f"array_contains(alert_ids, {value(name)})" for name in others)
     for case in store.query(f"{select} {joined}", GOLD_CASES).to_pylist() if others else []:
@@ -77,7 +77,7 @@ def _item(row: dict[str, Any], case: dict[str, Any] | None) -> Item:
 
 
 @dataclass(frozen=True)
-class Found:
+class Named:
     """What an id names: the item, its case, and its row of the queue, if it has these."""
 
     item: Item
@@ -91,16 +91,16 @@ def require(store: Store, name: str) -> Item:
     Raises:
         UsageError: there is none.
     """
-    found = find(store, name)
-    if found is None:
+    named = find(store, name)
+    if named is None:
         raise UsageError(
             f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
             "show what there is"
         )
-    return found.item
+    return named.item
 
 
-def find(store: Store, name: str, day: date | None = None) -> Found | None:
+def find(store: Store, name: str, day: date | None = None) -> Named | None:
     """Return the item of an id: of a case, one of its alerts, or a drawn account; None if there is none.
 
     Args:
@@ -115,7 +115,7 @@ def find(store: Store, name: str, day: date | None = None) -> Found | None:
     rows = store.query(queued, GOLD_REVIEW_QUEUE).to_pylist()
     row = next((row for row in rows if day in (None, row["day"])), None)
     if case is not None:
-        return Found(cases.item(case, row["day"] if row else None), case, row)
+        return Named(cases.item(case, row["day"] if row else None), case, row)
     if row is None or row["kind"] == cases.CASE:
         return None
-    return Found(cases.drawn(store, row), None, row)
+    return Named(cases.drawn(store, row), None, row)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from fraudlake.desk import charts, document, dossier, history, items, review, verdicts
 from fraudlake.desk.charts import Mark
-from fraudlake.desk.items import Found
+from fraudlake.desk.items import Named
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
@@ -57,12 +57,12 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def item(request: Request) -> Response:
-        found = _find(*_asked(site, request))
-        return _page(site, request, site.store_of(request.state.person), found)
+        named = _find(*_asked(site, request))
+        return _page(site, request, site.store_of(request.state.person), named)
 
     def shared(request: Request) -> Response:
-        store, found = site.store_of(request.state.person), _find(*_asked(site, request))
-        shares = history.shared(store, found.item, _about(found), _days(request))
+        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
+        shares = history.shared(store, named.item, _about(named), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
     def dossier_(request: Request) -> Response:
@@ -77,7 +77,7 @@ def routes(site: Site) -> list[Route]:
 
     def account(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
-        return _page(site, request, store, Found(history.of_account(store, name), None, None))
+        return _page(site, request, store, Named(history.of_account(store, name), None, None))
 
     def form(carry_out: Callable[[Store, str, Item, dict[str, str]], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -141,13 +141,13 @@ def _event_id(fields: dict[str, str]) -> str:
     return given
 
 
-def _page(site: Site, request: Request, store: Store, found: Found) -> Response:
-    item, case, row = found.item, found.case, found.row
+def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
+    item, case, row = named.item, named.case, named.row
     events = history.events(store, item)
     own = [event for event in events if event.item_id in item.names]
     state = review.state(own, datetime.now(UTC))
     days = _days(request)
-    known = history.of_item(store, item, _about(found), days, case["alert_ids"] if case else ())
+    known = history.of_item(store, item, _about(named), days, case["alert_ids"] if case else ())
     alerts = [alert for alert in known.alerts if alert["is_of_case"]]
     return site.page(
         request,
@@ -185,16 +185,16 @@ def _asked(site: Site, request: Request) -> tuple[Store, str, date | None]:
     return site.store_of(request.state.person), name, day
 
 
-def _find(store: Store, name: str, day: date | None = None) -> Found:
+def _find(store: Store, name: str, day: date | None = None) -> Named:
     """Return the item of an id: see :func:`items.find`.
 
     Raises:
         MissingError: there is none.
     """
-    found = items.find(store, name, day)
-    if found is None:
+    named = items.find(store, name, day)
+    if named is None:
         raise MissingError(f"there is no case, alert or drawn account {name} any more: it was forgotten or replaced")
-    return found
+    return named
 
 
 def _days(request: Request) -> int:
@@ -202,11 +202,11 @@ def _days(request: Request) -> int:
     return int(given) if given in map(str, SPANS) else SPANS[0]
 
 
-def _about(found: Found) -> Window:
+def _about(named: Named) -> Window:
     """Return the days that an item is about."""
-    if found.case is not None:
-        return Window(found.case["opened_at"].date(), found.case["last_alert_at"].date())
-    day = found.item.day or datetime.now(UTC).date()
+    if named.case is not None:
+        return Window(named.case["opened_at"].date(), named.case["last_alert_at"].date())
+    day = named.item.day or datetime.now(UTC).date()
     return Window(day, day)
 
 
