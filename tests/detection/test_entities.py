@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import zlib
 from collections import defaultdict
@@ -198,6 +199,23 @@ def test_keys_that_share_a_hash_share_no_alert(kind: str) -> None:
             row["entity_key"]
         }
     assert len(raised) > (0 if kind == "pair" else 3)
+
+
+@pytest.mark.parametrize("kind", ["pair", "triple"])
+def test_zeros_of_both_signs_are_one_key_and_so_is_nan(kind: str) -> None:
+    rule = {**KINDS[kind], "by": "rate"}
+    given = Settings(rules=[rule], columns={"rate": "double"}, entities={"rate": "rate"}, buckets=1)
+    of, rates = evaluator(given), {0: [-0.0, 0.0, -0.0], 1: [math.nan, -math.nan, math.nan]}
+    rows = [
+        {"account": account, "time": second * SECOND, "amount": amount, "source": "a", "position": second}
+        | {"account_id": "A", "transaction_id": str(second), "silver_rate": rate}
+        for account, of_key in rates.items()
+        for second, (amount, rate) in enumerate(zip((0.5, 900.0, 1000.0), of_key, strict=True))
+    ]
+    raised, _ = of.evaluate(
+        entity.named(given.rules[0], given).number, alerts.NOTHING, pa.Table.from_pylist(rows, of.rows), 0
+    )
+    assert sorted(raised["entity_key"].to_pylist()) == ['"NaN"', "0.0"]
 
 
 def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:

@@ -9,16 +9,14 @@ In the buckets of another entity, its key takes the place of the account.
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fraudlake import durations
 from fraudlake.detection import ordering
+from fraudlake.match_recognize.rows import codes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,9 +109,8 @@ def detect(
     table = ordering.pick(flags, rows, order[np.concatenate([small, small + 1, open_flags])])
     count = len(small)
     # Keys are sorted by a hash, which two of them may share: no account's row is a reason to suspect another one.
-    parts = (table[name] for name in key)
-    is_same = (np.asarray(pc.equal(part.slice(0, count), part.slice(count, count))) for part in parts)
-    numbers = np.flatnonzero(functools.reduce(operator.and_, is_same))
+    codes = codes_of(table.slice(0, 2 * count), key)
+    numbers = np.flatnonzero(codes[:count] == codes[count:])
     return AlertPairs(table, rule[numbers], numbers, numbers + count), table.slice(2 * count)
 
 

@@ -15,6 +15,7 @@ from fraudlake import json_text
 from fraudlake.detection.entity import key_text, title
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
+from fraudlake.match_recognize.rows import keyed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,7 +166,8 @@ def pair_story(by: Entity, key: str, small: Mapping[str, Any], large: Mapping[st
 
 def keys(rows: pa.Table, numbers: NDArray[np.int64], by: Entity) -> list[str]:
     """Return the keys of some rows as texts."""
-    values = _values(rows, np.unique(numbers), by.columns)
+    key = pa.table({name: keyed(rows[name]) for name in by.columns})
+    values = _values(key, np.unique(numbers), by.columns)
     return [key_text(values[number]) for number in numbers.tolist()]
 
 

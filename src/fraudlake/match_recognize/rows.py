@@ -93,7 +93,7 @@ def sort(
     is_new = np.arange(len(table)) >= seen
     if seen:
         keys = [*(np.where(is_new, key, 0) for key in keys), is_new.astype(np.int64)]
-    partition = codes_of(table, partition_by)
+    partition = codes_of(table, [column.name for column in partition_by])
     order = np.lexsort((*keys, partition))
     sorted_partition = partition[order]
     changes = np.flatnonzero(sorted_partition[1:] != sorted_partition[:-1]) + 1
@@ -120,11 +120,18 @@ def vector_of(column: pa.ChunkedArray) -> Vector:
     return Vector(array.to_numpy(zero_copy_only=False), null)
 
 
-def codes_of(table: pa.Table, columns: Sequence[Column]) -> NDArray[np.int64]:
+def keyed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in which equal keys are equal bits: zeros of both signs are one key, and so are all NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0))
+
+
+def codes_of(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
     """Return a number for each combination of values."""
     codes = np.zeros(len(table), np.int64)
-    for column in columns:
-        encoded = table[column.name].combine_chunks().dictionary_encode()
+    for name in columns:
+        encoded = keyed(table[name]).combine_chunks().dictionary_encode()
         indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
         codes = (
             np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1]

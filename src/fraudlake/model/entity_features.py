@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fraudlake import durations
 from fraudlake.detection import ordering
-from fraudlake.match_recognize.expressions import Column
-from fraudlake.match_recognize.rows import codes_of, vector_of
-from fraudlake.match_recognize.values import STRING, Scope, Vector
+from fraudlake.match_recognize.rows import codes_of, keyed, vector_of
+from fraudlake.match_recognize.values import Scope, Vector
 from fraudlake.model import decided as known
 from fraudlake.model.decided import Decided, Window
 from fraudlake.rules import windows
@@ -574,12 +572,11 @@ def of_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Tab
         rows = silver.select(sorted(raw))
         if not has_key.all():
             rows = rows.take(pa.array(at))
-        keys = pa.table({name: _with_one_zero(rows[name]) for name in key})
-        added = {"account": codes_of(keys, [Column(name, STRING) for name in key])}
+        added = {"account": codes_of(rows, key)}
         added["time"] = rows["timestamp"].cast(pa.int64())
         for field in plan.needed:
             if field.name.startswith(HASH_OF):
-                hashed = _with_one_zero(rows[field.name.removeprefix(HASH_OF)])
+                hashed = keyed(rows[field.name.removeprefix(HASH_OF)])
                 added[field.name] = hashed.combine_chunks().dictionary_encode().indices.cast(pa.int64())
         source = rows["source"].combine_chunks().dictionary_encode()
         whole = pa.table({name: rows[name] for name in rows.column_names} | added | {"source": source})
@@ -589,11 +586,6 @@ def of_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Tab
         places = pa.array(back, mask=~has_key)
         columns |= {name: computed[name].take(places) for name in computed.column_names}
     return pa.table({feature.name: columns[feature.name] for feature in settings.features})
-
-
-def _with_one_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with 0.0 for -0.0, which Arrow tells apart and the hashes of Spark do not."""
-    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
 def columns_read(settings: Settings) -> set[str]:
