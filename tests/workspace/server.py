@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from fraudlake.lake import contents
+from fraudlake.tables import View
 from tests import workspace_http
 from tests.workspace_http import UNAUTHENTICATED, Reply, Request
 
@@ -203,6 +205,23 @@ def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, s
     return 200, {"privilege_assignments": [{"principal": query["principal"], "privileges": granted}] if granted else []}
 
 
+def _tables(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    """The tables and views of the schema, in two pages."""
+    _takes(query, "catalog_name", "schema_name", "max_results", "page_token")
+    assert (query["catalog_name"], query["schema_name"]) == ("main", workspace.schema)
+    known = [
+        {
+            "name": table.name,
+            "table_type": "VIEW" if isinstance(table, View) else "MANAGED",
+            "columns": [{"name": name} for name in table.column_names],
+        }
+        for table in (*contents.TABLES, *contents.VIEWS)
+    ]
+    if "page_token" not in query:
+        return 200, {"tables": known[:5], "next_page_token": "2"}
+    return 200, {"tables": known[5:]}
+
+
 def _folder(workspace: Workspace, path: str, *, query: dict[str, str], body: None) -> Answer:
     return (200 if unquote(path) in workspace.folders else 404), None
 
@@ -342,6 +361,7 @@ _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("GET", r"/api/2\.1/unity-catalog/catalogs"): _catalogs,
     ("GET", r"/api/2\.1/unity-catalog/(catalogs|schemas|volumes|models)/([^/]+)"): _securable,
     ("GET", r"/api/2\.1/unity-catalog/effective-permissions/(CATALOG|SCHEMA|VOLUME|FUNCTION)/([^/]+)"): _effective,
+    ("GET", r"/api/2\.1/unity-catalog/tables"): _tables,
     ("HEAD", r"/api/2\.0/fs/directories(/.+)"): _folder,
     ("PUT", r"/api/2\.0/fs/directories(/.+)"): _make_folder,
     ("PUT", r"/api/2\.0/fs/files(/.+)"): _put_file,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from databricks.sdk.service.catalog import TableType
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake import contents
 from fraudlake.workspace import jobs
 from fraudlake.workspace.client import asking
 
@@ -78,7 +78,7 @@ def smoke(
     Raises:
         FraudlakeError: a step failed, or the alerts differ from the tutorial's.
     """
-    file = f"{settings.landing_path.rstrip('/')}/{smoke_test.source}"
+    file = _file(settings, smoke_test)
     with asking(client, f"landing folder {settings.landing_path}"):
         client.files.upload(file, io.BytesIO(transactions(smoke_test)), overwrite=True)
     try:
@@ -94,9 +94,9 @@ def smoke(
                 f"silver_quarantine for rows of {smoke_test.source}"
             )
     except FraudlakeError as error:
-        _clean_up_after(error, client, sql, file, smoke_test)
+        _clean_up_after(error, client, settings, sql, smoke_test)
         raise
-    clean_up(client, sql, file, smoke_test)
+    clean_up(client, settings, sql, smoke_test)
     return run
 
 
@@ -119,34 +119,56 @@ def transactions(smoke_test: Smoke) -> bytes:
     return written.getvalue()
 
 
-def _clean_up_after(error: FraudlakeError, client: WorkspaceClient, sql: Sql, file: str, smoke_test: Smoke) -> None:
+def _file(settings: Settings, smoke_test: Smoke) -> str:
+    return f"{settings.landing_path.rstrip('/')}/{smoke_test.source}"
+
+
+def _clean_up_after(
+    error: FraudlakeError, client: WorkspaceClient, settings: Settings, sql: Sql, smoke_test: Smoke
+) -> None:
     try:
-        clean_up(client, sql, file, smoke_test)
+        clean_up(client, settings, sql, smoke_test)
     except FraudlakeError as clean_up_error:
         raise FraudlakeError(f"{error}; and cleaning up failed: {clean_up_error}") from None
 
 
-def clean_up(client: WorkspaceClient, sql: Sql, file: str, smoke_test: Smoke) -> None:
+def clean_up(client: WorkspaceClient, settings: Settings, sql: Sql, smoke_test: Smoke) -> None:
     """Delete the file and its rows, and nothing else.
 
     The file's entry stays in the ledger, with 0 rows, so that the next ``ingest`` does not report the file as missing.
     The streams skip deletions. The figures of the day are deleted unless other transactions are of that day.
     """
+    file = _file(settings, smoke_test)
     with asking(client, file):
         client.files.delete(file)
     sql.rows("UPDATE bronze_files SET rows = 0 WHERE _source_file = :source", source=smoke_test.source)
-    for table in contents.TABLES:
-        if "account_id" in table.column_names:
+    tables = columns_by_table(client, settings)
+    for table, columns in tables.items():
+        if "account_id" in columns:
             by_account = "DELETE FROM IDENTIFIER(:table) WHERE startswith(account_id, :prefix)"
-            sql.rows(by_account, table=table.name, prefix=smoke_test.prefix)
-        elif "_source_row" in table.column_names:
+            sql.rows(by_account, table=table, prefix=smoke_test.prefix)
+        elif "_source_row" in columns:
             by_file = "DELETE FROM IDENTIFIER(:table) WHERE _source_file = :source"
-            sql.rows(by_file, table=table.name, source=smoke_test.source)
-    for table in contents.TABLES:
-        if table.name.startswith("gold_") and "date" in table.column_names:
+            sql.rows(by_file, table=table, source=smoke_test.source)
+    for table, columns in tables.items():
+        if table.startswith("gold_") and "date" in columns:
             sql.rows(
                 "DELETE FROM IDENTIFIER(:table) WHERE date = DATE(:day) "
                 "AND NOT EXISTS (SELECT 1 FROM silver_transactions WHERE date = DATE(:day))",
-                table=table.name,
+                table=table,
                 day=_DAY,
             )
+
+
+def columns_by_table(client: WorkspaceClient, settings: Settings) -> dict[str, set[str]]:
+    """Return the columns of each table of the lake that is no view, as the catalog has them.
+
+    The package knows its tables, too, but their modules need Spark.
+    """
+    catalog, schema = str(settings.catalog), str(settings.schema_name)
+    with asking(client, f"tables of {catalog}.{schema}"):
+        return {
+            str(table.name): {str(column.name) for column in table.columns or ()}
+            for table in client.tables.list(catalog, schema)
+            if table.table_type in (TableType.MANAGED, TableType.EXTERNAL)
+        }
