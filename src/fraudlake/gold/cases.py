@@ -7,14 +7,17 @@ and each of its alerts names it: an alert that comes late, and is earlier or joi
 from __future__ import annotations
 
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from fraudlake.gold.aggregate import Aggregate
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENTITY = f"coalesce(entity, '{ACCOUNT}')"
 ENTITY_KEY = "coalesce(entity_key, account_id)"
