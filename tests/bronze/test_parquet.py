@@ -75,6 +75,22 @@ def test_a_column_that_the_contract_does_not_name_is_rescued(tmp_path: Path) -> 
     assert [row["dt"] for row in rows] == [None, None]
 
 
+@pytest.mark.parametrize("vectors", [[[1.5, 2.0], None], [None, [1.5, 2.0]], [None, None]])
+def test_a_vector_of_fixed_size_may_be_null(tmp_path: Path, vectors: list[list[float] | None]) -> None:
+    embedding = pa.array(vectors, pa.list_(pa.float64(), 2))
+    tensor = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float64(), [2]), embedding)
+    path = written(
+        tmp_path,
+        accountId=["1", "2"],
+        nested=pa.array([{"in": it} for it in vectors], pa.struct([("in", embedding.type)])),
+        embedding=embedding,
+        tensor=tensor,
+    )
+    assert parquet.inspect(str(path)) == (2, None)
+    rescued = [json.loads(text) for text in read(path)["_rescued_data"].to_pylist()]
+    assert rescued == [{"nested": {"in": it}, "embedding": it, "tensor": it} for it in vectors]
+
+
 def test_a_value_of_another_type_is_rescued_and_its_column_null(tmp_path: Path) -> None:
     rows = read(written(tmp_path, accountId=["1"], amount=["12,50"])).to_pylist()
     assert rows[0]["amount"] is None

@@ -27,6 +27,9 @@ _OTHER_KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+_FIXED = "fixed_size_list", "fixed_shape_tensor"
+"""Types of Arrow whose nulls it cannot read from parquet (seen in 25); as lists of any size, it can."""
+
 Content: TypeAlias = str | pa.Buffer
 """A file, as its path or its bytes."""
 Count: TypeAlias = Callable[[Content], tuple[int, str | None]]
@@ -127,9 +130,13 @@ def _open(content: Content) -> pq.ParquetFile:
         if kind is not None:  # to open a named pipe waits for its other end, and no signal ends that
             raise _NoFileError(f"it is {kind}, not a file")
     try:
-        return _opened(content, None)
+        file = _opened(content, None)
+        types = str(file.schema_arrow)
+        if not any(kind in types for kind in _FIXED):
+            return file
     except pa.ArrowNotImplementedError:  # the footer carries an Arrow schema with a type that Arrow cannot read
-        return _opened(content, wide_integers.footer_without_arrow_schema(content))
+        pass
+    return _opened(content, wide_integers.footer_without_arrow_schema(content))
 
 
 def _opened(content: Content, footer: pq.FileMetaData | None) -> pq.ParquetFile:
