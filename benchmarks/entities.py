@@ -5,9 +5,9 @@
 
 Rows of 20,000 accounts at random terminals and devices, of which one terminal has the share `--hot` of all rows, go to
 silver_transactions of a lake in DIR. `rules` runs a threshold by account, then the same by terminal. `features` trains
-a model with the lake's own features and 18 declared ones by account, terminal and device, and scores all rows as a
-stream. Each is run several times in one JVM, of which the first warms it. Seconds of the processor are those of all
-processes, for other work on the machine.
+a model with the lake's own features and 18 declared ones by account, terminal and device (24 with `--days 1 7 14 30`),
+and scores all rows as a stream. Each is run several times in one JVM, of which the first warms it. Seconds of the
+processor are those of all processes, for other work on the machine.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import psutil
 import pyarrow as pa
 
 from benchmarks import detector, model
+from benchmarks.usage import family, processor_seconds
 from fraudlake import tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import feature_state, training
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--hot", type=float, default=0.0, help="share of the rows of one terminal")
     parser.add_argument("--key-bytes", type=int, default=0, help="length of a terminal's name")
     parser.add_argument("--above", type=int, default=8, help="the limit of the threshold")
+    parser.add_argument("--days", type=int, nargs="+", default=[1, 7, 30], help="the windows of features")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
@@ -60,7 +62,7 @@ def main() -> None:
             lake=options.work / "lake",
             columns=COLUMNS,
             entities=ENTITIES,
-            features=features() if options.what == "features" else [],
+            features=features(options.days) if options.what == "features" else [],
             driver_memory="6g",
         )
     )
@@ -77,11 +79,11 @@ def main() -> None:
     print(json.dumps(feature_state.by_entity(lake)))
 
 
-def features() -> list[dict[str, Any]]:
-    """Return 18 features: six by each of account, terminal and device."""
+def features(windows: list[int]) -> list[dict[str, Any]]:
+    """Return a count and a mean of each window, in days, by each of account, terminal and device."""
     declared: list[dict[str, Any]] = []
     for entity in ("account", *ENTITIES):
-        for days in (1, 7, 30):
+        for days in windows:
             of = {"entity": entity, "window": f"{days} days"}
             mean = {"name": f"{entity}_mean_{days}", "aggregate": "mean", "column": "amount"}
             declared += [{"name": f"{entity}_count_{days}", "aggregate": "count", **of}, {**mean, **of}]
@@ -135,20 +137,6 @@ def report(what: str, run: Callable[[], dict[str, Any]]) -> None:
     watcher.join()
     seconds = {name: round(value, 1) for name, value in used.items()}
     print(json.dumps({"what": what, **figures, **seconds, "peak_megabytes": peak[0] // 1_000_000}), flush=True)
-
-
-def family() -> list[psutil.Process]:
-    """Return this process and all below it."""
-    return [psutil.Process(), *psutil.Process().children(recursive=True)]
-
-
-def processor_seconds() -> float:
-    """Return the processor time of all processes, also of those that have ended."""
-    seconds = 0.0
-    for process in family():
-        with contextlib.suppress(psutil.Error):
-            seconds += sum(process.cpu_times()[:4])
-    return seconds
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.usage import processor_seconds
 from fraudlake import simulator, tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import features, training, verdicts
@@ -131,6 +132,7 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     shutil.rmtree(lake.checkpoint("score").folder, ignore_errors=True)
     lake.spark.sql(f"DELETE FROM {tables.GOLD_FRAUD_PREDICTIONS.name}")
     batches: dict[int, tuple[int, float]] = {}
+    processor = [processor_seconds()]
     scoring_stream = score.streams(lake)[0]
     scoring_stream.before()
     source = lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch).table(tables.SILVER_TRANSACTIONS.name)
@@ -144,13 +146,16 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     while query.isActive:
         time.sleep(0.2)
         batches |= taken(query)
+        processor += [processor_seconds()] * (len(batches) - len(processor) + 1)
     batches |= taken(query)
+    processor += [processor_seconds()] * (len(batches) - len(processor) + 1)
     if query.exception():
         raise SystemExit(str(query.exception()))
     seconds = sum(seconds for _, seconds in batches.values())
     return {
         "rows a second": round(sum(rows for rows, _ in batches.values()) / seconds),
         "micro-batches": [(rows, round(seconds, 2)) for rows, seconds in batches.values()],
+        "processor seconds of each": [round(seconds, 1) for seconds in np.diff(processor)],
     }
 
 

@@ -63,14 +63,25 @@ def measured(root: psutil.Process | None = None) -> Iterator[Usage]:
     usage.processor, usage.read, usage.written = after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
 
-def _family(root: psutil.Process) -> list[psutil.Process]:
+def family(root: psutil.Process | None = None) -> list[psutil.Process]:
+    """Return a process, by default this one, and all below it."""
+    root = root or psutil.Process()
     return [root, *root.children(recursive=True)]
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and all below it, also of those that have ended."""
+    seconds = 0.0
+    for process in family():
+        with contextlib.suppress(psutil.Error):
+            seconds += sum(process.cpu_times()[:4])
+    return seconds
 
 
 def _counters(root: psutil.Process) -> tuple[float, int, int]:
     """Return the seconds and bytes of a process and those below it; a process has those of the ones it waited for."""
     seconds, read, written = 0.0, 0, 0
-    for process in _family(root):
+    for process in family(root):
         with contextlib.suppress(psutil.Error), process.oneshot():
             times, files = process.cpu_times(), process.io_counters()
             own = 0.0 if process.pid == os.getpid() else times.user + times.system
@@ -82,7 +93,7 @@ def _counters(root: psutil.Process) -> tuple[float, int, int]:
 
 def _memory(root: psutil.Process) -> int:
     used = 0
-    for process in _family(root):
+    for process in family(root):
         with contextlib.suppress(psutil.Error):
             used += 0 if process.pid == os.getpid() else process.memory_full_info().pss
     return used
