@@ -15,6 +15,7 @@ ORDER = (
     ("__init__", "errors", "json_text", "stop"),
     ("counts", "durations", "host", "logs", "match_recognize", "toml_file", "values"),
     ("rules",),
+    ("feature",),
     ("tables",),
     ("kafka",),
     ("delivery",),

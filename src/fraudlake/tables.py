@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from fraudlake.errors import UsageError
+from fraudlake.feature import OWN, Feature
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from fraudlake.settings.columns import DeclaredColumn
-    from fraudlake.settings.features import Feature
 
 
 EVIDENCE = "ARRAY<STRUCT<variable:STRING,transaction_id:STRING,timestamp:TIMESTAMP,amount:DOUBLE>>"
@@ -82,6 +82,11 @@ class View(Table):
 
     query: str = ""
     reads: tuple[Table, ...] = ()
+
+
+def _of_feature(feature: Feature, type_: str = "DOUBLE") -> Column:
+    """Return the column of a feature."""
+    return Column(feature.name, type_, f"feature: {feature.meaning}")
 
 
 def schema(columns: list[Column]) -> pa.Schema:
@@ -395,18 +400,7 @@ GOLD_FRAUD_PREDICTIONS = Table(
     transaction_id STRING transaction
     account_id STRING account
     timestamp TIMESTAMP event time (UTC)
-    amount DOUBLE feature: amount, in account currency
-    hour_of_day DOUBLE feature: hour (UTC), 0 to 23
-    previous_amount DOUBLE feature: amount of the account's transaction before
-    seconds_since_previous DOUBLE feature: seconds since the transaction before
-    count_minute DOUBLE feature: transactions of the account in the last minute
-    sum_minute DOUBLE feature: sum of their amounts
-    count_hour DOUBLE feature: transactions of the account in the last hour
-    sum_hour DOUBLE feature: sum of their amounts
-    count_day DOUBLE feature: transactions of the account in the last day
-    sum_day DOUBLE feature: sum of their amounts
-    amount_to_usual DOUBLE feature: amount divided by the account's usual amount
-    hours_from_usual DOUBLE feature: hours between its time of day and the account's usual one
+    {features}
     probability DOUBLE probability of fraud
     prediction BOOLEAN whether the probability reaches the threshold
     reasons ARRAY<STRING> what raised the probability most, in sentences; null without predicted fraud or an alert
@@ -415,7 +409,7 @@ GOLD_FRAUD_PREDICTIONS = Table(
     scored_from STRING silver, kafka or backfill
     scored_at TIMESTAMP when it was scored (UTC)
     date DATE date (UTC) of timestamp
-    """,
+    """.format(features="\n".join(" ".join(_of_feature(feature)) for feature in OWN)),
     partitioned_by=("date",),
     zorder=("account_id",),
 )
@@ -586,9 +580,7 @@ def with_declared(
     are given with their types.
     """
     if table.name == GOLD_FRAUD_PREDICTIONS.name:
-        return table.with_columns(
-            Column(feature.name, type_, f"feature: {feature.meaning}") for feature, type_ in features
-        )
+        return table.with_columns(_of_feature(*feature) for feature in features)
     if table.name not in _WITH_DECLARED:
         return table
     return table.with_columns(

@@ -55,7 +55,8 @@ def test_an_aggregate_is_computed_at_its_grain(spark: Any) -> None:
 
 
 def test_a_feature_is_computed_stored_and_explained() -> None:
-    from fraudlake.model import explanations, features
+    from fraudlake.feature import OWN
+    from fraudlake.model import features
     from tests.model.test_features import SECOND, Row, table
 
     microseconds = int(NOON.timestamp()) * SECOND
@@ -63,7 +64,7 @@ def test_a_feature_is_computed_stored_and_explained() -> None:
     computed, _ = features.compute(features.MEMORY.empty_table(), table(days))
     assert computed["is_weekend"].to_pylist() == [1, 1, 0]
     assert "is_weekend" in tables.GOLD_FRAUD_PREDICTIONS.columns
-    assert set(explanations.WORDS) == set(features.NAMES)
+    assert "it is on a weekend: {:.0f}" in {feature.sentence for feature in OWN}
 
 
 def test_a_command_answers_and_is_listed_under_its_task(tmp_path: Path) -> None:

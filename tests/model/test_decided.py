@@ -12,7 +12,7 @@ import pytest
 
 from fraudlake.model import entity_features
 from fraudlake.model.entity_features import Plan
-from fraudlake.settings.features import Feature
+from fraudlake.settings.features import DeclaredFeature
 from tests.model.test_entity_features import COLUMNS, DAY, HOLDS, Row, cuts, drawn, micros, rounded, table
 
 FEATURES = [
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
 
 def plan(label_delay: timedelta) -> Plan:
-    return Plan(tuple(Feature.model_validate(feature) for feature in FEATURES), COLUMNS, label_delay)
+    return Plan(tuple(DeclaredFeature.model_validate(feature) for feature in FEATURES), COLUMNS, label_delay)
 
 
 def verdicts(rows: Sequence[Row], seed: int, days: float) -> list[Verdict]:
@@ -85,7 +85,9 @@ def expected(rows: list[Row], label_delay: timedelta, given: Sequence[Verdict]) 
     ]
 
 
-def of_row(feature: Feature, row: Row, rows: list[Row], label_delay: timedelta, given: Sequence[Verdict]) -> Any:
+def of_row(
+    feature: DeclaredFeature, row: Row, rows: list[Row], label_delay: timedelta, given: Sequence[Verdict]
+) -> Any:
     assert feature.window is not None
     size, window, delay, known_after = (
         round(seconds * 1e6)

@@ -16,7 +16,7 @@ from fraudlake.model.classifier import Classifier, Encoding, Logistic
 from fraudlake.model.entity_features import HASH_OF, MOST_DISTINCT, Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
-from fraudlake.settings.features import Feature
+from fraudlake.settings.features import DeclaredFeature
 
 COLUMNS = {
     "country": DeclaredColumn.model_validate({"from": "country", "type": "string"}),
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
 
 def plan(label_delay: timedelta = timedelta(0), features: list[dict[str, Any]] = FEATURES) -> Plan:
-    return Plan(tuple(Feature.model_validate(feature) for feature in features), COLUMNS, label_delay)
+    return Plan(tuple(DeclaredFeature.model_validate(feature) for feature in features), COLUMNS, label_delay)
 
 
 def table(rows: list[Row]) -> pa.Table:
@@ -134,7 +134,7 @@ HOLDS = {
 }
 
 
-def of_row(feature: Feature, row: Row, before: list[Row], label_delay: timedelta) -> Any:
+def of_row(feature: DeclaredFeature, row: Row, before: list[Row], label_delay: timedelta) -> Any:
     if feature.aggregate == "value":
         return getattr(row, str(feature.column))
     assert feature.window is not None
@@ -312,12 +312,12 @@ def test_texts_and_missing_numbers_have_shapes_to_compare_days_with() -> None:
 
 
 def test_a_declared_feature_is_explained_by_its_text_or_its_meaning() -> None:
-    given = [{"text": "{} at its terminal"}, {"where": "amount > 5", "delay": "1 day"}]
+    given = [{"text": "{:.1f} at {its} terminal"}, {"where": "amount > 5", "delay": "1 day"}]
     declared = [
-        Feature.model_validate({"name": f"f{n}", "aggregate": "count", "window": "7 days"} | more)
+        DeclaredFeature.model_validate({"name": f"f{n}", "aggregate": "count", "window": "7 days"} | more)
         for n, more in enumerate(given)
     ]
-    sentences = explanations.declared(declared)
+    sentences = {feature.name: feature.sentence for feature in declared}
     learned = Logistic([0.0] * 3, [1.0] * 3, [3.0, 2.0, 1.0], 0.0)
     made = Classifier(("f0", "f1", "own_country"), learned, 1.0, 0.0, {"own_country": Encoding({}, 0.5, 0.5)})
     sentences["own_country"] = "it is in {}"
@@ -325,7 +325,7 @@ def test_a_declared_feature_is_explained_by_its_text_or_its_meaning() -> None:
     matrix = np.array([[12.0, 3.0, 0.5]])
     assert explanations.reasons(made, matrix, medians, sentences, {"own_country": ["FR"]}) == [
         [
-            "12 at its terminal (usually 2.5)",
+            "12.0 at {its} terminal (usually 2.5)",
             "the count of its account where amount > 5 in 7 days, up to 1 day before it is 3 (usually 0)",
             "it is in FR",
         ]

@@ -22,11 +22,11 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.feature import OWN
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.model import (
     drift,
-    explanations,
     features,
     history,
     prediction_quality,
@@ -200,10 +200,10 @@ def test_the_reasons_are_what_xgboost_itself_finds_to_raise_the_score_most(life:
     parts = booster.predict(asked, pred_contribs=True)[0][:-1]
     strongest = [features.NAMES[at] for at in np.argsort(-parts)[:3] if parts[at] > 0]
     usual = {name: champion.profile["shapes"][name]["median"] for name in strongest}
+    sentences = {feature.name: feature.sentence for feature in OWN}
     assert len(row["reasons"]) == len(strongest)
     for said, name in zip(row["reasons"], strongest, strict=True):
-        words = explanations.WORDS[name]
-        assert said.startswith(f"{words % row[name]} (usually ")
+        assert said.startswith(f"{sentences[name].format(row[name])} (usually ")
         assert float(said.rstrip(")").rsplit(" ", 1)[1]) == pytest.approx(usual[name], abs=0.5)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fraudlake import settings
+import fraudlake
+from fraudlake import settings, tables
 from fraudlake.errors import UsageError
+from fraudlake.feature import OWN
 from fraudlake.settings.columns import DeclaredColumn
-from fraudlake.settings.features import Feature, column_type, read, require_declared, require_kept
+from fraudlake.settings.features import DeclaredFeature, column_type, read, require_declared, require_kept
 from tests.conftest import FraudlakeHere
 
 GOOD: dict[str, Any] = {"name": "n", "entity": "terminal", "aggregate": "count", "window": "7 days"}
@@ -65,10 +68,26 @@ def test_two_features_of_a_name_are_refused() -> None:
 )
 def test_a_feature_of_something_that_is_not_declared_is_refused(given: dict[str, Any], reason: str) -> None:
     bare = {"name": "v", "aggregate": "value"} if given.get("aggregate") == "value" else GOOD
-    feature = Feature.model_validate(bare | given)
+    feature = DeclaredFeature.model_validate(bare | given)
     with pytest.raises(UsageError) as refused:
         require_declared([feature], COLUMNS, ENTITIES, timedelta(days=7))
     assert reason in str(refused.value)
+
+
+def test_the_features_of_every_lake_are_named_at_one_place_only() -> None:
+    root = Path(fraudlake.__file__).parent
+    names = {feature.name for feature in OWN} - {"amount"}
+    elsewhere = {
+        path.name
+        for path in root.rglob("*.py")
+        if names & set(re.findall(r"\w+", path.read_text())) and path.stem != "feature"
+    }
+    assert not elsewhere
+    page = (root.parents[1] / "docs" / "how-to" / "model.md").read_text()
+    assert {name for name in names if f"`{name}`" not in page} == set()
+    assert [
+        column.name for column in tables.GOLD_FRAUD_PREDICTIONS.fields if column.meaning.startswith("feature: ")
+    ] == [*(feature.name for feature in OWN)]
 
 
 @pytest.mark.parametrize(
@@ -76,16 +95,16 @@ def test_a_feature_of_something_that_is_not_declared_is_refused(given: dict[str,
     [("10 seconds", 1), ("1 minute", 1), ("1 hour", 60), ("4 hours", 600), ("1 day", 3600), ("30 days", 86_400)],
 )
 def test_tiles_follow_the_window(window: str, size: int) -> None:
-    assert Feature.model_validate(GOOD | {"window": window}).size == size
+    assert DeclaredFeature.model_validate(GOOD | {"window": window}).size == size
 
 
 def test_a_value_of_text_is_a_column_of_text() -> None:
     values = [{"name": "v", "aggregate": "value", "column": column} for column in ("terminal_id", "items")]
-    assert [column_type(Feature.model_validate(value), COLUMNS) for value in values] == ["STRING", "DOUBLE"]
+    assert [column_type(DeclaredFeature.model_validate(value), COLUMNS) for value in values] == ["STRING", "DOUBLE"]
 
 
 def test_a_feature_that_looks_back_further_than_silver_keeps_rows_is_refused() -> None:
-    feature = Feature.model_validate(GOOD | {"delay": "7 days"})
+    feature = DeclaredFeature.model_validate(GOOD | {"delay": "7 days"})
     require_kept([feature], {})
     require_kept([feature], {"silver_transactions": timedelta(days=14)})
     with pytest.raises(UsageError, match=r"n looks back 14 days, and silver_transactions keeps rows for 13 days"):

@@ -14,7 +14,7 @@ from fraudlake.cli.definition import described, redefined
 from fraudlake.cli.rule_changes import author_of, signed
 
 if TYPE_CHECKING:
-    from fraudlake.settings.features import Feature
+    from fraudlake.feature import Feature
 
 
 @cli.group(name="features", example="fraudlake features check features.toml")
@@ -26,15 +26,12 @@ def features_() -> None:
 @click.pass_obj
 def list_(app: App, /) -> None:
     """List the features of the lake: its own, and those that it declares."""
-    from fraudlake import tables
+    from fraudlake.feature import OWN
 
-    own = [column for column in tables.GOLD_FRAUD_PREDICTIONS.fields if column.meaning.startswith("feature: ")]
-    meanings = {column.name: column.meaning.removeprefix("feature: ") for column in own}
     declared = app.settings_of_lake().features
-    meanings |= {feature.name: feature.meaning for feature in declared}
-    width = max(map(len, meanings))
-    lines = [f"{name:<{width}}  {meaning}" for name, meaning in meanings.items()]
-    app.say({"own": [column.name for column in own], "declared": _as_json(declared)}, "\n".join(lines))
+    width = max(len(feature.name) for feature in (*OWN, *declared))
+    lines = [f"{feature.name:<{width}}  {feature.meaning}" for feature in (*OWN, *declared)]
+    app.say({"own": _as_json(OWN), "declared": _as_json(declared)}, "\n".join(lines))
 
 
 @features_.command(example="fraudlake features check features.toml")

@@ -25,7 +25,7 @@ from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
-from fraudlake.settings.features import Feature, typed
+from fraudlake.settings.features import DeclaredFeature, typed
 from fraudlake.sql_text import spark_literal
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Lake(ABC):
         return tables.with_declared(table, self.settings.columns, self.declared_features)
 
     @property
-    def declared_features(self) -> list[tuple[Feature, str]]:
+    def declared_features(self) -> list[tuple[DeclaredFeature, str]]:
         """The declared features with the types, in SQL, of their columns."""
         return typed(self.settings.features, self.settings.columns)
 

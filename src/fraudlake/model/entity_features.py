@@ -25,7 +25,7 @@ from fraudlake.model import decided as known
 from fraudlake.model.decided import Decided, Window
 from fraudlake.rules import windows
 from fraudlake.rules.columns import TIME, query_columns
-from fraudlake.settings.features import Feature, condition
+from fraudlake.settings.features import DeclaredFeature, condition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +80,7 @@ _MERGE: Mapping[str, np.ufunc] = {
 class Plan:
     """The features of one entity, and the settings that they depend on: ``columns`` and ``label_delay``."""
 
-    features: tuple[Feature, ...]
+    features: tuple[DeclaredFeature, ...]
     columns: Mapping[str, Any]
     label_delay: timedelta = timedelta(0)
 
@@ -115,7 +115,7 @@ class Plan:
         """The compiled conditions, by their text."""
         return {f.where: condition(f, self.columns) for f in self.features if f.where is not None}
 
-    def column_of(self, feature: Feature) -> str:
+    def column_of(self, feature: DeclaredFeature) -> str:
         """Return silver's name of a feature's column."""
         return query_columns(self.columns)[str(feature.column)].name
 
@@ -125,12 +125,12 @@ class Plan:
             [(feature.name, pa.string() if self.is_text(feature) else pa.float64()) for feature in self.features]
         )
 
-    def is_text(self, feature: Feature) -> bool:
+    def is_text(self, feature: DeclaredFeature) -> bool:
         """Return whether a feature is a text."""
         is_value = feature.aggregate == "value"
         return is_value and query_columns(self.columns)[str(feature.column)].type.name == "STRING"
 
-    def measures(self, feature: Feature) -> tuple[_Measure, ...]:
+    def measures(self, feature: DeclaredFeature) -> tuple[_Measure, ...]:
         """Return what a feature is computed from."""
         column = None if feature.column is None else self.column_of(feature)
         where, aggregate = feature.where, feature.aggregate
@@ -298,7 +298,7 @@ class _Rows:
             self._numbers[column] = values, is_there
         return self._numbers[column]
 
-    def own(self, feature: Feature) -> pa.ChunkedArray:
+    def own(self, feature: DeclaredFeature) -> pa.ChunkedArray:
         """Return a feature that is the value of a column, in the order in which the rows were given."""
         column = self._rows[self._plan.column_of(feature)]
         if self._plan.is_text(feature):
@@ -485,7 +485,7 @@ class _Line:
         return pa.table({"account": self._account[at], "tile": self._tiles[at], "value": values[at]})
 
 
-def _window(feature: Feature, plan: Plan) -> Window:
+def _window(feature: DeclaredFeature, plan: Plan) -> Window:
     delay = durations.microseconds(feature.delay)
     lag = max(delay, durations.microseconds(plan.label_delay)) if feature.is_of_labels else delay
     size = timedelta(seconds=feature.size)
@@ -493,7 +493,7 @@ def _window(feature: Feature, plan: Plan) -> Window:
 
 
 def _figure(
-    feature: Feature,
+    feature: DeclaredFeature,
     line: _Line,
     window: Window,
     parts: Sequence[tuple[_Measure, NDArray[Any]]],
@@ -603,7 +603,7 @@ def has_accounts(key: str) -> bool:
 
 def plans(settings: Settings) -> dict[str, Plan]:
     """Return the plan of each entity that has features."""
-    by_entity: dict[str, list[Feature]] = {}
+    by_entity: dict[str, list[DeclaredFeature]] = {}
     for feature in settings.features:
         by_entity.setdefault(feature.entity, []).append(feature)
     return {entity: Plan(tuple(of), settings.columns, settings.label_delay) for entity, of in by_entity.items()}

@@ -7,39 +7,21 @@ fraud. Only contributions that raise the log-odds count as reasons.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fraudlake.feature import PLACEHOLDER
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fraudlake.model.classifier import Classifier
-    from fraudlake.settings.features import Feature
 
 TOP = 3
-
-WORDS = {
-    "amount": "the amount is %.2f",
-    "hour_of_day": "it is in hour %.0f of the day (UTC)",
-    "previous_amount": "the account's payment before it was %.2f",
-    "seconds_since_previous": "it comes %.1f s after the account's payment before it",
-    "count_minute": "the account made %.0f payments in the minute before it",
-    "sum_minute": "the account paid %.2f in the minute before it",
-    "count_hour": "the account made %.0f payments in the hour before it",
-    "sum_hour": "the account paid %.2f in the hour before it",
-    "count_day": "the account made %.0f payments in the day before it",
-    "sum_day": "the account paid %.2f in the day before it",
-    "amount_to_usual": "the amount is %.1f times the account's usual amount",
-    "hours_from_usual": "it is %.1f hours from the account's usual time of day",
-}
-
-
-def declared(features: Iterable[Feature]) -> dict[str, str]:
-    """Return the sentences of declared features, with ``{}`` for the value."""
-    return {feature.name: feature.text or f"the {feature.meaning} is {{}}" for feature in features}
 
 
 def reasons(
@@ -57,7 +39,7 @@ def reasons(
         classifier: the classifier that scored the rows.
         features: the rows, in the classifier's order of features.
         medians: the usual value of each feature.
-        sentences: those of declared features, from :func:`declared`.
+        sentences: those of the features, with a :data:`fraudlake.feature.PLACEHOLDER` for the value.
         texts: the values of features that are texts.
     """
     parts = classifier.contributions(features)[:, :-1]
@@ -67,20 +49,24 @@ def reasons(
     def sentence(row: int, at: int) -> str:
         name = names[at]
         if name in texts:
-            return sentences[name].format(texts[name][row] or "missing")
-        return _sentence(name, features[row, at], medians[name], sentences)
+            return _filled(sentences[name], texts[name][row] or "missing")
+        value, usual = (_number(number, _form(sentences[name])) for number in (features[row, at], medians[name]))
+        return f"{_filled(sentences[name], value)} (usually {usual})"
 
     return [[sentence(row, at) for at in columns if parts[row, at] > 0] for row, columns in enumerate(strongest)]
 
 
-def _sentence(name: str, value: float, median: float, sentences: Mapping[str, str]) -> str:
-    if name in sentences:
-        usual = f" (usually {_number(median)})"
-        return sentences[name].format("missing" if math.isnan(value) else _number(value)) + usual
-    words = WORDS[name]
-    number = words[words.index("%") :].split()[0]
-    return f"{words % value} (usually {number % median})"
+def _form(sentence: str) -> str:
+    """Return the placeholder of a sentence."""
+    return next(iter(re.findall(PLACEHOLDER, sentence)), "{}")
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def _filled(sentence: str, value: str) -> str:
+    """Return a sentence with a value at its placeholder."""
+    return sentence.replace(_form(sentence), value)
+
+
+def _number(value: float, form: str) -> str:
+    if math.isnan(value):
+        return "missing"
+    return f"{value:.2f}".rstrip("0").rstrip(".") if form == "{}" else form.format(value)

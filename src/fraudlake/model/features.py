@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from fraudlake import durations, tables
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.entity import Entity
+from fraudlake.feature import OWN, Feature
 from fraudlake.model import decided, entity_features
 from fraudlake.model.entity_features import HASH_OF, Plan
 from fraudlake.rules.any_rule import ACCOUNT
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _PREDICTIONS = {column.name: column for column in tables.GOLD_FRAUD_PREDICTIONS.fields}
-NAMES = tuple(name for name, column in _PREDICTIONS.items() if column.meaning.startswith("feature:"))
-"""The features of a transaction; docs/how-to/model.md defines each."""
+NAMES = tuple(feature.name for feature in OWN)
+"""The features that every lake has; docs/how-to/model.md defines each."""
 
 FORGET_DAYS = 30
 """An account without a transaction for so many days counts as new."""
 
 _DAY = 86_400
-_WINDOWS = {"minute": (60, 1), "hour": (60, 60), "day": (24, 3600)}
-"""The number of tiles of each window, and their length in seconds; windows begin with a tile."""
+_WINDOWS = sorted({(feature.size, feature.tiles) for feature in OWN if feature.aggregate in ("count", "sum")})
+"""The length of the tiles of each window in seconds, and their number; windows begin with a tile."""
 _MOST_AMOUNT = 1e9
 """The largest amount that enters a sum, in account currency, so that no sum overflows."""
 
@@ -166,30 +167,44 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
         sums: NDArray[np.int64] = before[name][:-1] - before[name][start]
         return sums
 
-    follows = ~begins & (gap <= _DAY)
-    columns = {
-        "amount": amount,
-        "hour_of_day": time // detector.microseconds(3600) % 24,
-        "previous_amount": np.where(follows, np.roll(amount, 1), 0.0),
-        "seconds_since_previous": np.where(follows, gap, _DAY),
-    }
     second = time // 1_000_000
     # A number that rises with (run of an account, second).
     run, low = np.cumsum(begins), second.min(initial=0)
     span = second.max(initial=0) - low + 1
     rank = run * span + second - low
-    for name, (tiles, length) in _WINDOWS.items():
-        opens = np.maximum((second // length - tiles + 1) * length, low)
-        start = np.maximum(np.searchsorted(rank, run * span + opens - low), first)
-        columns |= {f"count_{name}": since(start, "count"), f"sum_{name}": since(start, "cents") / 100}
+    starts = {}
+    for size, tiles in _WINDOWS:
+        opens = np.maximum((second // size - tiles + 1) * size, low)
+        starts[size, tiles] = np.maximum(np.searchsorted(rank, run * span + opens - low), first)
     # The usual value is the mean over all transactions so far, the current included: an account's first is usual.
     own = _summands(time, amount)
-    count = since(first, "count") + 1
-    logs, east, north = (since(first, name) + own[name] for name in ("logs", "east", "north"))
-    columns["amount_to_usual"] = np.exp((own["logs"] - logs / count) / 1e6)
-    turn = np.arctan2(own["north"], own["east"]) - np.arctan2(north, east)
-    columns["hours_from_usual"] = np.abs((turn + np.pi) % (2 * np.pi) - np.pi) * 12 / np.pi
-    return columns
+    usual = {name: since(first, name) + own[name] for name in ("count", "logs", "east", "north")}
+
+    def values(feature: Feature) -> Any:
+        within = 0.0 if feature.window is None else feature.window.total_seconds()
+        follows = ~begins & (gap <= within)
+        start = starts.get((feature.size, feature.tiles), first)
+        match feature.aggregate:
+            case "value":
+                return table[str(feature.column)]
+            case "hour":
+                return time // detector.microseconds(3600) % 24
+            case "last":
+                return np.where(follows, np.roll(table[str(feature.column)], 1), 0.0)
+            case "seconds_since_last":
+                return np.where(follows, gap, within)
+            case "count":
+                return since(start, "count")
+            case "sum":
+                return since(start, "cents") / 100
+            case "ratio_to_usual":
+                return np.exp((own["logs"] - usual["logs"] / usual["count"]) / 1e6)
+            case "hours_to_usual":
+                turn = np.arctan2(own["north"], own["east"]) - np.arctan2(usual["north"], usual["east"])
+                return np.abs((turn + np.pi) % (2 * np.pi) - np.pi) * 12 / np.pi
+        raise NotImplementedError(feature.aggregate)
+
+    return {feature.name: values(feature) for feature in OWN}
 
 
 def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldest: int | None) -> pa.Table:
@@ -207,7 +222,7 @@ def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldes
     second = table["time"] // 1_000_000
     # Length of the tile that a row goes into; 0: the sum of everything before the last day.
     length = np.zeros(len(account), np.int64)
-    for tiles, size in reversed(_WINDOWS.values()):
+    for size, tiles in reversed(_WINDOWS):
         length[second >= (second[last] // size - tiles + 1) * size] = size
     tile = second // np.maximum(length, 1) * (length > 0)
     at = np.flatnonzero(is_remembered)

@@ -14,14 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import tables
+from fraudlake.feature import OWN
 from fraudlake.model import explanations, features
 from fraudlake.model.classifier import Classifier
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fraudlake.feature import Feature
     from fraudlake.model.published import Model
-    from fraudlake.settings.features import Feature
 
 _Batches = Iterator[pa.RecordBatch]
 
@@ -46,7 +47,7 @@ def scorer(
     """
     stored, threshold = model.stored, model.threshold(wanted)
     schema = tables.with_declared(tables.GOLD_FRAUD_PREDICTIONS, {}, declared).schema
-    sentences = explanations.declared(feature for feature, _ in declared)
+    sentences = {feature.name: feature.sentence for feature in (*OWN, *(feature for feature, _ in declared))}
     medians = {name: float(shape["median"]) for name, shape in model.profile["shapes"].items()}
     constants = {"model_version": model.number, "scored_from": scored_from, "scored_at": scored_at}
 

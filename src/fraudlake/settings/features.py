@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,36 +12,28 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from pydantic_settings import NoDecode
 
 from fraudlake import durations, tables, toml_file
-from fraudlake.durations import Duration
 from fraudlake.errors import UsageError, reason_of
+from fraudlake.feature import PLACEHOLDER, Feature
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.values import from_json
 
-_SIZES = (86_400, 3600, 600, 60, 1)
-"""The lengths of tiles, in seconds."""
-_LEAST_TILES, _MOST_TILES = 24, 20_000
+_MOST_TILES = 20_000
 _FRAUD = ("fraud_count", "fraud_share", "seconds_since_fraud")
 _OF_COLUMN = ("sum", "mean", "min", "max", "distinct", "ratio_to_mean", "value")
 _OF_NUMBER = ("sum", "mean", "min", "max", "ratio_to_mean")
 
 
-class Feature(BaseModel):
-    """A figure of an entity's transactions before a transaction, or a value of its own."""
+class DeclaredFeature(Feature):
+    """A feature that a lake declares."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    entity: str = ACCOUNT
     aggregate: Literal[
         "count",
         "sum",
@@ -56,15 +48,6 @@ class Feature(BaseModel):
         "fraud_share",
         "seconds_since_fraud",
     ]
-    column: str | None = None
-    where: str | None = None
-    """A condition, in SQL; transactions for which it does not hold are not counted."""
-    window: Duration | None = Field(default=None, gt=timedelta(0))
-    """How far the transactions go back that count."""
-    delay: Duration = Field(default=timedelta(0), ge=timedelta(0))
-    """How long before the transaction the window ends."""
-    text: str | None = None
-    """A sentence for explanations, with ``{}`` for the value."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -83,8 +66,8 @@ class Feature(BaseModel):
             return self
         if self.window is None:
             raise ValueError(f"'{self.name}' lacks the window of its transactions, such as '7 days'")
-        if self.text is not None and self.text.count("{}") != 1:
-            raise ValueError(f"'{self.name}': text must have one {{}}, for the value")
+        if self.text is not None and len(re.findall(PLACEHOLDER, self.text)) != 1:
+            raise ValueError(f"'{self.name}': text must have one {{}}, for the value, or {{:.1f}} for a decimal")
         if self.aggregate == "ratio_to_mean" and self.delay:
             raise ValueError(f"'{self.name}': a ratio_to_mean has no delay")
         if self.tiles > _MOST_TILES:
@@ -94,38 +77,10 @@ class Feature(BaseModel):
             )
         return self
 
-    @model_serializer(mode="wrap")
-    def _short(self, serialize: Callable[[Feature], dict[str, Any]]) -> dict[str, Any]:
-        """Leave out what is not given."""
-        fields = type(self).model_fields
-        return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
-
     @property
     def is_of_labels(self) -> bool:
         """Whether it sees labels."""
         return self.aggregate in _FRAUD
-
-    @property
-    def size(self) -> int:
-        """The length of its tiles in seconds: the largest of which the window has at least 24."""
-        window = self.window or timedelta(0)
-        return next((size for size in _SIZES if window >= _LEAST_TILES * timedelta(seconds=size)), _SIZES[-1])
-
-    @property
-    def tiles(self) -> int:
-        """The number of tiles from the end of its delay to the beginning of its window."""
-        size = timedelta(seconds=self.size)
-        return -(-(self.window or timedelta(0)) // size) - (-self.delay // size)
-
-    @property
-    def meaning(self) -> str:
-        """What it is, in a few words."""
-        what = self.aggregate if self.column is None else f"{self.aggregate} of {self.column}"
-        if self.window is None:
-            return what
-        delayed = f", up to {durations.text(self.delay)} before it" if self.delay else ""
-        condition = f" where {' '.join(self.where.split())}" if self.where else ""
-        return f"{what} of its {self.entity}{condition} in {durations.text(self.window)}{delayed}"
 
 
 def _entries(value: object) -> object:
@@ -135,7 +90,7 @@ def _entries(value: object) -> object:
     return value
 
 
-def _names_are_distinct(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+def _names_are_distinct(features: tuple[DeclaredFeature, ...]) -> tuple[DeclaredFeature, ...]:
     own = {name.lower() for name in (*tables.RESERVED_NAMES, *tables.GOLD_FRAUD_PREDICTIONS.column_names)}
     names = [feature.name for feature in features]
     for name in names:
@@ -147,7 +102,7 @@ def _names_are_distinct(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
 
 
 DeclaredFeatures = Annotated[
-    tuple[Feature, ...], NoDecode, BeforeValidator(_entries), AfterValidator(_names_are_distinct)
+    tuple[DeclaredFeature, ...], NoDecode, BeforeValidator(_entries), AfterValidator(_names_are_distinct)
 ]
 
 
@@ -159,7 +114,7 @@ class Features(BaseModel):
     )
 
 
-def read(file: Path) -> tuple[Feature, ...]:
+def read(file: Path) -> tuple[DeclaredFeature, ...]:
     """Read the ``[[features]]`` of a TOML file.
 
     Raises:
@@ -167,7 +122,7 @@ def read(file: Path) -> tuple[Feature, ...]:
     """
     entries = toml_file.entries(file, "features")
     try:
-        features: tuple[Feature, ...] = TypeAdapter(DeclaredFeatures).validate_python(entries)
+        features: tuple[DeclaredFeature, ...] = TypeAdapter(DeclaredFeatures).validate_python(entries)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(["features", *map(str, first["loc"])])
@@ -175,13 +130,16 @@ def read(file: Path) -> tuple[Feature, ...]:
     return features
 
 
-def typed(features: Collection[Feature], columns: Mapping[str, Any]) -> list[tuple[Feature, str]]:
+def typed(features: Collection[DeclaredFeature], columns: Mapping[str, Any]) -> list[tuple[DeclaredFeature, str]]:
     """Return features with the types of their columns in SQL, for the setting ``columns``."""
     return [(feature, column_type(feature, columns)) for feature in features]
 
 
 def require_declared(
-    features: Collection[Feature], columns: Mapping[str, Any], entities: Mapping[str, Any], label_delay: timedelta
+    features: Collection[DeclaredFeature],
+    columns: Mapping[str, Any],
+    entities: Mapping[str, Any],
+    label_delay: timedelta,
 ) -> None:
     """Check features against what a lake declares.
 
@@ -228,7 +186,7 @@ def require_declared(
             )
 
 
-def column_type(feature: Feature, columns: Mapping[str, Any]) -> str:
+def column_type(feature: DeclaredFeature, columns: Mapping[str, Any]) -> str:
     """Return the type, in SQL, of a feature's column: STRING for values of a text, otherwise DOUBLE."""
     from fraudlake.rules.columns import query_columns
 
@@ -236,7 +194,7 @@ def column_type(feature: Feature, columns: Mapping[str, Any]) -> str:
     return "STRING" if is_text else "DOUBLE"
 
 
-def require_kept(features: Collection[Feature], row_retention: Mapping[str, timedelta]) -> None:
+def require_kept(features: Collection[DeclaredFeature], row_retention: Mapping[str, timedelta]) -> None:
     """Check that no feature looks back further than silver keeps rows, since training would see less than scoring.
 
     Args:
@@ -256,7 +214,7 @@ def require_kept(features: Collection[Feature], row_retention: Mapping[str, time
             )
 
 
-def condition(feature: Feature, columns: Mapping[str, Any]) -> Any:
+def condition(feature: DeclaredFeature, columns: Mapping[str, Any]) -> Any:
     """Compile the condition of a feature for the setting ``columns``; None if it has none.
 
     Raises:

@@ -1,0 +1,98 @@
+"""Features: what a model sees of a transaction, as declarations; those that every lake has, and what others share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
+
+from fraudlake import durations
+from fraudlake.durations import Duration
+from fraudlake.rules.any_rule import ACCOUNT
+
+PLACEHOLDER = r"\{(?::\.\df)?\}"
+"""What stands for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""
+_SIZES = (86_400, 3600, 600, 60, 1)
+"""The lengths of tiles, in seconds."""
+_LEAST_TILES = 24
+
+
+class Feature(BaseModel):
+    """A figure of an entity's transactions before a transaction, or a value of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    entity: str = ACCOUNT
+    aggregate: str
+    column: str | None = None
+    where: str | None = None
+    """A condition, in SQL; transactions for which it does not hold are not counted."""
+    window: Duration | None = Field(default=None, gt=timedelta(0))
+    """How far the transactions go back that count."""
+    delay: Duration = Field(default=timedelta(0), ge=timedelta(0))
+    """How long before the transaction the window ends."""
+    text: str | None = None
+    """A sentence for explanations, with a :data:`PLACEHOLDER` for the value."""
+
+    @model_serializer(mode="wrap")
+    def _short(self, serialize: Callable[[Feature], dict[str, Any]]) -> dict[str, Any]:
+        """Leave out what is not given."""
+        fields = type(self).model_fields
+        return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
+
+    @property
+    def size(self) -> int:
+        """The length of its tiles in seconds: the largest of which the window has at least 24."""
+        window = self.window or timedelta(0)
+        return next((size for size in _SIZES if window >= _LEAST_TILES * timedelta(seconds=size)), _SIZES[-1])
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles from the end of its delay to the beginning of its window."""
+        size = timedelta(seconds=self.size)
+        return -(-(self.window or timedelta(0)) // size) - (-self.delay // size)
+
+    @property
+    def meaning(self) -> str:
+        """What it is, in a few words."""
+        what = self.aggregate if self.column is None else f"{self.aggregate} of {self.column}"
+        if self.window is None:
+            return what
+        delayed = f", up to {durations.text(self.delay)} before it" if self.delay else ""
+        condition = f" where {' '.join(self.where.split())}" if self.where else ""
+        return f"{what} of its {self.entity}{condition} in {durations.text(self.window)}{delayed}"
+
+    @property
+    def sentence(self) -> str:
+        """Its text, or one that is made of its meaning."""
+        return self.text or f"the {self.meaning} is {{}}"
+
+
+def _own(name: str, aggregate: str, text: str, column: str | None = None, window: timedelta | None = None) -> Feature:
+    return Feature(name=name, aggregate=aggregate, column=column, window=window, text=text)
+
+
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+OWN = (
+    _own("amount", "value", "the amount is {:.2f}", "amount"),
+    _own("hour_of_day", "hour", "it is in hour {:.0f} of the day (UTC)"),
+    _own("previous_amount", "last", "the account's payment before it was {:.2f}", "amount", _DAY),
+    _own(
+        "seconds_since_previous",
+        "seconds_since_last",
+        "it comes {:.1f} s after the account's payment before it",
+        window=_DAY,
+    ),
+    _own("count_minute", "count", "the account made {:.0f} payments in the minute before it", window=_MINUTE),
+    _own("sum_minute", "sum", "the account paid {:.2f} in the minute before it", "amount", _MINUTE),
+    _own("count_hour", "count", "the account made {:.0f} payments in the hour before it", window=_HOUR),
+    _own("sum_hour", "sum", "the account paid {:.2f} in the hour before it", "amount", _HOUR),
+    _own("count_day", "count", "the account made {:.0f} payments in the day before it", window=_DAY),
+    _own("sum_day", "sum", "the account paid {:.2f} in the day before it", "amount", _DAY),
+    _own("amount_to_usual", "ratio_to_usual", "the amount is {:.1f} times the account's usual amount", "amount"),
+    _own("hours_from_usual", "hours_to_usual", "it is {:.1f} hours from the account's usual time of day"),
+)
+"""The features of every lake; ``model/features.py`` computes them, and docs/how-to/model.md defines each."""
