@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +12,11 @@ from fraudlake import json_text
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console
 from fraudlake.cli.rule_changes import author_of, signed
-from fraudlake.errors import MissingLakeError
+from fraudlake.errors import FraudlakeError, MissingLakeError
 from fraudlake.settings import DEFINITION, Settings
 
 if TYPE_CHECKING:
+    from fraudlake.lake import Lake
     from fraudlake.lake.definition import Change
 
 
@@ -63,10 +65,22 @@ def redefined(
         lake, present = open_lake(wanted, change=change), undefined
         after = lake.settings
     rule_table.require_valid([version.rule for version in rule_table.read(lake).evaluated], after)
+    if {feature.name for feature in present.features} - {feature.name for feature in after.features}:
+        _warn_of_retired(lake, after)
     if yes:
         with standstill(lake):
             after = open_lake(changing, change=change).settings
     return (after if yes else present).definition, differences(present, after)
+
+
+def _warn_of_retired(lake: Lake, after: Settings) -> None:
+    """Print a warning if the champion needs a feature that the lake will not declare any more."""
+    from fraudlake.model import features, published
+
+    with suppress(FraudlakeError):  # 'score' says what is wrong with the champion
+        warning = published.retiring(lake, features.names(after))
+        if warning is not None:
+            console.print(f"[yellow]![/] {warning}", soft_wrap=True)
 
 
 def described(changes: dict[str, str], yes: bool) -> str:

@@ -21,6 +21,8 @@ from fraudlake.model.classifier import Classifier
 from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from fraudlake.lake import Lake
     from fraudlake.model.drift import Profile
 
@@ -43,6 +45,10 @@ class Model:
             ValueError: the bytes are no classifier.
         """
         return Classifier.from_bytes(self.stored)
+
+    def lacks(self, computed: Collection[str]) -> list[str]:
+        """Return the features that it needs and that are not among those that are computed."""
+        return [name for name in self.classifier.features if name not in computed]
 
     def threshold(self, wanted: float | str) -> float:
         """Return the probability that the setting ``threshold`` means for this version.
@@ -94,6 +100,18 @@ def load(lake: Lake, number: str) -> Model:
             "start 'fraudlake score' again, which publishes it"
         ) from None
     return model
+
+
+def retiring(lake: Lake, computed: Collection[str]) -> str | None:
+    """Say that the champion needs features that are not among those that will be computed; None: it needs no others."""
+    number = champion_number(lake) if lake.has(tables.GOLD_MODELS) else None
+    lacking = [] if number is None else load(lake, number).lacks(computed)
+    if not lacking:
+        return None
+    return (
+        f"version {number}, the champion, needs {', '.join(lacking)} and cannot score without: "
+        "run 'fraudlake train' before the next 'fraudlake score'"
+    )
 
 
 def profiles(lake: Lake, numbers: list[str]) -> dict[str, Profile]:

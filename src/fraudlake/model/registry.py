@@ -284,7 +284,7 @@ class Registry:
                 f"{what} was trained by an earlier fraudlake, as a Spark ML model, and cannot be used: "
                 "train again with 'fraudlake train'"
             )
-        missing = [name for name in model.classifier.features if name not in self._computed]
+        missing = model.lacks(self._computed)
         if missing:
             raise OutdatedModelError(
                 f"{what} asks for features that the lake does not have ({', '.join(missing)}): "
