@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--key-bytes", type=int, default=0, help="length of a terminal's name")
     parser.add_argument("--above", type=int, default=8, help="the limit of the threshold")
     parser.add_argument("--days", type=int, nargs="+", default=[1, 7, 30], help="the windows of features")
+    parser.add_argument("--training-rows", type=int, default=5_000_000, help="that features are learned from at most")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
@@ -63,6 +64,7 @@ def main() -> None:
             columns=COLUMNS,
             entities=ENTITIES,
             features=features(options.days) if options.what == "features" else [],
+            max_training_rows=options.training_rows,
             driver_memory="6g",
         )
     )
