@@ -85,6 +85,8 @@ AREAS = {
 """Parts of the code, with what to look at; the longest path that fits a module decides."""
 _VALUES = ("settings", "rules", "delivery", "values.py", "durations.py", "model")
 """Where a ``ValueError`` is the reason for which a setting or an entry of a file is refused."""
+_NAMED = ("column", "feature", "first", "lake", "last", "person", "rule", "table", "view")
+"""Variables whose name says more than that they have a name or a version."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,8 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
             return _text(left, constants) + _text(right, constants)
         case ast.IfExp(body=body):
             return _text(body, constants)
+        case ast.Attribute(value=ast.Name(id=owner), attr="name" | "version") if owner in _NAMED:
+            return owner.upper()
         case ast.Name() | ast.Attribute():
             return constants.get(_name(node)) or _name(node).strip("_").upper()
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="join")):

@@ -98,17 +98,18 @@ def state(app: App, /) -> None:
     Shows the tiles of declared features by entity, too, and the entities that most rows have no key of. Reads the
     checkpoints of detect and score, whether the streams run or not; writes nothing. Needs: detect.
     """
-    from fraudlake.detection.state import mostly_without_key
     from fraudlake.detection.state import state as state_of
     from fraudlake.model import feature_state
 
     lake = app.open_existing()
     with console.status("reading the checkpoints"):
-        stream_state, tiles, without_key = state_of(lake), feature_state.by_entity(lake), mostly_without_key(lake)
-    for sentence in without_key:
+        stream_state, tiles = state_of(lake), feature_state.by_entity(lake)
+    for sentence in stream_state.mostly_without_key:
         console.print(f"[yellow]![/] {sentence}", soft_wrap=True)
-    shown = {**stream_state.as_dict(), "features_by_entity": tiles, "mostly_without_key": without_key}
-    app.show(shown, lambda: summary.print_state(output, stream_state, tiles))
+    app.show(
+        {**stream_state.as_dict(), "features_by_entity": tiles},
+        lambda: summary.print_state(output, stream_state, tiles),
+    )
 
 
 @cli.command(example="fraudlake explain 8972fc095d8a6183194bc81c05f027de")

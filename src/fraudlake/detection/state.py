@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,6 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.counts import counted
 from fraudlake.detection import alerts, buckets, detector, live_rules, rule_table
-from fraudlake.detection.entity import Entity
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -45,6 +44,8 @@ class State:
     """For each entity of a rule, ``open_flags``, ``waiting_rows``, ``rows`` for thresholds and patterns, ``bytes`` of
     all of them in memory, and ``rows_without_key`` of silver, which are not evaluated; nothing if all rules are by
     account."""
+    mostly_without_key: list[str]
+    """A sentence for each declared entity of which most transactions have no key."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -74,7 +75,7 @@ def state(lake: Lake) -> State:
             rows_by_rule[row["rule"]] += rows
             rows_of[number] += rows
     entities = [*alerts.Evaluator.of(lake.settings, evaluated).evaluated.values()]
-    without_key = _without_key(lake, entities)
+    without_key = rows_without_key(lake)
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None
     return State(
@@ -95,17 +96,17 @@ def state(lake: Lake) -> State:
                 "rows_without_key": without_key.get(by.name, 0),
             }
             for by in entities
-            if without_key
+            if not all(one.is_account for one in entities)
         },
+        mostly_without_key=mostly_without_key(lake, without_key),
     )
 
 
-def _without_key(lake: Lake, entities: Sequence[Entity]) -> dict[str, int]:
-    """Return how many rows of silver have no key, for each entity other than the account."""
+def rows_without_key(lake: Lake) -> dict[str, int]:
+    """Return how many rows of silver have no key, for each declared entity."""
     counts = {
-        by.name: f"count(*) FILTER (WHERE {' OR '.join(f'{name} IS NULL' for name in by.columns)})"
-        for by in entities
-        if not by.is_account
+        name: f"count(*) FILTER (WHERE {' OR '.join(f'{column} IS NULL' for column in columns)})"
+        for name, columns in lake.settings.entities.items()
     }
     if not counts:
         return {}
@@ -114,15 +115,14 @@ def _without_key(lake: Lake, entities: Sequence[Entity]) -> dict[str, int]:
     return row
 
 
-def mostly_without_key(lake: Lake) -> list[str]:
+def mostly_without_key(lake: Lake, without_key: Mapping[str, int]) -> list[str]:
     """Return a sentence for each declared entity of which most transactions have no key."""
-    entities = [Entity(name, columns) for name, columns in lake.settings.entities.items()]
-    without_key, rows = _without_key(lake, entities), lake.count(tables.SILVER_TRANSACTIONS)
+    rows = lake.count(tables.SILVER_TRANSACTIONS)
     return [
-        f"{by.name}: {without_key[by.name]:,} of {counted(rows, 'transaction')} have no key ({' or '.join(by.columns)} "
+        f"{name}: {without_key[name]:,} of {counted(rows, 'transaction')} have no key ({' or '.join(columns)} "
         f"is null) and are not evaluated: check the fields of these columns"
-        for by in entities
-        if 2 * without_key[by.name] > rows
+        for name, columns in lake.settings.entities.items()
+        if 2 * without_key[name] > rows
     ]
 
 

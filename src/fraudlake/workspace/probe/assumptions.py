@@ -297,10 +297,11 @@ def _history(probe: Probe) -> str:
         "version", "operation", "unix_millis(timestamp) AS timestamp", "operationParameters", "engineInfo"
     )
     newest, *_, first = sorted(history.collect(), key=lambda row: -int(row["version"]))
-    rows = scratch.spark.read.option("versionAsOf", first["version"]).table(table).count()
-    if (newest["version"] - first["version"], rows) != (1, 10):
-        raise FraudlakeError(f"versions {first['version']} to {newest['version']}, the first of {rows} rows")
-    return f"version {newest['version']}, {newest['operation']}, by {newest['engineInfo']}; older versions can be read"
+    oldest, latest = first["version"], newest["version"]
+    rows = scratch.spark.read.option("versionAsOf", oldest).table(table).count()
+    if (latest - oldest, rows) != (1, 10):
+        raise FraudlakeError(f"versions {oldest} to {latest}, the first of {rows} rows")
+    return f"version {latest}, {newest['operation']}, by {newest['engineInfo']}; older versions can be read"
 
 
 def _optimize(probe: Probe) -> str:
