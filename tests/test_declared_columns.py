@@ -116,7 +116,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
         lake(columns={"terminal_id": "string"}, change=ME)
     assert str(refused.value) == (
         "columns: 'terminal_id' is STRING, but bronze_transactions has 'terminal_id', BIGINT: "
-        "declare it so, or a column of another name"
+        "declare it so, or under another name"
     )
     with pytest.raises(UsageError, match="'Kind' is STRING, but bronze_transactions has 'kind', STRING: declare it so"):
         lake(columns={"Kind": "string"}, change=ME)

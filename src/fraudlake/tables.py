@@ -128,8 +128,10 @@ def ddl(columns: list[Column]) -> str:
     return ",\n".join(f"{column.name} {column.type}" for column in columns)
 
 
-def require_types(table: Table, present: Mapping[str, str]) -> list[Column]:
+def require_types(table: Table, present: Mapping[str, str], setting: str = "columns") -> list[Column]:
     """Check the columns that a table has, types by name, against those that it should have; return what is missing.
+
+    ``setting`` is the one that declares them.
 
     Raises:
         UsageError: a column is there with another type, or in other case.
@@ -139,8 +141,8 @@ def require_types(table: Table, present: Mapping[str, str]) -> list[Column]:
         there = known.get(column.name.lower(), (column.name, column.type.upper()))
         if there != (column.name, column.type.upper()):
             raise UsageError(
-                f"columns: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
-                "declare it so, or a column of another name"
+                f"{setting}: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
+                "declare it so, or under another name"
             )
     return [column for column in table.fields if column.name.lower() not in known]
 

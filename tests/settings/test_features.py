@@ -14,6 +14,8 @@ import fraudlake
 from fraudlake import settings, tables
 from fraudlake.errors import UsageError
 from fraudlake.feature import OWN
+from fraudlake.lake import open_lake
+from fraudlake.lake.definition import Change
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import DeclaredFeature, column_type, read, require_declared, require_kept
 from tests.conftest import FraudlakeHere
@@ -147,3 +149,14 @@ def test_a_file_of_features_becomes_the_lakes(tmp_path: Path, fraudlake_here: Fr
     assert '[[features]]\nname = "n"\nentity = "terminal"\naggregate = "count"\nwindow = "604800 s"\n' in shown
     refused = fraudlake_here(*lake, "define", "--yes", "--entities", "{}")
     assert "features: n: there is no entity 'terminal', only account" in refused.stderr
+
+
+def test_a_name_that_had_another_type_is_refused(tmp_path: Path) -> None:
+    root, column = tmp_path / "lake", {"terminal_id": {"from": "terminalId", "type": "string"}}
+    counted = {"name": "n", "aggregate": "count", "window": "7 days"}
+    open_lake(settings.load(lake=root, columns=json.dumps(column), features=json.dumps([counted])))
+    text = [{"name": "n", "aggregate": "value", "column": "terminal_id"}]
+    with pytest.raises(
+        UsageError, match="features: 'n' is STRING, but gold_fraud_predictions has 'n', DOUBLE: declare"
+    ):
+        open_lake(settings.load(lake=root, features=json.dumps(text)), change=Change("a"))

@@ -101,7 +101,7 @@ def settle(
     predictions = tables.GOLD_FRAUD_PREDICTIONS
     if "features" in different and lake.has(predictions):
         with_features = tables.with_declared(predictions, {}, typed(settled.features, settled.columns))
-        tables.require_types(with_features, lake.column_types(predictions))
+        tables.require_types(with_features, lake.column_types(predictions), "features")
     return settled, {name: value for name, value in values.items() if name in missing or name in different}
 
 
