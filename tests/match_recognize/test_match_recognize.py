@@ -132,6 +132,7 @@ def clause(pattern: str = "A B", define: str = "B AS B.amount > 5", **parts: str
         (clause(after="AFTER MATCH SKIP TO FIRST C"), "there is no variable 'C'"),
         (clause(after="AFTER MATCH SKIP TO FIRST A"), "A is the first row of a match"),
         (clause(after="ALL ROWS PER MATCH"), "ALL ROWS PER MATCH is not supported"),
+        (clause(order="ORDER BY d--t\nt"), "there is no column 'd--t t'"),
         (clause(order="ORDER BY amount"), "ORDER BY must begin with the time"),
         (clause(order="ORDER BY dt DESC"), "ORDER BY must begin with the time"),
         (clause(measures="SUM(A.amount + B.amount) AS s"), "SUM takes the rows of one variable"),

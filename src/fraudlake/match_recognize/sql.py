@@ -46,7 +46,8 @@ class Text:
         """
         before = self.sql[:at]
         line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
-        raise UsageError(f"{self.name}: line {line}, column {column}: {reason}")
+        in_one_line = " ".join(reason.splitlines())  # what it quotes may have several
+        raise UsageError(f"{self.name}: line {line}, column {column}: {in_one_line}")
 
     @cached_property
     def tokens(self) -> list[Token]:
