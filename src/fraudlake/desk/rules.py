@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fraudlake import tables
+from fraudlake import durations, tables
 from fraudlake.desk import missed, verdicts
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.kinds import RULE
+from fraudlake.rules.rule_set import RuleSet
 
 if TYPE_CHECKING:
     from fraudlake.desk.missed import Missed, Precision
     from fraudlake.desk.store import Store
     from fraudlake.detection.report import Report
     from fraudlake.rules.kinds import Rule
-    from fraudlake.rules.rule_set import RuleSet, RuleVersion
+    from fraudlake.rules.rule_set import RuleVersion
 
 LIMITS = ("above", "below", "small_below", "large_above", "threshold")
 """The fields of rules that are limits of a number, which one may move."""
@@ -59,17 +60,32 @@ class Figures:
     """What the queues of the latest four weeks found and missed; None if no draw is decided."""
 
 
-def read(store: Store) -> RuleSet:
-    """Return the rule set."""
+def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
+    """Return the rule set, and by name why this fraudlake cannot read a version of a rule, which the set leaves out."""
     table = tables.SILVER_RULES
-    return rule_table.of_rows(store.query(f"SELECT * FROM {table.name}", table).to_pylist(), store.settings)
+    rows = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
+    readable, unreadable = _readable(rows)
+    return RuleSet(()) if rows and not readable else rule_table.of_rows(readable, store.settings), unreadable
 
 
 def changes(store: Store, name: str) -> list[RuleVersion]:
-    """Return the changes of a rule, the oldest first."""
+    """Return the changes of a rule that can be read, the oldest first."""
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name} ORDER BY change, version", table).to_pylist()
-    return [rule_table.version_of(row) for row in rows if row["name"] == name]
+    return [rule_table.version_of(row) for row in _readable(rows)[0] if row["name"] == name]
+
+
+def _readable(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the rows that can be read, and the reasons of the others by the name of the rule."""
+    readable, unreadable = [], {}
+    for row in rows:
+        try:
+            rule_table.version_of(row)
+        except FraudlakeError as error:
+            unreadable[row["name"]] = str(error)
+        else:
+            readable.append(row)
+    return readable, unreadable
 
 
 def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
@@ -239,5 +255,8 @@ def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> Rule
 
 
 def definition(version: RuleVersion) -> dict[str, Any]:
-    """Return the fields of a rule that say what it is, without its name and kind."""
-    return version.rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)
+    """Return the fields of a rule that say what it is, without its name and kind, as a person writes them."""
+    rule = version.rule
+    given = rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)
+    spans = {name: durations.text(span) for name in given if isinstance(span := getattr(rule, name), timedelta)}
+    return given | spans

@@ -12,8 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import ValidationError
+
 from fraudlake import tables
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, first_line, reason_of
 from fraudlake.lake import change_log
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
@@ -232,6 +234,17 @@ def rows_of(change: int, versions: Sequence[RuleVersion]) -> list[dict[str, Any]
 
 
 def version_of(row: dict[str, Any]) -> RuleVersion:
-    """Return the version of a rule that a row of ``silver_rules`` has."""
-    rule = RULE.validate_json(row["definition"])
+    """Return the version of a rule that a row of ``silver_rules`` has.
+
+    Raises:
+        FraudlakeError: this fraudlake cannot read it.
+    """
+    try:
+        rule = RULE.validate_json(row["definition"])
+    except ValidationError as error:
+        reason = first_line(reason_of(error.errors()[0]))
+        raise FraudlakeError(
+            f"silver_rules: {row['name']} version {row['version']} cannot be read ({reason}): "
+            "use the fraudlake that wrote it, or a newer one"
+        ) from None
     return RuleVersion(rule, row["version"], row["status"], row["author"], row["reason"], row["changed_at"])

@@ -190,7 +190,7 @@ def test_a_limit_is_moved_by_a_slider_and_becomes_a_draft(desk: Any, window: Any
     expect(page.locator("#backtest tr", has_text="Alerts")).to_contain_text(f"10\t{larger}", use_inner_text=True)
     page.click("text=Save as a draft")
     expect(page.locator("#notices")).to_contain_text("Version 2 is a draft now.")
-    draft = rules.read(LocalStore(Settings(lake=root))).version_of("small_then_large", 2)
+    draft = rules.read(LocalStore(Settings(lake=root)))[0].version_of("small_then_large", 2)
     assert draft.status == "draft" and rules.limits(draft.rule)["large_above"] == 900
 
 

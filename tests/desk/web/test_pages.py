@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from fraudlake.desk import rules
 from fraudlake.desk.local_store import LocalStore
+from fraudlake.desk.web import case_page
 from fraudlake.desk.web.access import Person, PlatformAccess
 from fraudlake.desk.web.application import application
 from fraudlake.desk.web.site import Site
@@ -170,7 +171,7 @@ def test_an_address_of_nothing_is_answered_in_a_line(browse: Open, page: str, st
 
 
 def test_an_account_without_transactions_has_a_page(browse: Open) -> None:
-    assert "The lake has no transactions of it any more" in browse().get("/accounts/nobody").text
+    assert "The lake has no transactions of it from" in browse().get("/accounts/nobody").text
 
 
 def test_a_limit_that_is_moved_is_backtested_on_the_lake(browse: Open) -> None:
@@ -212,7 +213,7 @@ def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore) -> None:
     assert "Version 2 is a draft now." in text and "version 2 draft anna · fewer alerts" in text
     again = browser.post(f"{page}/draft", data={**browser.form(page, f"{page}/draft"), **moved})
     assert again.status_code == 409 and "is the same rule already" in again.text
-    versions = rules.read(store).versions_of("small_then_large")
+    versions = rules.read(store)[0].versions_of("small_then_large")
     assert [(one.version, one.status) for one in versions] == [(1, "live"), (2, "draft")]
     assert rules.limits(versions[1].rule) == {"small_below": 1.0, "large_above": 900.0}
 
@@ -257,3 +258,47 @@ def test_a_warehouse_that_is_asleep_or_refuses_is_said_in_a_line(page: str) -> N
     assert answer.status_code == 409 and "not available for now (starting): try again" in text_of(answer.text)
     told = browser.get(page, headers={**who, "accept": "application/json"})
     assert told.json() == {"error": "https://w.example is not available for now (starting): try again in some minutes"}
+
+
+def test_a_rule_that_cannot_be_read_is_shown_with_its_reason(browse: Open, root: Path) -> None:
+    readable = {"change": 1, "name": "busy", "version": 1, "kind": "threshold", "status": "live"}
+    busy = {"kind": "threshold", "name": "busy", "aggregate": "sum", "above": 9, "last": "1 hour"}
+    future = {"change": 2, "name": "later", "version": 1, "kind": "graph", "status": "live"}
+    rows = [(readable, busy), (future, {"kind": "graph", "name": "later"})]
+    written = [{**row, "definition": json.dumps(rule), "changed_at": small_lake.NOON} for row, rule in rows]
+    small_lake.write(root, small_lake.tables.SILVER_RULES, written)
+    browser = browse()
+    page = text_of(browser.get("/rules").text)
+    assert "silver_rules: later version 1 cannot be read (input tag 'graph'" in page
+    assert 'href="/rules/busy"' in browser.get("/rules").text
+    definition = text_of(browser.get("/rules/busy").text)
+    assert "last 1 hour" in definition
+    missing = browser.get("/rules/later")
+    assert missing.status_code == 404 and "later version 1 cannot be read" in missing.text
+    draft = browser.post("/rules/busy/draft", data={**browser.form("/rules/busy", "/rules/busy/draft"), "above": "8"})
+    assert draft.status_code == 409 and "later version 1 cannot be read" in draft.text
+
+
+def test_the_title_of_the_time_axis_names_the_days_that_it_spans(browse: Open) -> None:
+    text = text_of(browse().get("/items/alert2").text)
+    assert "Transactions, 27 Feb 2026 to 7 Mar 2026 " in text
+
+
+def test_the_latest_alert_of_each_rule_comes_first() -> None:
+    alerts = [{"rule": rule, "number": number} for number, rule in enumerate(["sum"] * 7 + ["probe"] + ["sum"] * 2)]
+    shown = case_page._latest_of_each_rule(alerts)
+    assert [alert["number"] for alert in shown] == [0, 7, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("alert2", "/items/alert2"), ("A7", "/accounts/A7"), (HOSTILE, "/accounts/%3Cimg%20src%3Dx"), ("A77", None)],
+)
+def test_a_name_finds_its_page(browse: Open, name: str, found: str | None) -> None:
+    answer = browse().get("/find", params={"name": f" {name} "}, follow_redirects=False)
+    if found is None:
+        assert answer.status_code == 404 and f"there is no account, case, alert or drawn account '{name}'" in (
+            html.unescape(answer.text)
+        )
+    else:
+        assert answer.status_code == 303 and answer.headers["location"].startswith(found)

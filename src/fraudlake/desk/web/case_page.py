@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
 from fraudlake.desk import charts, document, dossier, history, items, review, verdicts
@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 SPANS = (14, 30, 90)
 """Days of history before what a case is about; the first is what one sees at first."""
 _ALERTS = 5
-"""Alerts whose evidence is shown."""
+"""Alerts whose evidence is shown, if there are no more rules than that."""
 REASONS = (
     "card testing",
     "stolen card",
@@ -59,6 +59,14 @@ def routes(site: Site) -> list[Route]:
     def item(request: Request) -> Response:
         named = _find(*_asked(site, request))
         return _page(site, request, site.store_of(request.state.person), named)
+
+    def find(request: Request) -> Response:
+        name, store = request.query_params.get("name", "").strip(), site.store_of(request.state.person)
+        if name and items.find(store, name):
+            return RedirectResponse(f"/items/{path(name)}", 303)
+        if name and history.of_account(store, name).day:
+            return RedirectResponse(f"/accounts/{path(name)}", 303)
+        raise MissingError(f"there is no account, case, alert or drawn account '{name}'")
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
@@ -101,6 +109,7 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:str}/release", form(_release), methods=["POST"]),
         Route("/items/{name:str}/verdict", form(_decide), methods=["POST"]),
         Route("/accounts/{name:str}", account),
+        Route("/find", find),
     ]
 
 
@@ -149,6 +158,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     days = _days(request)
     known = history.of_item(store, item, _about(named), days, case["alert_ids"] if case else ())
     alerts = [alert for alert in known.alerts if alert["is_of_case"]]
+    shown = _latest_of_each_rule(alerts)
     return site.page(
         request,
         "case.html",
@@ -165,8 +175,8 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         facts=_facts(item, case, row),
         history=known,
         timeline=_timeline(known, item),
-        alerts=[_evidence(alert) for alert in alerts[:_ALERTS]],
-        more_alerts=max(0, len(alerts) - _ALERTS),
+        alerts=[_evidence(alert) for alert in shown],
+        more_alerts=len(alerts) - len(shown),
         columns=list(store.settings.columns),
         score=_score(known),
         days=days,
@@ -273,6 +283,14 @@ def _text(row: dict[str, Any]) -> str:
     parts += [f"{row['alert']} alert"] if row["alert"] else []
     parts += [] if row["verdict"] is None else ["called fraud" if row["verdict"] else "called genuine"]
     return ", ".join(parts)
+
+
+def _latest_of_each_rule(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the latest alert of each rule, then other alerts of the latest; alerts are given in that order."""
+    first = {alert["rule"]: alert for alert in reversed(alerts)}
+    latest = [alert for alert in alerts if first[alert["rule"]] is alert]
+    others = [alert for alert in alerts if first[alert["rule"]] is not alert]
+    return [*latest, *others[: max(0, _ALERTS - len(latest))]]
 
 
 def _evidence(alert: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def routes(site: Site) -> list[Route]:
 
     def all_rules(request: Request) -> Response:
         store = site.store_of(request.state.person)
-        figures = rules.figures(store, rules.read(store), _DAYS)
+        present, unreadable = rules.read(store)
+        figures = rules.figures(store, present, _DAYS)
         cases = {one.version.rule.name: one.cases for one in figures.rules}
         pairs = [
             {"first": first, "second": second, "cases": both, "of_first": _of(both, cases.get(first)),
@@ -41,12 +42,12 @@ def routes(site: Site) -> list[Route]:
             for (first, second), both in sorted(figures.overlap.items(), key=lambda pair: (-pair[1], pair[0]))
         ]  # fmt: skip
         shown = [{**vars(one), "drawing": _spark(one), "interval": _interval(one)} for one in figures.rules]
-        view = {"days": figures.days, "rules": shown, "missed": figures.missed}
+        view = {"days": figures.days, "rules": shown, "missed": figures.missed, "unreadable": unreadable}
         return site.page(request, "rules.html", page="Rules", figures=view, pairs=pairs)
 
     def one_rule(request: Request) -> Response:
         store, version = _asked(site, request)
-        figures = rules.figures(store, rules.read(store), _DAYS)
+        figures = rules.figures(store, rules.read(store)[0], _DAYS)
         raised = next((one for one in figures.rules if one.version.rule.name == version.rule.name), None)
         drawing = charts.bars(figures.days, raised.per_day, "alerts a day") if raised else ""
         saved = request.query_params.get("saved")
@@ -103,11 +104,11 @@ def routes(site: Site) -> list[Route]:
 def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
     """Return the store, and the version of a rule that the address names: the live one, otherwise the newest."""
     store = site.store_of(request.state.person)
-    present, name = rules.read(store), request.path_params["name"]
+    (present, unreadable), name = rules.read(store), request.path_params["name"]
     try:
         newest = present.version_of(name)
     except UsageError as error:
-        raise MissingError(str(error)) from None
+        raise MissingError(unreadable.get(name, str(error))) from None
     return store, next((one for one in present.live if one.rule.name == name), newest)
 
 

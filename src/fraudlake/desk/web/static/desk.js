@@ -72,8 +72,15 @@
     notice(`This was not answered earlier: ${sent.what}.`, "bad", ["Send again", () => send(sent)], ["Discard", () => localStorage.removeItem(UNSENT)]);
   }
 
-  const rows = [...document.querySelectorAll("tr[data-href]")];
-  let at = -1;
+  const everyRow = [...document.querySelectorAll("tr[data-href]")];
+  let rows = everyRow, at = -1;
+  document.getElementById("find")?.addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/);
+    rows[at]?.classList.remove("selected");
+    at = -1;
+    rows = everyRow.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
+    for (const row of everyRow) row.hidden = !rows.includes(row);
+  });
   function select(to) {
     if (!rows.length) return;
     rows[at]?.classList.remove("selected");
@@ -97,7 +104,7 @@
     const target = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key && !one.disabled);
     if (!target || event.repeat) return;
     event.preventDefault();
-    if (target.matches("textarea")) target.focus(); else target.click();
+    if (target.matches("textarea, input")) target.focus(); else target.click();
   });
 
   for (const button of document.querySelectorAll("[data-opens]")) {
