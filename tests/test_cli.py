@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
+from fraudlake import tables
 from fraudlake.cli import cli, main
 from fraudlake.cli.app import App
 from fraudlake.errors import FraudlakeError
@@ -439,3 +440,14 @@ def test_an_unforeseen_error_in_a_job_is_told_whole_since_its_machine_ends_with_
     assert "UnforeseenError: a wheel came off\nand rolled away\n" in err
     assert err.splitlines()[-1] == "fraudlake: a wheel came off"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_of_which_no_row_is_valid_says_so(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    lake = plain_lake.make(tmp_path / "lake")
+    plain_lake.fill(lake, tables.SILVER_QUARANTINE, {"reasons": ["account_is_named"]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fraudlake.cli.ingestion.run_step", lambda *given: None)
+        refined = fraudlake_here("--lake", str(lake), "refine")
+    assert "no row is valid, and the quarantine has 1 row: " in refined.stderr
+    plain_lake.fill(lake, tables.SILVER_TRANSACTIONS, {"transaction_id": "1"})
+    assert "no row is valid" not in fraudlake_here("--lake", str(lake), "status").stdout

@@ -105,7 +105,8 @@ def test_an_unknown_variable_of_ours_is_refused(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bukkets = 3", "there is no setting 'bukkets'"),
+        ("bukkets = 3", "there is no setting 'bukkets': did you mean 'buckets'?"),
+        ('[columns]\nshop = { typ = "string" }', "there is no setting 'columns.shop.typ': did you mean 'type'?"),
         ("buckets = 'x'", "buckets = 'x': input should be a valid integer"),
         ("buckets = ", "Invalid value"),
         ('[[rules]]\nname = "A b"\nsmall_below = 1\nlarge_above = 2\nwithin = "1 s"', "rules.0.name = 'A b'"),
@@ -144,7 +145,11 @@ def test_columns_are_declared_by_their_type_or_with_field_and_nullability(
         ("{", "--columns = '{': must be JSON"),
         ("[1]", 'must be a table of columns, such as kind = "string"'),
         ('{"_x": "string"}', "'_x' must be of letters, digits and underscores, and begin with a letter"),
-        ('{"Amount": "double"}', "'Amount' is a column of the lake's own: name it otherwise"),
+        (
+            '{"Amount": "double"}',
+            "'Amount' is a column of the lake's own, which the field 'amount' of the payload fills",
+        ),
+        ('{"account_id": {"from": "card", "type": "string"}}', "which the field 'accountId' of the payload fills"),
         ('{"reasons": "string"}', "'reasons' is a column of the lake's own"),
         ('{"a": "string", "A": "string"}', "'A' is declared twice, as names in other case are the same: rename one"),
         ('{"a": "varchar"}', "--columns: a.type = 'varchar': input should be 'string', 'bigint', 'double', "),

@@ -99,3 +99,9 @@ def test_the_command_prints_a_line_each_and_starts_no_spark(tmp_path: Path, frau
 def test_a_workspace_is_refused(fraudlake_here: FraudlakeHere) -> None:
     ended = fraudlake_here("--catalog", "main", "--schema", "fraud", "doctor")
     assert ended.returncode == 2 and "fraudlake workspace check" in ended.stderr
+
+
+def test_an_entity_of_no_column_is_found_before_there_is_a_lake(tmp_path: Path) -> None:
+    found = findings(lake=tmp_path / "lake", entities={"shop": "shop_id"})["lake"]
+    assert not found.ok and found.matters
+    assert "entities: shop is keyed by shop_id, which is no column of" in found.seen

@@ -6,10 +6,11 @@ import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fraudlake import tables
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_step
 from fraudlake.cli.command import time_of
@@ -17,6 +18,9 @@ from fraudlake.cli.progress import console, output
 from fraudlake.counts import counted
 from fraudlake.errors import UsageError
 from fraudlake.stop import StoppedError
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
 
 
 @cli.command(example="fraudlake simulate --rows 100000 --bad 0.001")
@@ -131,6 +135,17 @@ def refine(app: App, /, **flags: str | None) -> None:
 
     lake = app.open_for_streams("refine", **flags)
     run_step(app, lake, refine.streams(lake))
+    note_no_valid_row(lake)
+
+
+def note_no_valid_row(lake: Lake) -> None:
+    """Print a note if the lake has no valid row, though rows have landed."""
+    valid, quarantined = (
+        lake.query(table, "count(*) AS rows")["rows"][0].as_py()
+        for table in (tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
+    )
+    if quarantined and not valid:
+        console.print(f"[yellow]![/] {summary.no_valid_row(quarantined)}", soft_wrap=True)
 
 
 @cli.command(example="fraudlake quarantine --rule amount_is_positive --limit 10")

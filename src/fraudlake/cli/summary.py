@@ -89,6 +89,17 @@ def print_counts(console: Console, status: Status) -> None:
     else:
         late, removed = " - late" * bool(status.late), ", with the removed rows" * bool(status.removed)
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")
+    if status.quarantine and not status.silver and not status.removed:
+        console.print(f"[yellow]![/] {no_valid_row(status.quarantine)}", soft_wrap=True)
+
+
+def no_valid_row(quarantined: int) -> str:
+    """Say that all rows are in quarantine, as they are if the payload has other fields than the lake expects."""
+    return (
+        f"no row is valid, and the quarantine has {counted(quarantined, 'row')}: 'fraudlake quarantine' shows the "
+        "reasons. A payment needs the fields dt, accountId and amount (docs/how-to/schema-evolution.md, 'Other names "
+        "and units')"
+    )
 
 
 def missed_by_lists(missed: Missed) -> str:

@@ -90,7 +90,7 @@ def settle(
             _require_changeable(lake, name, known[name])
         known |= {name: getattr(settings, name) for name in different}
     settled = settings.defined(known)
-    _require_declared(settled, lake)
+    require_known(settled, lake.name)
     if "columns" in missing or "columns" in different:
         for table in filter(lake.has, _DECLARING):
             tables.require_types(tables.with_declared(table, settled.columns), lake.column_types(table))
@@ -199,14 +199,18 @@ def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
     return {name: DeclaredColumn(**column) for name, column in last.items()}
 
 
-def _require_declared(settings: Settings, lake: Lake) -> None:
-    """Refuse an entity or a feature of something that the lake does not have."""
+def require_known(settings: Settings, name_of_lake: str) -> None:
+    """Refuse an entity or a feature of something that the lake does not have.
+
+    Raises:
+        UsageError: an entity is keyed by an undeclared column, or a feature does not suit columns and entities.
+    """
     known = ("account_id", *settings.columns)
     for name, columns in settings.entities.items():
         for column in columns:
             if column not in known:
                 raise UsageError(
-                    f"entities: {name} is keyed by {column}, which is no column of {lake.name}; declared are "
+                    f"entities: {name} is keyed by {column}, which is no column of {name_of_lake}; declared are "
                     f"{', '.join(known)}: declare it in [columns], or leave {name} out"
                 )
     require_declared(settings.features, settings.columns, settings.entities, settings.label_delay)

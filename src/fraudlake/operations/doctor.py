@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 
 from fraudlake import __version__, host
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
-from fraudlake.lake import jars, java
+from fraudlake.lake import definition, jars, java
 from fraudlake.lake.opening import open_lake
 
 if TYPE_CHECKING:
@@ -155,6 +155,10 @@ def _lake(settings: Settings) -> Finding:
     try:
         open_lake(settings, must_exist=True)
     except MissingLakeError as error:
+        try:
+            definition.require_known(settings, f"{settings.lake}")
+        except UsageError as wrong:
+            return Finding("lake", False, str(wrong), "correct [columns], [entities] or [[features]] before making it")
         return Finding("lake", False, str(error), "fraudlake run makes one; or name yours with --lake", matters=False)
     except UsageError as error:
         return Finding("lake", False, str(error), "leave out the setting that it names, or see 'fraudlake define'")

@@ -14,6 +14,18 @@ from fraudlake.values import from_json
 _OWN_FIELDS = (*tables.PAYLOAD, "ts")
 """The fields that bronze has columns for; ``ts`` is another name of ``dt``."""
 
+_FIELDS_OF = {
+    "account_id": "accountId",
+    "accountid": "accountId",
+    "amount": "amount",
+    "timestamp": "dt",
+    "dt": "dt",
+    "label": "alert",
+    "alert": "alert",
+    "transaction_id": "transaction_id",
+}
+"""The fields of the payload that fill columns of the lake's own, by these columns."""
+
 
 class DeclaredColumn(BaseModel):
     """A further field of the payload, which bronze and silver have a column for."""
@@ -40,6 +52,11 @@ def _columns(value: object) -> object:
     for name, column in value.items():
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
             raise ValueError(f"'{name}' must be of letters, digits and underscores, and begin with a letter")
+        if name.lower() in _FIELDS_OF:
+            raise ValueError(
+                f"'{name}' is a column of the lake's own, which the field '{_FIELDS_OF[name.lower()]}' of the payload "
+                "fills: rename the field before it lands (docs/how-to/schema-evolution.md, 'Other names and units')"
+            )
         if name.lower() in reserved:
             raise ValueError(f"'{name}' is a column of the lake's own: name it otherwise, and the field in 'from'")
         if name.lower() in (other.lower() for other in columns):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict, SettingsError
@@ -13,6 +14,9 @@ from pydantic_settings import SettingsConfigDict, SettingsError
 from fraudlake.errors import UsageError, reason_of
 from fraudlake.host import is_utf8
 from fraudlake.settings.settings import DEFINITION, ENV_PREFIX, SECRETS, Settings
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 DEFAULT_FILE = Path("fraudlake.toml")
 
@@ -79,9 +83,18 @@ def _origin(name: str, flags: set[str], file: Path | None) -> str:
     return variable if os.environ.get(variable) else str(file)
 
 
+def _alike(location: list[str], refusals: list[ErrorDetails]) -> str:
+    """Return a question for the name that was likely meant: that of a setting, or of a value that is missing nearby."""
+    missing = [str(one["loc"][-1]) for one in refusals if one["type"] == "missing"]
+    known = missing if len(location) > 1 else [_public_name(name) for name in Settings.model_fields]
+    alike = get_close_matches(location[-1], known, n=1)
+    return f": did you mean '{alike[0]}'?" if alike else ""
+
+
 def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str:
-    """Describe the first invalid setting: its name, its value, its source, and what is allowed."""
-    first = error.errors()[0]
+    """Describe an invalid setting, an unknown one first: its name, its value, its source, and what is allowed."""
+    refusals = error.errors()
+    first = next((one for one in refusals if one["type"] == "extra_forbidden"), refusals[0])
     location = [str(part) for part in first["loc"]]
     if location[:1] == ["rules"]:  # a rule's kind follows its number
         del location[2:3]
@@ -92,7 +105,7 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     name, origin = ".".join(location), _origin(location[0], flags, file)
     where = name if origin == str(file) else ".".join(location[1:])
     if first["type"] == "extra_forbidden":
-        return f"{origin}: there is no setting '{name}'"
+        return f"{origin}: there is no setting '{name}'{_alike(location, refusals)}"
     where = f"{origin}: {where}" if where else origin
     value = first["input"]
     is_secret = location[0] in SECRETS
