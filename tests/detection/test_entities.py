@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import alerts, buckets, detector, entity
-from fraudlake.detection.alerts import Evaluator
+from fraudlake.detection.alerts import EntityRules, Evaluator
 from fraudlake.errors import UsageError
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
@@ -201,21 +201,43 @@ def test_keys_that_share_a_hash_share_no_alert(kind: str) -> None:
     assert len(raised) > (0 if kind == "pair" else 3)
 
 
+def by_rate(kind: str) -> tuple[EntityRules, Callable[[Iterable[tuple[str, float, float]]], pa.Table]]:
+    """A rule by a column of doubles, and what makes its rows of account, rate and amount."""
+    rule = {**KINDS[kind], "by": "rate"}
+    of = evaluator(Settings(rules=[rule], columns={"rate": "double"}, entities={"rate": "rate"}))
+    (rules,) = of.by_entity.values()
+
+    def rows(values: Iterable[tuple[str, float, float]]) -> pa.Table:
+        made = [
+            {
+                "account": int(math.isnan(rate)),
+                "time": number * SECOND,
+                "amount": amount,
+                "source": "a",
+                "position": number,
+            }
+            | {"account_id": account, "transaction_id": str(number), "silver_rate": rate}
+            for number, (account, rate, amount) in enumerate(values)
+        ]
+        return pa.Table.from_pylist(made, of.rows)
+
+    return rules, rows
+
+
 @pytest.mark.parametrize("kind", ["pair", "triple"])
 def test_zeros_of_both_signs_are_one_key_and_so_is_nan(kind: str) -> None:
-    rule = {**KINDS[kind], "by": "rate"}
-    given = Settings(rules=[rule], columns={"rate": "double"}, entities={"rate": "rate"}, buckets=1)
-    of, rates = evaluator(given), {0: [-0.0, 0.0, -0.0], 1: [math.nan, -math.nan, math.nan]}
-    rows = [
-        {"account": account, "time": second * SECOND, "amount": amount, "source": "a", "position": second}
-        | {"account_id": "A", "transaction_id": str(second), "silver_rate": rate}
-        for account, of_key in rates.items()
-        for second, (amount, rate) in enumerate(zip((0.5, 900.0, 1000.0), of_key, strict=True))
-    ]
-    raised, _ = of.evaluate(
-        entity.named(given.rules[0], given).number, alerts.NOTHING, pa.Table.from_pylist(rows, of.rows), 0
-    )
+    rules, rows = by_rate(kind)
+    rates = [(-0.0, 0.0, -0.0), (math.nan, -math.nan, math.nan)]
+    values = [("A", *each) for of_key in rates for each in zip(of_key, (0.5, 900.0, 1000.0), strict=True)]
+    raised, _ = rules.evaluate(alerts.NOTHING, rows(values), 0)
     assert sorted(raised["entity_key"].to_pylist()) == ['"NaN"', "0.0"]
+
+
+def test_the_open_matches_of_a_key_that_is_nan_stay_when_an_account_of_another_key_is_forgotten() -> None:
+    rules, rows = by_rate("probe")
+    _, state = rules.evaluate(alerts.NOTHING, rows([("A", math.nan, 0.5), ("A", -math.nan, 0.5), ("B", 0.0, 0.5)]), 0)
+    raised, _ = rules.evaluate(rules.without_accounts(state, {"B"}), rows([("A", math.nan, 900.0)]), 0)
+    assert raised["entity_key"].to_pylist() == ['"NaN"']
 
 
 def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:

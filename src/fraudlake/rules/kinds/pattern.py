@@ -133,7 +133,9 @@ class CompiledPattern:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        keys = [*zip(*(needed[name].to_pylist() for name in self.partition_by), strict=True)]
+        from fraudlake.match_recognize.rows import codes_of
+
+        keys = codes_of(needed, self.partition_by).tolist()
         is_gone = [account in accounts for account in needed["account_id"].to_pylist()]
         touched = {key for key, is_theirs in zip(keys, is_gone, strict=True) if is_theirs}
         others = zip(state, dict.fromkeys(keys), strict=bool(state))
