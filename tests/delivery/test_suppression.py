@@ -33,6 +33,11 @@ def test_an_alert_of_a_terminal_is_suppressed_by_one_of_the_terminal_whatever_th
     assert reason is not None and reason.reason == "the terminal's alert of 2026-03-07 12:00:01 UTC was sent"
 
 
+def test_an_empty_text_is_a_key_like_any_other() -> None:
+    empty = [alert(number, account, number, terminal="t") | {"entity_key": ""} for number, account in enumerate("ab")]
+    assert statuses(empty, [], MINUTE, 0) == [None, SUPPRESSED]
+
+
 def test_an_alert_of_before_entities_is_about_its_account() -> None:
     before = alert(0, "a", 0) | {"entity": None, "entity_key": None}
     assert statuses([alert(1, "a", 1), before], [], MINUTE, 0) == [None, SUPPRESSED]

@@ -67,7 +67,8 @@ def held_back(
 
 def _of(alert: Alert) -> tuple[str, str]:
     """Return what an alert is about: an entity and its key; an alert of an earlier version is about its account."""
-    return alert["entity"] or ACCOUNT, alert["entity_key"] or alert["account_id"]
+    by, key = alert["entity"], alert["entity_key"]
+    return (ACCOUNT, alert["account_id"]) if by is None else (by, key)
 
 
 def minute_of(alert: Alert) -> datetime:
