@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk.review import Item
 from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import value
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 
@@ -32,6 +33,13 @@ def listed(store: Store, day: date | None = None, limit: int | None = None) -> p
     if not len(found):
         require_cases(store)
     return found
+
+
+def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
+    """Return the cases of an account, the latest first."""
+    where = f"WHERE entity = {value(ACCOUNT)} AND entity_key = {value(account)}"
+    latest = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id LIMIT {limit}"
+    return [*store.query(latest, GOLD_CASES).to_pylist()]
 
 
 def require_cases(store: Store) -> None:

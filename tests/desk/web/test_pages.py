@@ -302,3 +302,16 @@ def test_a_name_finds_its_page(browse: Open, name: str, found: str | None) -> No
         )
     else:
         assert answer.status_code == 303 and answer.headers["location"].startswith(found)
+
+
+def test_an_account_names_its_cases(browse: Open) -> None:
+    page = browse().get("/accounts/A2").text
+    assert '<a href="/items/alert2">' in page and '<span class="chip">open</span>' not in page
+
+
+def test_verdicts_of_one_decision_are_a_line() -> None:
+    at = small_lake.NOON
+    one = {"decided_at": at, "analyst": "bert", "verdict": True, "reason": "stolen"}
+    rows = [{**one, "transaction_id": str(number)} for number in range(3)] + [{**one, "verdict": False}]
+    grouped = case_page._earlier(rows, [])
+    assert grouped == [{**one, "transactions": 3}, {**one, "verdict": False, "transactions": 1}]

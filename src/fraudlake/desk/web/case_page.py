@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
-from fraudlake.desk import charts, document, dossier, history, items, review, verdicts
+from fraudlake.desk import cases, charts, document, dossier, history, items, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.review import Item
@@ -40,6 +41,8 @@ SPANS = (14, 30, 90)
 """Days of history before what a case is about; the first is what one sees at first."""
 _ALERTS = 5
 """Alerts whose evidence is shown, if there are no more rules than that."""
+_CASES = 10
+"""Cases of an account that its page names."""
 REASONS = (
     "card testing",
     "stolen card",
@@ -173,6 +176,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         expired=_expired(state),
         dossier=f"/items/{path(item.item_id)}/dossier" if case else None,
         facts=_facts(item, case, row),
+        cases=[] if item.names else cases.of_account(store, item.account_id, _CASES),
         history=known,
         timeline=_timeline(known, item),
         alerts=[_evidence(alert) for alert in shown],
@@ -182,7 +186,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         days=days,
         spans=[span for span in SPANS if span != days],
         events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
-        verdicts=known.verdicts[:20],
+        verdicts=_earlier(known.verdicts, events),
         reasons=REASONS,
         longest=review.LONGEST,
         ids={name: review.new_id() for name in ("next", "verdict", "hold")},
@@ -283,6 +287,16 @@ def _text(row: dict[str, Any]) -> str:
     parts += [f"{row['alert']} alert"] if row["alert"] else []
     parts += [] if row["verdict"] is None else ["called fraud" if row["verdict"] else "called genuine"]
     return ", ".join(parts)
+
+
+def _earlier(verdicts_: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
+    """Return verdicts that no event says, those of one decision together with the number of its transactions."""
+    of_events = {(event.at, event.analyst) for event in events}
+    names = ("decided_at", "analyst", "verdict", "reason")
+    decisions = Counter(
+        tuple(row[name] for name in names) for row in verdicts_ if (row["decided_at"], row["analyst"]) not in of_events
+    )
+    return [dict(zip((*names, "transactions"), (*key, count), strict=True)) for key, count in decisions.items()]
 
 
 def _latest_of_each_rule(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
