@@ -3,6 +3,7 @@
 The deployed path is Spark Connect against a stand-in that refuses what serverless compute refuses (tests/standin):
 Spark's own writers, nothing cached, six settings, a process for the micro-batches of each stream. Each command runs on
 two equal lots of rows: the first warms Spark up, the second is timed. The laptop's commands run in one process, too.
+Processor time is that of all processes, to compare on a machine that does other work.
 
 python -m benchmarks.deployed --rows 1000000 --work DIR
 """
@@ -13,6 +14,9 @@ import argparse
 import time
 from pathlib import Path
 
+import psutil
+
+from benchmarks.usage import processor_seconds
 from fraudlake import simulator
 from fraudlake.cli import cli
 from tests.standin.process import Workspace, running
@@ -22,10 +26,15 @@ STEPS = ("ingest", "refine", "detect", "aggregate", "train", "score")
 ALERT = ("ingest", "refine", "detect")
 
 
-def here(lake: Path, step: str) -> float:
-    begun = time.monotonic()
+def here(lake: Path, step: str, workspace: psutil.Process) -> tuple[float, float]:
+    """Run a step in this process; return its seconds of wall and of processor time, without those of the workspace."""
+
+    def processor() -> float:
+        return processor_seconds() - processor_seconds(workspace)
+
+    begun, before = time.monotonic(), processor()
     cli.main(["--lake", str(lake), step], standalone_mode=False)
-    return time.monotonic() - begun
+    return time.monotonic() - begun, processor() - before
 
 
 def there(workspace: Workspace, command: str, *parameters: str) -> float:
@@ -44,20 +53,27 @@ def main() -> None:
     lake = options.work / "laptop"
     lots = ((1, options.rows), (2, options.rows), (3, 1000))
     with running(options.work / "workspace") as workspace:
+        process = psutil.Process(workspace.pid)
         for seed, rows in lots:
             for landing in (lake / "landing", workspace.landing):
                 traffic = simulator.Traffic(seed=seed)
                 simulator.simulate(landing / str(seed), traffic, rows=rows, file_rows=100_000)
-            steps = ALERT if seed == 3 else STEPS
-            seconds = {step: (here(lake, step), there(workspace, step)) for step in steps}
-            if seed == 2:
-                for step, (laptop, deployed) in seconds.items():
+            to_alerts = [0.0, 0.0]
+            for step in ALERT if seed == 3 else STEPS:
+                laptop, of_laptop = here(lake, step, process)
+                before = processor_seconds(process)
+                deployed = there(workspace, step)
+                of_deployed = processor_seconds(process) - before
+                to_alerts = [to_alerts[0] + laptop, to_alerts[1] + deployed]
+                if seed > 1:
                     print(
-                        f"{step}: {rows / laptop:,.0f} and {rows / deployed:,.0f} rows/s, ratio {laptop / deployed:.2f}"
+                        f"{rows:,} rows, {step}: {rows / laptop:,.0f} and {rows / deployed:,.0f} rows/s, "
+                        f"ratio {laptop / deployed:.2f}; "
+                        f"processor {of_laptop:.1f} and {of_deployed:.1f} s, ratio {of_laptop / of_deployed:.2f}",
+                        flush=True,
                     )
             if seed == 3:
-                laptop, deployed = (sum(pair[side] for pair in seconds.values()) for side in (0, 1))
-                print(f"1,000 rows from landing to alert: {laptop:.1f} s and {deployed:.1f} s")
+                print("1,000 rows from landing to alert: {:.1f} s and {:.1f} s".format(*to_alerts))
 
 
 if __name__ == "__main__":

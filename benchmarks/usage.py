@@ -69,10 +69,10 @@ def family(root: psutil.Process | None = None) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
-def processor_seconds() -> float:
-    """Return the processor time of this process and all below it, also of those that have ended."""
+def processor_seconds(root: psutil.Process | None = None) -> float:
+    """Return the processor time of a process, by default this one, and all below it, also of those that have ended."""
     seconds = 0.0
-    for process in family():
+    for process in family(root):
         with contextlib.suppress(psutil.Error):
             seconds += sum(process.cpu_times()[:4])
     return seconds
