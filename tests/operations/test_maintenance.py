@@ -278,12 +278,19 @@ def test_what_predictive_optimization_compacted_is_still_clustered(lake: Any) ->
 
 @pytest.mark.long
 @pytest.mark.usefixtures("only_silver")
-def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any) -> None:
+def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = lake(clustering="liquid")
     for number in range(2):
         opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(rows(number))))
     opened.spark.sql("OPTIMIZE silver_transactions")
     assert maintenance.optimize(opened) == []
+    histories = {"silver_transactions": opened.history(tables.SILVER_TRANSACTIONS)}
+
+    def ask_again(table: tables.Table) -> None:
+        raise AssertionError(table.name)
+
+    monkeypatch.setattr(opened, "history", ask_again)
+    assert maintenance.optimize(opened, histories=histories) == []
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.gold import account_daily
 from fraudlake.lake import Lake
+from fraudlake.lake.commit import Commit
 from fraudlake.lake.writer import Writer
 from fraudlake.operations import maintenance, retention
 from fraudlake.operations.restore import restore
@@ -81,18 +82,18 @@ def noted(lake: Any) -> list[tuple[str, int]]:
 
 
 def test_old_rows_leave_and_are_counted_and_the_layers_still_add_up(filled: Any) -> None:
-    assert retention.remove_old_rows(filled) == {
-        "bronze_transactions": 3,
-        "silver_transactions": 2,
-        "silver_quarantine": 1,
-    }
+    histories: dict[str, list[Commit]] = {}
+    shortened = {"bronze_transactions": 3, "silver_transactions": 2, "silver_quarantine": 1}
+    assert retention.remove_old_rows(filled, histories) == shortened
+    assert not shortened.keys() & histories.keys()  # they are outdated
+    assert histories["silver_alerts"] == filled.history(tables.SILVER_ALERTS)
     assert days(filled, tables.BRONZE_TRANSACTIONS) == ["2026-03-08"] * 3 + ["None"]
     assert days(filled, tables.SILVER_TRANSACTIONS) == ["2026-03-08"] * 2
     assert days(filled, tables.SILVER_QUARANTINE, "dt") == ["2026-03-08", "None"]
     figures = status(filled)
     assert figures.gaps == []
     assert (figures.landed, figures.bronze, figures.silver, figures.quarantine) == (7, 4, 2, 2)
-    assert figures.removed == {"bronze_transactions": 3, "silver_transactions": 2, "silver_quarantine": 1}
+    assert figures.removed == shortened
 
     assert retention.remove_old_rows(filled) == {}
     assert status(filled).removed == figures.removed

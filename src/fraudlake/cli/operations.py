@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from fraudlake.cli import summary
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.progress import console, output, planned, timed
 from fraudlake.counts import counted
+
+if TYPE_CHECKING:
+    from fraudlake.lake.commit import Commit
 
 
 @cli.command(example="fraudlake setup")
@@ -44,12 +48,13 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
     retention.require_known(settings)
     with planned("row retention", "optimize", "vacuum") as is_done:
         lake = app.open(**flags)
+        histories: dict[str, list[Commit]] = {}
         with timed("row retention") as report:
-            removed = retention.remove_old_rows(lake)
+            removed = retention.remove_old_rows(lake, histories)
             report.append(f"{counted(sum(removed.values()), 'row')} removed")
         is_done()
         with timed("optimize") as report:
-            names = maintenance.optimize(lake, report.parts("table"))
+            names = maintenance.optimize(lake, report.parts("table"), histories)
             report.append(f"{counted(len(names), 'table')} rewritten")
         is_done()
         with timed("vacuum") as report:

@@ -9,13 +9,14 @@ the file, so the table is not cleaned.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
@@ -49,7 +50,11 @@ class Vacuumed:
     skipped: dict[str, list[str]]
 
 
-def optimize(lake: Lake, report: Callable[[int, int], None] = lambda done, total: None) -> list[str]:
+def optimize(
+    lake: Lake,
+    report: Callable[[int, int], None] = lambda done, total: None,
+    histories: Mapping[str, list[Commit]] = MappingProxyType({}),
+) -> list[str]:
     """Compact each table's new small files, and cluster the days that are due, some tables at once.
 
     Tables that are read by account get files of about ``target_file_size``, so that queries can skip files by each
@@ -59,6 +64,7 @@ def optimize(lake: Lake, report: Callable[[int, int], None] = lambda done, total
     Args:
         lake: the lake.
         report: called with the number of tables that are done, and of all tables.
+        histories: those that are known, by name; a table that had not changed by then waits for the next time.
 
     Returns:
         The names of the tables that were rewritten.
@@ -71,7 +77,7 @@ def optimize(lake: Lake, report: Callable[[int, int], None] = lambda done, total
         _ = lake.session  # Spark starts in the main thread, which a signal interrupts
     stopping = threading.Event()
     pool = ThreadPoolExecutor(_TABLES_AT_ONCE)
-    running = {pool.submit(_optimize, lake, table, stopping): table for table in writers}
+    running = {pool.submit(_optimize, lake, table, histories.get(table.name), stopping): table for table in writers}
     try:
         for done, _ in enumerate(as_completed(running), 1):
             report(done, len(running))
@@ -86,9 +92,12 @@ def optimize(lake: Lake, report: Callable[[int, int], None] = lambda done, total
     return [table.name for future, table in running.items() if future.result()]
 
 
-def _optimize(lake: Lake, table: tables.Table, stopping: threading.Event) -> bool:
+def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopping: threading.Event) -> bool:
     """Rewrite what is due of a table, portion by portion; return whether anything was."""
-    rewritten = False
+    is_whole, rewritten = lake.writer(table).rewrites_partitions, False
+    # In a workspace a history is a query.
+    if is_whole and known is not None and not _has_changed(known, table):
+        return False
 
     def rewrite() -> None:
         nonlocal rewritten

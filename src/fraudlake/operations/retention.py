@@ -84,10 +84,14 @@ def require_known(settings: Settings) -> None:
             raise UsageError(f"row_retention: {name}: {reason}; the nearest one that can have a limit is {nearest[0]}")
 
 
-def remove_old_rows(lake: Lake) -> dict[str, int]:
+def remove_old_rows(lake: Lake, histories: dict[str, list[Commit]] | None = None) -> dict[str, int]:
     """Remove the rows that are older than the limits of the setting ``row_retention``; streams may continue.
 
     Warns of a feature that looks back further than that.
+
+    Args:
+        lake: the lake.
+        histories: gets the history, by name, of each table of which it was asked and from which no row leaves.
 
     Returns:
         How many rows have left now, by table; only of tables from which rows have just left.
@@ -100,7 +104,8 @@ def remove_old_rows(lake: Lake) -> dict[str, int]:
         require_kept(lake.settings.features, lake.settings.row_retention)
     except UsageError as error:
         _LOG.warning(str(error))
-    _note(lake, contents.TABLES)
+    histories = {} if histories is None else histories
+    _note(lake, contents.TABLES, histories)
     shortened = []
     for table in contents.TABLES:
         first_day = lake.settings.first_day(table.name)
@@ -108,8 +113,9 @@ def remove_old_rows(lake: Lake) -> dict[str, int]:
             old = old_rows(table, first_day)
             if lake.count(table, old):
                 conflict.retried(partial(lake.remove, table, old, {RETENTION: str(first_day)}))
+                histories.pop(table.name, None)
                 shortened.append(table)
-    return {entry["table_name"]: entry["rows"] for entry in _note(lake, shortened)}
+    return {entry["table_name"]: entry["rows"] for entry in _note(lake, shortened, {})}
 
 
 def old_rows(table: Table, first_day: date) -> str:
@@ -149,12 +155,15 @@ def _of(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry["table_id"] == identity]
 
 
-def _note(lake: Lake, among: Sequence[Table]) -> list[Entry]:
-    """Note each commit of some tables that is not noted yet; in a workspace, each table is a query."""
+def _note(lake: Lake, among: Sequence[Table], histories: dict[str, list[Commit]]) -> list[Entry]:
+    """Note each commit of some tables that is not noted yet; in a workspace, each table is a query.
+
+    Their histories are added to ``histories``.
+    """
     new: list[Entry] = []
     noted = _noted(lake) if among else []
     for table in among:
-        for entry in _not_noted(lake, table, noted):
+        for entry in _not_noted(lake, table, noted, histories):
             _record(lake, entry)
             new.append(entry)
     return new
@@ -166,12 +175,16 @@ def _record(lake: Lake, entry: dict[str, Any]) -> None:
     conflict.retried(lambda: lake.writer(tables.GOLD_ROW_REMOVALS).write(rows, "append", transaction))
 
 
-def _not_noted(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
+def _not_noted(
+    lake: Lake, table: Table, noted: list[Entry], histories: dict[str, list[Commit]] | None = None
+) -> list[Entry]:
     if table.name not in _OLD:
         return []
-    entries = _of(lake, table, noted)
+    entries, history = _of(lake, table, noted), lake.history(table)
+    if histories is not None:
+        histories[table.name] = history
     last = entries[-1]["version"] if entries else -1
-    commits = [commit for commit in lake.history(table) if commit.version > last]
+    commits = [commit for commit in history if commit.version > last]
     commits = [commit for commit in commits if {RETENTION, RESTORED} & commit.record.keys()]
     new: list[Entry] = []
     for commit in sorted(commits, key=lambda commit: commit.version):
