@@ -15,10 +15,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fraudlake.lake import open_lake
 from fraudlake.model import features
 from fraudlake.model.classifier import Classifier, Logistic
-from fraudlake.model.registry import Registry, Trained
+from fraudlake.model.registry import Registry, Trained, published_champion
 from fraudlake.model.store import has_models, model_store
+from fraudlake.model.training import publish
+from fraudlake.settings import Settings
 
 PATIENCE = 120
 OPEN = """
@@ -48,13 +51,48 @@ def test_a_store_in_another_place_has_its_models_there(tmp_path: Path) -> None:
         assert not [line for line in store.iterdump() if "a%20lake" in line]
 
 
-def register(lake: Any) -> str:
+def register(lake: Any, name: str = "model") -> str:
     """Register a model without training one, and return its version."""
     width = len(features.NAMES)
     model = Classifier(features.NAMES, Logistic([0.0] * width, [1.0] * width, [1.0] * width, 0.0), 1.0, 0.0)
     example = pd.DataFrame([[0.0] * width], columns=list(features.NAMES))
     trained = Trained(model, {"shapes": {}, "until": "2026-03-07"}, example, {}, "", {})
-    return Registry(model_store(lake), "model", "model").register(trained).number
+    return Registry(model_store(lake), name, "model").register(trained).number
+
+
+@pytest.mark.slow
+def test_the_champion_is_known_without_mlflow_if_it_is_the_model_that_was_published_last(tmp_path: Path) -> None:
+    lake = open_lake(Settings(lake=tmp_path))
+    assert published_champion(lake) is None  # and no store is made
+    assert not has_models(lake)
+
+    def promoted(number: str) -> Registry:
+        registry = Registry.of(lake)
+        registry.promote(number)
+        return registry
+
+    assert [register(lake, "fraudlake"), register(lake, "fraudlake")] == ["1", "2"]
+    first = promoted("1").load("1")
+    assert published_champion(lake) is None
+    publish(lake, first)
+    assert published_champion(lake) == first
+    promoted("2")  # of the same bytes
+    assert published_champion(lake) is None
+    promoted("1")
+    assert published_champion(lake) == first
+    assert lake.models is not None
+    files = {file: file.read_bytes() for file in lake.models.rglob("classifier.json")}
+    for file in files:
+        file.write_bytes(b"cut")
+    assert published_champion(lake) is None
+    for file, stored in files.items():
+        file.write_bytes(stored)
+    assert published_champion(lake) == first
+
+    with contextlib.closing(sqlite3.connect(lake.models / "mlflow.db")) as store:
+        store.execute("UPDATE model_versions SET creation_time = creation_time + 3600000")
+        store.commit()
+    assert published_champion(lake) is None  # number and bytes are the same, of a store that was made anew
 
 
 def test_a_version_is_compared_by_the_classifier_that_was_not_fitted_on_its_test_rows(tmp_path: Path) -> None:

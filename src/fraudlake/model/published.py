@@ -7,6 +7,7 @@ in the worker of foreachBatch), so the champion's bytes are published in a table
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -81,6 +82,16 @@ def champion_number(lake: Lake) -> str | None:
     """Return the version that was published last; None: nothing was published yet."""
     last = lake.query(tables.GOLD_MODELS, "model_version", _LAST)["model_version"].to_pylist()
     return str(last[0]) if last else None
+
+
+def latest(lake: Lake) -> tuple[Model, datetime] | None:
+    """Return the version that was published last, and when (UTC); None: none was, or its row cannot be read."""
+    for row in lake.query(tables.GOLD_MODELS, "model_version, model, profile, published_at", _LAST).to_pylist():
+        with suppress(TypeError, ValueError):
+            model = Model(row["model_version"], bytes(row["model"]), json.loads(row["profile"]))
+            _ = model.classifier
+            return model, row["published_at"]
+    return None
 
 
 def load(lake: Lake, number: str) -> Model:

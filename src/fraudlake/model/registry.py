@@ -14,9 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from fraudlake.errors import FraudlakeError, first_line
-from fraudlake.model import classifier, features
+from fraudlake.model import classifier, features, published
 from fraudlake.model.classifier import Classifier
 from fraudlake.model.published import Model
 from fraudlake.model.store import has_models, log_only_errors, model_store, reading
@@ -356,6 +358,32 @@ def versions(lake: Lake) -> list[Version]:
         return []
     with reading(lake.models) as store:
         return list(_stored(store, lake.settings.model_name))
+
+
+def published_champion(lake: Lake) -> Model | None:
+    """Return the champion if, as MLflow's file and folder on a laptop say, it is the version that was published last.
+
+    MLflow takes seconds to be imported. None: it must be asked.
+
+    Raises:
+        FraudlakeError: the store cannot be read.
+    """
+    latest = published.latest(lake) if lake.models is not None and has_models(lake) else None
+    if lake.models is None or latest is None:
+        return None
+    (model, published_at), name = latest, lake.settings.model_name
+    with reading(lake.models) as store:
+        registered = store.execute(
+            "SELECT creation_time, storage_location FROM model_versions NATURAL JOIN "
+            "(SELECT name, version FROM registered_model_aliases WHERE alias = ?) WHERE name = ? AND version = ?",
+            (CHAMPION, name, model.number),
+        ).fetchone()
+    if registered is None or registered[0] > published_at.timestamp() * 1000:  # of a store that was made anew
+        return None
+    file = Path(url2pathname(urlsplit(registered[1]).path)) / "data" / "classifier.json"
+    is_same = file.is_file() and file.read_bytes() == model.stored
+    is_computable = {*model.classifier.features} <= {*features.names(lake.settings)}
+    return model if is_same and is_computable else None
 
 
 def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:

@@ -17,7 +17,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, features, predictions, published
-from fraudlake.model.registry import Registry
+from fraudlake.model.registry import Registry, published_champion
 from fraudlake.model.training import publish
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import transactions as silver
@@ -63,8 +63,10 @@ def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) 
 
 
 def _champion(lake: Lake) -> Model:
-    registry = Registry.of(lake)
-    champion = registry.load(registry.required_champion().number)
+    champion = published_champion(lake)
+    if champion is None:
+        registry = Registry.of(lake)
+        champion = registry.load(registry.required_champion().number)
     champion.threshold(lake.settings.threshold)
     return champion
 
