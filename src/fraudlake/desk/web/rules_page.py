@@ -60,7 +60,10 @@ def routes(site: Site) -> list[Route]:
             version=version,
             drawing=drawing,
             definition=rules.definition(version),
-            changes=rules.changes(store, version.rule.name) or [version],
+            changes=[
+                {**vars(change), "limits": rules.limits(change.rule)}
+                for change in rules.changes(store, version.rule.name) or [version]
+            ],
             limits=[_slider(name, limit) for name, limit in rules.limits(version.rule).items()],
         )
 
