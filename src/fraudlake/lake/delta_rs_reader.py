@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
 
+from fraudlake.errors import FraudlakeError
 from fraudlake.lake.data_file import DataFile
 
+_GONE = re.compile(r"Object at location (.+?) not found")
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
@@ -59,11 +63,23 @@ def query(statement: str, registered: Mapping[str, DeltaTable]) -> pa.Table:
 
     It goes past Arrow's own reader of delta-rs, whose threads call Python, which aborts if it is about to end
     (``terminate called``, seen with deltalake 1.6).
+
+    Raises:
+        FraudlakeError: a file of a table is gone.
     """
     engine = QueryBuilder()
     for name, delta in registered.items():
         engine.register(name, delta)
-    rows = pa.table(engine.execute(statement))
+    try:
+        rows = pa.table(engine.execute(statement))
+    except (pa.ArrowException, DeltaError) as error:
+        gone = _GONE.search(str(error))
+        if gone is None:
+            raise
+        raise FraudlakeError(
+            f"{gone[1]} is gone, which the log of its table names: run the command again if 'fraudlake optimize' has "
+            "just removed files, otherwise restore the file from a copy"
+        ) from None
     return rows.cast(pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema]))
 
 

@@ -210,7 +210,10 @@ def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore) -> None:
     browser, page = browse(), "/rules/small_then_large"
     moved = {"small_below": "1", "large_above": "900", "reason": "fewer alerts"}
     text = text_of(browser.submit(page, f"{page}/draft", **moved))
-    assert "Version 2 is a draft now." in text and "version 2 draft small_below 1, large_above 900, anna · fewer alerts" in text
+    assert (
+        "Version 2 is a draft now." in text
+        and "version 2 draft small_below 1, large_above 900, anna · fewer alerts" in text
+    )
     again = browser.post(f"{page}/draft", data={**browser.form(page, f"{page}/draft"), **moved})
     assert again.status_code == 409 and "is the same rule already" in again.text
     versions = rules.read(store)[0].versions_of("small_then_large")
