@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,17 @@ def test_what_fraudlake_decides_is_no_option(name: str) -> None:
     wanted = Settings(spark_options={name: "true"})
     with pytest.raises(UsageError, match=f"spark_options: {name} cannot be set, since fraudlake decides it"):
         session.with_options({"spark.ui.enabled": "false"}, wanted)
+
+
+def test_a_clusters_master_tells_which_address_of_this_machine_its_executors_reach(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        address = f"spark://localhost:{master.getsockname()[1]}"
+        configured = session.configuration(Settings(lake=tmp_path, spark_master=address))
+    assert configured["spark.driver.host"] == configured["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "/delta-spark_" in configured["spark.jars"]
+
+    with pytest.raises(FraudlakeError, match=f"no Spark master answers at {address} .*set another spark_master"):
+        session.configuration(Settings(lake=tmp_path, spark_master=address))
 
 
 @pytest.mark.slow

@@ -29,8 +29,8 @@ PHRASES = (
     ("local mini cluster", '`master("local[*]")`', "nothing"),
     (
         "job submission to a cluster",
-        "`databricks bundle run`, or `spark-submit` on other clusters",
-        "see [deploy.md](../how-to/deploy.md)",
+        "`spark-submit`; a lake's commands: `databricks bundle run`, or the setting `spark_master`",
+        "see [deploy.md](../how-to/deploy.md), [machines.md](../how-to/machines.md#a-standalone-cluster)",
     ),
     (
         "Maven archetype, `flink-streaming-java`, `flink-walkthrough-common`, the IDE's classpath",

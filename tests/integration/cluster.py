@@ -1,4 +1,7 @@
-"""A Spark cluster on the loopback address: a master and a worker, whose executors are processes of their own."""
+"""A Spark cluster on the loopback address: a master and workers, whose executors are processes of their own.
+
+It is Spark as it is distributed, without the jars of fraudlake.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fraudlake.lake import java, session, spark_home
+import pyspark
+
+from fraudlake.lake import java, session
 
 HOST = "127.0.0.1"
 PATIENCE = 120  # seconds
@@ -23,17 +28,18 @@ class Cluster:
 
     master: str
     """Its address: ``spark://host:port``."""
-    worker: int
-    """The process id of its worker."""
+    workers: list[int]
+    """The process ids of its workers."""
 
     def executors(self) -> list[int]:
         """The process ids of the executors."""
-        return [pid for pid, command in children(self.worker) if "CoarseGrainedExecutorBackend" in command]
+        started = (child for worker in self.workers for child in children(worker))
+        return [pid for pid, command in started if "CoarseGrainedExecutorBackend" in command]
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Cluster]:
-    """Start a cluster of one worker with two cores; its files and its log are in the folder."""
+def running(folder: Path, workers: int = 1, cores: int = 2) -> Iterator[Cluster]:
+    """Start a cluster of workers with some cores each; its files and its log are in the folder."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
@@ -41,27 +47,27 @@ def running(folder: Path) -> Iterator[Cluster]:
     master = f"spark://{HOST}:{port}"
     started = [_start(log, "master.Master", "--port", str(port))]
     try:
-        place = ("--cores", "2", "--memory", "2g", "--work-dir", str(folder / "work"))
-        started.append(_start(log, "worker.Worker", *place, master))
+        place = ("--cores", str(cores), "--memory", "2g", "--work-dir", str(folder / "work"))
+        started += [_start(log, "worker.Worker", *place, master) for _ in range(workers)]
         deadline = time.monotonic() + PATIENCE
-        while "Successfully registered with master" not in log.read_text():
+        while log.read_text().count("Successfully registered with master") < workers:
             assert time.monotonic() < deadline and all(one.poll() is None for one in started), log.read_text()[-2000:]
             time.sleep(0.1)
-        yield Cluster(master, started[-1].pid)
+        yield Cluster(master, [one.pid for one in started[1:]])
     finally:
         for one in reversed(started):
-            one.terminate()  # a worker ends its executors
+            one.terminate()  # workers end their executors
             one.wait()
 
 
 def _start(log: Path, role: str, *arguments: str) -> subprocess.Popen[bytes]:
-    home = spark_home.folder()
+    home = Path(pyspark.__file__).parent
     command = [str(java.require()), "-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{role}"]
     with log.open("ab") as output:
         return subprocess.Popen(
             [*command, "--host", HOST, "--webui-port", "0", *arguments],
             # A worker looks for the folder of a build otherwise.
-            env={**os.environ, **session.environment(), "SPARK_SCALA_VERSION": "2.13"},
+            env={**os.environ, **session.environment(), "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
             stdout=output,
             stderr=output,
         )

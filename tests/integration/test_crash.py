@@ -22,7 +22,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.lake import open_lake, session
+from fraudlake.lake import open_lake
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter
 from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.operations.status import status
@@ -277,32 +277,19 @@ def test_a_python_worker_that_is_killed_doubles_nothing(spark: Any, tmp_path: Pa
     assert_alerts_are_flinks(root, files)
 
 
-ON_A_CLUSTER = """
-import sys
-from pathlib import Path
-from fraudlake.lake import open_lake, session
-from fraudlake.settings import Settings
-from fraudlake.streams import detect, ingest, refine, stream
-
-settings = Settings(lake=Path(sys.argv[2]), max_files_per_trigger=16)
-cluster = {"spark.executor.cores": "1", "spark.executor.memory": "600m", "spark.executor.extraJavaOptions": sys.argv[3]}
-configuration = session.configuration(settings) | cluster
-session.launch(sys.argv[1], configuration, settings.lake / "spark.log", session.environment())
-lake = open_lake(settings)
-for step in (ingest.streams, refine.streams, detect.streams):
-    stream.run(lake, step(lake), "available-now")
-"""
-
-
 @pytest.mark.long
-def test_an_executor_that_is_killed_doubles_nothing(spark: Any, tmp_path: Path) -> None:
+def test_an_executor_that_is_killed_doubles_nothing(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its state continues in another executor."""
     root, files = tmp_path / "lake", in_time_order()[:12]
     land(root, files, 0, len(files))
-    options = f"{SHORT_LIVED['FRAUDLAKE_JAVA_OPTIONS']} {' '.join(session.JAVA_OPTIONS)}"
     killed = []
     with cluster.running(tmp_path) as started:
-        process = start(sys.executable, "-c", ON_A_CLUSTER, started.master, str(root), options)
+        with monkeypatch.context() as patch:
+            patch.setenv("FRAUDLAKE_SPARK_MASTER", started.master)
+            patch.setenv("FRAUDLAKE_SPARK_OPTIONS", '{"spark.executor.cores": "1", "spark.executor.memory": "600m"}')
+            process = start(FRAUDLAKE, "--lake", str(root), "run", "--steps", "ingest,refine,detect")
         for step in ("refine", "detect"):
             checkpoint = root / "checkpoints" / step
             wait_for((checkpoint / "offsets" / "0").exists, process)

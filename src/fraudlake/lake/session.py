@@ -1,18 +1,20 @@
-"""The local Spark session: delta-spark on this machine's cores, with its output in a log file."""
+"""The local Spark session: delta-spark on this machine's cores or a cluster's, with its output in a log file."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from fraudlake import host, stop
 from fraudlake.errors import FraudlakeError, UsageError, first_line
-from fraudlake.lake import java, spark_home
+from fraudlake.lake import jars, java, spark_home
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deploy
 """The options that decide how and where Spark starts."""
 _END_SECONDS = 5
 """How long Java may take to end after a signal, before it is killed: it may be archiving its classes."""
+_CLUSTER_SECONDS = 10
+"""How long the master of a cluster may take to answer."""
 CHECKPOINT_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's class that writes and renames the files of checkpoints."""
 
@@ -70,14 +74,16 @@ def start(settings: Settings, log: Path, is_brief: bool = False) -> SparkSession
 
     Raises:
         UsageError: pyspark is not installed.
-        FraudlakeError: Java or the jars are missing, or Spark does not start.
+        FraudlakeError: Java or the jars are missing, there is no cluster, or Spark does not start.
     """
     java.require()
     try:
         import pyspark  # noqa: F401
     except ImportError:
         raise UsageError("Spark is not installed: pip install 'fraudlake[local]'") from None
-    return launch("local[*]", configuration(settings, BRIEF_JAVA_OPTIONS if is_brief else ()), log, environment())
+    wanted = configuration(settings, BRIEF_JAVA_OPTIONS if is_brief else ())
+    address = wanted["spark.driver.host"]
+    return launch(settings.spark_master, wanted, log, {**environment(), "SPARK_LOCAL_IP": address})
 
 
 def reads_few_rows(spark: SparkSession) -> bool:
@@ -181,7 +187,12 @@ def _ignore(*_: object) -> None:
 
 
 def configuration(settings: Settings, further_java_options: Sequence[str] = ()) -> dict[str, str]:
-    """Return the Spark configuration of a local session."""
+    """Return the Spark configuration of a local session.
+
+    Raises:
+        UsageError: the settings have another value for what is decided here.
+        FraudlakeError: there is no cluster at the master's address.
+    """
     partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
     java = (*JAVA_OPTIONS, *further_java_options)
     own = {
@@ -190,8 +201,6 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         # Delta's own store looks whether a commit is there, then renames: another process's commit in between is lost.
         "spark.delta.logStore.file.impl": "fraudlake.HardLinkLogStore",
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # What a UI would show of past work, by default of a thousand queries with their plans, fills the heap.
@@ -227,8 +236,30 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.driver.extraJavaOptions": java_options(settings, *java, *spark_home.java_options()),
+        **_of_master(settings.spark_master),
     }
     return with_options(own, settings)
+
+
+def _of_master(master: str) -> dict[str, str]:
+    """Return where the driver listens; its executors on a cluster also need the connectors' jars and Java's options."""
+    if master.startswith("local"):
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    at = urlsplit(master)
+    try:
+        with socket.create_connection((at.hostname, at.port), timeout=_CLUSTER_SECONDS) as connection:
+            address = connection.getsockname()[0]
+    except (OSError, ValueError) as error:
+        reason = first_line(error)
+        raise FraudlakeError(
+            f"no Spark master answers at {master} ({reason}): start it, or set another spark_master"
+        ) from None
+    return {
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        "spark.jars": ",".join(map(str, sorted(jars.folder().glob("*.jar")))),
+        "spark.executor.extraJavaOptions": " ".join(JAVA_OPTIONS),
+    }
 
 
 def java_options(settings: Settings, *options: str) -> str:

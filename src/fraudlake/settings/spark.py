@@ -1,4 +1,4 @@
-"""Spark: memory and options of the local Spark process, and the partitions of an exchange."""
+"""Spark: master, memory and options of the local Spark process, and the partitions of an exchange."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ JavaOptions = Annotated[str, AfterValidator(_java_options)]
 class Spark(BaseModel):
     """How Spark runs."""
 
+    spark_master: str = Field(
+        "local[*]",
+        pattern=r"^(local\[(\*|[1-9][0-9]{0,3})\]|spark://[^\s/:]+:[0-9]{1,5})$",
+        description="Where the local Spark computes: in this machine's cores (local[N]), or on a standalone cluster "
+        "(spark://HOST:PORT).",
+    )
     driver_memory: str = Field("4g", pattern=r"^[1-9][0-9]{0,6}[mg]$", description="Memory of the local Spark process.")
     java_options: JavaOptions = Field("", description="Further options for the Java of the local Spark process.")
     spark_options: SparkOptions = Field(
