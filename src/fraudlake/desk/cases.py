@@ -35,9 +35,9 @@ def listed(store: Store, day: date | None = None, limit: int | None = None) -> p
     return found
 
 
-def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
-    """Return the cases of an account, the latest first."""
-    where = f"WHERE entity = {value(ACCOUNT)} AND entity_key = {value(account)}"
+def of_key(store: Store, key: str, limit: int, of_accounts: bool) -> list[dict[str, Any]]:
+    """Return the cases of an account, or of keys of other entities that are called so, the latest first."""
+    where = f"WHERE entity {'=' if of_accounts else '<>'} {value(ACCOUNT)} AND entity_key = {value(key)}"
     latest = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id LIMIT {limit}"
     return [*store.query(latest, GOLD_CASES).to_pylist()]
 

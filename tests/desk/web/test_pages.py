@@ -318,3 +318,10 @@ def test_verdicts_of_one_decision_are_a_line() -> None:
     rows = [{**one, "transaction_id": str(number)} for number in range(3)] + [{**one, "verdict": False}]
     grouped = case_page._earlier(rows, [])
     assert grouped == [{**one, "transactions": 3}, {**one, "verdict": False, "transactions": 1}]
+
+
+def test_a_key_of_another_entity_finds_its_latest_case(browse: Open, root: Path) -> None:
+    case = small_lake.case(small_lake.alerts()[0])
+    small_lake.write(root, small_lake.tables.GOLD_CASES, [{**case, "entity": "terminal", "entity_key": "T1"}])
+    answer = browse().get("/find", params={"name": "T1"}, follow_redirects=False)
+    assert answer.headers["location"] == f"/items/{case['case_id']}"

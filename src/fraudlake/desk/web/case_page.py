@@ -69,7 +69,9 @@ def routes(site: Site) -> list[Route]:
             return RedirectResponse(f"/items/{path(name)}", 303)
         if name and history.of_account(store, name).day:
             return RedirectResponse(f"/accounts/{path(name)}", 303)
-        raise MissingError(f"there is no account, case, alert or drawn account '{name}'")
+        for case in cases.of_key(store, name, 1, of_accounts=False):
+            return RedirectResponse(f"/items/{path(case['case_id'])}", 303)
+        raise MissingError(f"there is no account, case, alert or drawn account '{name}', and no case of such a key")
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
@@ -176,7 +178,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         expired=_expired(state),
         dossier=f"/items/{path(item.item_id)}/dossier" if case else None,
         facts=_facts(item, case, row),
-        cases=[] if item.names else cases.of_account(store, item.account_id, _CASES),
+        cases=[] if item.names else cases.of_key(store, item.account_id, _CASES, of_accounts=True),
         history=known,
         timeline=_timeline(known, item),
         alerts=[_evidence(alert) for alert in shown],
