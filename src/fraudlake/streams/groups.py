@@ -7,6 +7,7 @@ come late give the same result as one pass over everything.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,13 +77,16 @@ def _summary(
     touched: DataFrame, aggregate: GroupAggregate, has_cases: bool
 ) -> tuple[dict[date, int], set[cases.Entity]]:
     """Return the number of rows of each day, and the entities that have alerts among them, by one query."""
-    columns = [F.count("*").alias("rows")]
+    keys = [F.col(f"{aggregate.step}.date").alias("date")]
     if has_cases:
-        entity = F.col(gold.CASES.step)
-        columns.append(F.collect_set(F.when(entity["entity"].isNotNull(), entity)).alias("entities"))
-    counted = touched.groupBy(F.col(f"{aggregate.step}.date").alias("date")).agg(*columns).collect()
-    alerted = {(one["entity"], one["entity_key"]) for row in counted if has_cases for one in row["entities"]}
-    return {row["date"]: row["rows"] for row in counted}, alerted
+        keys.append(F.col(gold.CASES.step).alias("entity"))
+    by_day: Counter[date] = Counter()
+    alerted: set[cases.Entity] = set()
+    for row in touched.groupBy(*keys).count().collect():
+        by_day[row["date"]] += row["count"]
+        if has_cases and row["entity"]["entity"] is not None:
+            alerted.add((row["entity"]["entity"], row["entity"]["entity_key"]))
+    return by_day, alerted
 
 
 def _update(
