@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,8 @@ from fraudlake import tables
 from fraudlake.detection import backtest
 from fraudlake.lake import Lake
 from fraudlake.rules.kinds.pattern import PatternRule
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.settings import Settings
 from tests.match_recognize.test_match_recognize import ANSWERS, QUERIES, table
 
 pytestmark = [pytest.mark.stream, pytest.mark.long]
@@ -46,3 +50,18 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
     assert report.alerts > 0
     assert backtest.backtest(there, rule, date(2026, 1, 2), None)[0].transactions == 0
     assert there.version(tables.SILVER_TRANSACTIONS) == version
+
+
+def test_a_key_that_is_nan_is_evaluated_and_one_that_is_null_is_not(spark: Any) -> None:
+    rule = SmallThenLargeRule(name="pair", by="rate", small_below=1, large_above=500, within=timedelta(minutes=1))
+    settings = Settings(columns={"rate": "double"}, entities={"rate": "rate"})
+    schema = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema
+    rows = [
+        {"transaction_id": f"{key}{amount}", "account_id": "A", "timestamp": datetime(2026, 3, 7), "amount": amount}
+        | {"source": "part-0", "position": position, "rate": key}
+        for key in (math.nan, None)
+        for position, amount in enumerate((0.5, 900.0))
+    ]
+    silver = spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+    found = backtest.alerts(silver, rule, settings, 1).collect()
+    assert [(row["entity_key"], row["transaction_id"]) for row in found] == [('"NaN"', "nan900.0")]

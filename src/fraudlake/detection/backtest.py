@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fraudlake import json_text, tables
-from fraudlake.detection import entity, evidence, truth
+from fraudlake.detection import buckets, entity, evidence, truth
 from fraudlake.detection.report import Report, report
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
@@ -70,7 +70,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     names = dict.fromkeys((*evidence.NEEDS, *compiled.columns))
     rows = silver.select(*names)
     if not by.is_account:  # rows without a key are not evaluated
-        rows = rows.dropna(subset=list(by.columns))
+        rows = rows.where(buckets.key_hash(by.columns).isNotNull())
     divided = rows.repartition(tasks, *compiled.partition_by) if compiled.partition_by else rows.coalesce(1)
     return divided.mapInArrow(evaluate, evidence.COLUMNS)
 
