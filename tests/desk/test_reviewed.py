@@ -122,6 +122,7 @@ def test_a_rule_is_judged_by_the_alerts_of_its_version_on_the_days_asked_for(sto
     assert past.precision(store, "r", 3) is None
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_status_and_rules_show_what_is_missed_beside_the_naive_figures(
     lake: Any, fraudlake_here: FraudlakeHere

@@ -69,7 +69,8 @@ def end_of(part: list[Paid], number: int) -> Paid:
     return Paid(Row("end", part[-1].row.time + 600 * SECOND, 20.0, f"end-{number}", 0), None, None)
 
 
-@pytest.mark.parametrize("ordering", [pytest.param("arrival", marks=pytest.mark.long), "event_time"])
+@pytest.mark.long
+@pytest.mark.parametrize("ordering", ["arrival", "event_time"])
 def test_rules_of_two_entities_come_and_go_and_raise_what_they_would_have(lake: Any, ordering: str) -> None:
     opened = lake(
         rules=[PAIR, BUSY],

@@ -210,6 +210,7 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
     assert "evidence_columns" not in sent
 
 
+@pytest.mark.long
 def test_a_rule_that_reads_account_time_and_amount_alone_shows_no_further_columns(lake: Any) -> None:
     opened = lake(rules=[PROBE])
     detected(opened, [Row("7", MARCH_7 + i * SECOND, 0.5 + 900 * (i > 1), position=i) for i in range(3)])

@@ -181,6 +181,7 @@ def test_a_window_is_closed_once_the_watermark_has_passed_it_whatever_the_delay_
     assert closed(lake(max_out_of_orderness=day)) == []
 
 
+@pytest.mark.long
 def test_an_accounts_windows_and_those_of_a_day_are_computed_from_few_files(lake: Any) -> None:
     opened = lake()
     for day in range(3):

@@ -91,6 +91,7 @@ def stored(lake: Any) -> tuple[Counter[Any], Counter[Any]]:
     )
 
 
+@pytest.mark.long
 def test_an_aggregate_that_comes_later_has_all_days_and_follows(
     lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

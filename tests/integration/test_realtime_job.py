@@ -23,7 +23,7 @@ from tests.workspace_http import TOKEN
 from .both import RULES
 from .broker import Broker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 MORE_RULES = """
 [[rules]]

@@ -79,6 +79,7 @@ def _oracle_windows(lake: Lake) -> set[oracle.Window]:
     return {window for window in windows if window[0] != "sliding"}
 
 
+@pytest.mark.long
 def test_a_lake_of_the_version_before_opens_and_goes_on(spark: Any, tmp_path: Path) -> None:
     with tarfile.open(LAKES / "0.1.0.tar.xz") as archive:
         archive.extractall(tmp_path / "lake", filter="data")
