@@ -146,12 +146,14 @@ def test_a_table_is_made_again_whose_first_commit_was_never_finished(lake: Any, 
     assert lake().read(tables.SILVER_ALERTS).count() == 0
 
 
-def test_a_table_is_not_made_again_whose_log_is_gone(lake: Any, tmp_path: Path) -> None:
-    lake().writer(tables.BRONZE_FILES).write(pa.table({"path": ["one"]}), "append")
+def test_a_table_whose_log_is_gone_is_neither_made_again_nor_read_as_empty(lake: Any, tmp_path: Path) -> None:
+    opened = lake()
+    opened.writer(tables.BRONZE_FILES).write(pa.table({"path": ["one"]}), "append")
     folder = tmp_path / "lake" / "tables" / tables.BRONZE_FILES.name
     shutil.rmtree(folder / "_delta_log")
-    with pytest.raises(FraudlakeError, match=r"bronze_files has files of rows, and its _delta_log is gone"):
-        lake()
+    for must_exist in (False, True):
+        with pytest.raises(FraudlakeError, match=r"bronze_files has files of rows, and its _delta_log is gone"):
+            open_lake(opened.settings, must_exist=must_exist)
     assert len(list(folder.glob("*.parquet"))) == 1
 
 

@@ -104,6 +104,8 @@ class LocalLake(Lake):
         """Refuse a root that is no lake of this format, or has no bronze; make stand-ins for other missing tables."""
         lake_format.require(self.root)
         missing = [table for table in contents.TABLES if not self.has(table)]
+        for table in missing:
+            self._require_no_files(table)
         if tables.BRONZE_TRANSACTIONS in missing:
             raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
         self._define(is_read=True, change=change)
@@ -125,9 +127,8 @@ class LocalLake(Lake):
                     self._make(table)
 
     def _make(self, table: tables.Table) -> None:
+        self._require_no_files(table)
         folder = self._folder(table)
-        if any(folder.rglob("*.parquet")):
-            raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: restore it")
         # A process that is killed below leaves a folder without a commit, which Spark refuses.
         shutil.rmtree(folder, ignore_errors=True)
         if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
@@ -135,6 +136,12 @@ class LocalLake(Lake):
         else:
             arranged, properties = list(table.partitioned_by), dict(table.properties)
             DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
+
+    def _require_no_files(self, table: tables.Table) -> None:
+        """Check that a table that is not there has not lost its log."""
+        folder = self._folder(table)
+        if any(folder.rglob("*.parquet")):
+            raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: restore it")
 
     def has(self, table: tables.Table) -> bool:
         """Return whether a table is there."""
