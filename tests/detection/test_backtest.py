@@ -64,11 +64,6 @@ def test_a_story_names_the_first_and_the_last_transactions(count: int) -> None:
     assert ("3 more" in story) == (count == 9)
 
 
-def test_a_story_has_no_noise_of_floating_point_sums() -> None:
-    noisy = alert(1, "a") | {"measures": json.dumps({"sum": 1000.1 + 2000.2 + 708.17, "above": 1e300})}
-    assert evidence.story(noisy).endswith("; sum 3708.47, above 1e+300.")
-
-
 def test_a_match_of_a_threshold_names_the_transaction_that_crossed_the_limit() -> None:
     found = pa.Table.from_pylist([alert(1, "a", "b"), alert(2, "d", "e")])
     assert [json.loads(line) for line in backtest.matches(RULE, found)] == [

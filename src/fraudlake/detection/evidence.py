@@ -187,12 +187,7 @@ def _text(amount: float, time: int, further: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else "unknown" if value is None else json_text.dumps(_rounded(value))
-
-
-def _rounded(value: Any) -> Any:
-    """Return a number without the noise of floating-point arithmetic: a sum of cents may be 3708.4700000000003."""
-    return float(f"{value:.15g}") if isinstance(value, float) else value
+    return value if isinstance(value, str) else "unknown" if value is None else json_text.dumps(value)
 
 
 def _shown(read: Sequence[str], by: Entity) -> list[str]:
@@ -226,5 +221,5 @@ def _list(further: Mapping[int, dict[str, Any]], alert: Alert) -> str | None:
 
 def _sentence(entity: str, key: str, parts: Sequence[str], measures: Mapping[str, Any]) -> str:
     shown = parts if len(parts) <= 6 else [*parts[:3], f"{len(parts) - 6} more", *parts[-3:]]
-    values = ", ".join(f"{name} {_rounded(value)}" for name, value in measures.items())
+    values = ", ".join(f"{name} {value}" for name, value in measures.items())
     return f"{title(entity)} {key}: {', '.join(shown)} (UTC); {values}."
