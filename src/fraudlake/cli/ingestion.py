@@ -140,11 +140,10 @@ def refine(app: App, /, **flags: str | None) -> None:
 
 def note_no_valid_row(lake: Lake) -> None:
     """Print a note if the lake has no valid row, though rows have landed."""
-    valid, quarantined = (
-        lake.query(table, "count(*) AS rows")["rows"][0].as_py()
-        for table in (tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
-    )
-    if quarantined and not valid:
+    if lake.has_rows(tables.SILVER_TRANSACTIONS):
+        return
+    quarantined = lake.count(tables.SILVER_QUARANTINE)
+    if quarantined:
         console.print(f"[yellow]![/] {summary.no_valid_row(quarantined)}", soft_wrap=True)
 
 

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.data_file import DataFile
 
-_GONE = re.compile(r"Object at location (.+?) not found")
+_MISSING_FILE = re.compile(r"Object at location (.+?) not found")
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
@@ -73,12 +73,12 @@ def query(statement: str, registered: Mapping[str, DeltaTable]) -> pa.Table:
     try:
         rows = pa.table(engine.execute(statement))
     except (pa.ArrowException, DeltaError) as error:
-        gone = _GONE.search(str(error))
-        if gone is None:
+        missing = _MISSING_FILE.search(str(error))
+        if missing is None:
             raise
         raise FraudlakeError(
-            f"{gone[1]} is gone, which the log of its table names: run the command again if 'fraudlake optimize' has "
-            "just removed files, otherwise restore the file from a copy"
+            f"{missing[1]} is gone, which the log of its table names: run the command again if 'fraudlake optimize' "
+            "has just removed files, otherwise restore the file from a copy"
         ) from None
     return rows.cast(pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema]))
 

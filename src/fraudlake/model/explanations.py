@@ -45,13 +45,14 @@ def reasons(
     parts = classifier.contributions(features)[:, :-1]
     strongest = np.argsort(-parts, axis=1, kind="stable")[:, :TOP]
     names = classifier.features
+    forms = {name: _form(sentence) for name, sentence in sentences.items()}
 
     def sentence(row: int, at: int) -> str:
         name = names[at]
+        template, form = sentences[name], forms[name]
         if name in texts:
-            return _filled(sentences[name], texts[name][row] or "missing")
-        value, usual = (_number(number, _form(sentences[name])) for number in (features[row, at], medians[name]))
-        return f"{_filled(sentences[name], value)} (usually {usual})"
+            return template.replace(form, texts[name][row] or "missing")
+        return f"{template.replace(form, _number(features[row, at], form))} (usually {_number(medians[name], form)})"
 
     return [[sentence(row, at) for at in columns if parts[row, at] > 0] for row, columns in enumerate(strongest)]
 
@@ -59,11 +60,6 @@ def reasons(
 def _form(sentence: str) -> str:
     """Return the placeholder of a sentence."""
     return next(iter(re.findall(PLACEHOLDER, sentence)), "{}")
-
-
-def _filled(sentence: str, value: str) -> str:
-    """Return a sentence with a value at its placeholder."""
-    return sentence.replace(_form(sentence), value)
 
 
 def _number(value: float, form: str) -> str:

@@ -378,12 +378,11 @@ def published_champion(lake: Lake) -> Model | None:
             "(SELECT name, version FROM registered_model_aliases WHERE alias = ?) WHERE name = ? AND version = ?",
             (CHAMPION, name, model.number),
         ).fetchone()
-    if registered is None or registered[0] > published_at.timestamp() * 1000:  # of a store that was made anew
+    if registered is None or registered[0] > published_at.timestamp() * 1000:  # the store was made again
         return None
     file = Path(url2pathname(urlsplit(registered[1]).path)) / "data" / "classifier.json"
     is_same = file.is_file() and file.read_bytes() == model.stored
-    is_computable = {*model.classifier.features} <= {*features.names(lake.settings)}
-    return model if is_same and is_computable else None
+    return model if is_same and not model.lacks(features.names(lake.settings)) else None
 
 
 def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:

@@ -128,7 +128,7 @@ def removed(lake: Lake) -> Removed:
     rows, aside = Counter[str](), Counter[str]()
     noted = _noted(lake)
     for table in contents.TABLES:
-        for entry in [*_of(lake, table, noted), *_not_noted(lake, table, noted)]:
+        for entry in [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})]:
             rows[table.name] += entry["rows"]
             aside[table.name] += entry["rows_from_kafka_or_late"]
     return Removed({name: count for name, count in rows.items() if count}, aside)
@@ -138,7 +138,7 @@ def first_whole_day(lake: Lake, *names: str) -> date | None:
     """Return the first day from which on no row has left any of some tables; None if none has left at all."""
     noted, days = _noted(lake), []
     for table in contents.TABLES:
-        entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted)] if table.name in names else []
+        entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})] if table.name in names else []
         days += [entry["first_day"] for entry in entries[-1:] if entry["first_day"] is not None]
     return max(days, default=None)
 
@@ -175,14 +175,11 @@ def _record(lake: Lake, entry: dict[str, Any]) -> None:
     conflict.retried(lambda: lake.writer(tables.GOLD_ROW_REMOVALS).write(rows, "append", transaction))
 
 
-def _not_noted(
-    lake: Lake, table: Table, noted: list[Entry], histories: dict[str, list[Commit]] | None = None
-) -> list[Entry]:
+def _not_noted(lake: Lake, table: Table, noted: list[Entry], histories: dict[str, list[Commit]]) -> list[Entry]:
     if table.name not in _OLD:
         return []
     entries, history = _of(lake, table, noted), lake.history(table)
-    if histories is not None:
-        histories[table.name] = history
+    histories[table.name] = history
     last = entries[-1]["version"] if entries else -1
     commits = [commit for commit in history if commit.version > last]
     commits = [commit for commit in commits if {RETENTION, RESTORED} & commit.record.keys()]
