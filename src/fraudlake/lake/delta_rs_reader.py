@@ -73,11 +73,12 @@ def query(statement: str, registered: Mapping[str, DeltaTable]) -> pa.Table:
     try:
         rows = pa.table(engine.execute(statement))
     except (pa.ArrowException, DeltaError) as error:
-        missing = _MISSING_FILE.search(str(error))
-        if missing is None:
+        match = _MISSING_FILE.search(str(error))
+        if match is None:
             raise
+        file = match[1]
         raise FraudlakeError(
-            f"{missing[1]} is gone, which the log of its table names: run the command again if 'fraudlake optimize' "
+            f"{file} is gone, which the log of its table names: run the command again if 'fraudlake optimize' "
             "has just removed files, otherwise restore the file from a copy"
         ) from None
     return rows.cast(pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema]))

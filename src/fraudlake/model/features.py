@@ -202,7 +202,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
             case "hours_to_usual":
                 turn = np.arctan2(own["north"], own["east"]) - np.arctan2(usual["north"], usual["east"])
                 return np.abs((turn + np.pi) % (2 * np.pi) - np.pi) * 12 / np.pi
-        raise ValueError(f"{feature.name}: '{feature.aggregate}' is not an aggregate of the lake's own features")
+        raise LookupError(f"nothing here computes {feature.aggregate}, the aggregate of {feature.name}")
 
     return {feature.name: values(feature) for feature in OWN}
 
