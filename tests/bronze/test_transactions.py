@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,26 @@ def test_spark_cuts_files_into_pieces_that_are_the_file_again(spark: Any, monkey
         for source, _, size, content in transactions.whole_files(iter(cut.to_batches()))
     }
     assert again == {source: (len(content), content) for source, content in contents.items()}
+
+
+@pytest.mark.stream
+def test_one_query_counts_the_rows_of_files_and_computes_the_digests_of_those_with_rows(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "PIECE_BYTES", 5_000)
+    for name, rows in (("large", 300), ("small", 20), ("none", 0)):
+        written(tmp_path / name, rows, 1000)
+    (tmp_path / "other").write_bytes(b"no parquet")
+    contents = {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir())}
+    assert len(contents["small"]) < 5_000 < len(contents["large"])
+    rows = [(source, 7, bytearray(content)) for source, content in contents.items()]
+    files = spark.createDataFrame(rows, "source STRING, modified BIGINT, content BINARY").coalesce(1)
+
+    def counted(with_digests: bool) -> dict[str, tuple[int, bool, str | None]]:
+        counts = transactions.row_counts(transactions.in_pieces(files), parquet.glance, with_digests).toArrow()
+        return {row["source"]: (row["rows"], row["error"] is None, row["digest"]) for row in counts.to_pylist()}
+
+    digests = {name: hashlib.sha256(contents[name]).hexdigest() for name in ("large", "small")}
+    expected = {"large": (300, True), "small": (20, True), "none": (0, True), "other": (0, False)}
+    assert counted(True) == {name: (*count, digests.get(name)) for name, count in expected.items()}
+    assert counted(False) == {name: (*count, None) for name, count in expected.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -58,6 +59,17 @@ def glance(content: Content) -> tuple[int, str | None]:
             return int(file.metadata.num_rows), None
     except Exception as error:  # as above
         return 0, _reason(content, error)
+
+
+def digest(content: Content) -> str | None:
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits; None if it cannot be read."""
+    if isinstance(content, pa.Buffer):
+        return hashlib.sha256(content).hexdigest()
+    try:
+        with open(content, "rb") as file:  # noqa: PTH123 - 20 times as fast as Path
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def batches(content: Content, timezone: str = "UTC", contract: Contract = FLINKS) -> Iterator[pa.RecordBatch]:

@@ -107,24 +107,28 @@ def from_contents(
     return contents.mapInArrow(rows, contract.table.columns)
 
 
-def row_counts(contents: DataFrame, count: parquet.Count) -> DataFrame:
+def row_counts(contents: DataFrame, count: parquet.Count, with_digests: bool = False) -> DataFrame:
     """Count the rows of files.
 
     Args:
         contents: what :func:`in_pieces` returns.
         count: counts the rows of one file.
+        with_digests: whether to compute the digests of files with rows.
 
     Returns:
-        ``source, rows, error``; if a file cannot be read, ``rows`` is 0 and ``error`` the reason.
+        ``source, rows, error, digest``; if a file cannot be read, ``rows`` is 0 and ``error`` the reason.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema([("source", pa.string()), ("rows", pa.int64()), ("error", pa.string())])
+        names = pa.string()
+        schema = pa.schema([("source", names), ("rows", pa.int64()), ("error", names), ("digest", names)])
         for source, _, _, content in whole_files(batches):
             number, error = count(content)
-            yield pa.RecordBatch.from_pylist([{"source": source, "rows": number, "error": error}], schema)
+            digest = parquet.digest(content) if with_digests and number else None
+            row = {"source": source, "rows": number, "error": error, "digest": digest}
+            yield pa.RecordBatch.from_pylist([row], schema)
 
-    return contents.mapInArrow(rows, "source STRING, rows BIGINT, error STRING")
+    return contents.mapInArrow(rows, "source STRING, rows BIGINT, error STRING, digest STRING")
 
 
 def bronze_batch(columns: dict[str, pa.Array], contract: Contract) -> pa.RecordBatch:

@@ -66,7 +66,7 @@ def blank(lake: Lake, landed_file: LandedFile) -> None:
     if file.source in entries:
         now = landing.file_of(file.path, landing_folder(lake).path, draft.stat())
         number = max(entry.number for entry in entries.values()) + 1
-        entry = replace(entries[file.source], file=now, number=number, noted_at=0, digest=landing.digest(str(draft)))
+        entry = replace(entries[file.source], file=now, number=number, noted_at=0, digest=parquet.digest(str(draft)))
         ledger.append(lake, [entry])
     draft.replace(path)
 

@@ -49,7 +49,7 @@ def landed(lake: Lake) -> Landed:
     }
     moved = _moved(folder, list(waiting.values()), entries, _digests_of_same_size(folder, waiting.values(), entries))
     unread = [file for source, file in waiting.items() if source not in moved]
-    waiting_rows = sum(rows for rows, _ in folder.count_rows(unread))
+    waiting_rows = sum(count.rows for count in folder.count_rows(unread))
     ingested_rows = sum(entry.rows for entry in entries.values())
     rejected = sum(entry.status != ACCEPTED for source, entry in entries.items() if source not in waiting)
     return Landed(len(entries | waiting), ingested_rows + waiting_rows, rejected, len(waiting), waiting_rows)
@@ -245,8 +245,8 @@ class FileSource:
         existing = [file for file in folder.current(rejected) if file.size is not None]
         readable = [
             file
-            for file, (_, error) in zip(existing, folder.count_rows(existing, whole=True), strict=True)
-            if error is None
+            for file, count in zip(existing, folder.count_rows(existing, whole=True), strict=True)
+            if count.error is None
         ]
         self._ingest_in_parts(lake, readable)
 
@@ -271,13 +271,13 @@ def _outcomes(
     }
     reasons |= {link: f"{_ANOTHER_NAME} {name}, and is read under that" for link, name in links.items()}
     named = [file for file in files if file.source not in reasons]
-    counts = {file.source: count for file, count in zip(named, folder.count_rows(named, whole), strict=True)}
-    digests = folder.digests([file for file in named if counts[file.source][0]])
+    counts = dict(zip(named, folder.count_rows(named, whole, with_digests=True), strict=True))
+    digests = {file.source: count.digest for file, count in counts.items() if count.digest}
     reasons |= _moved(folder, files, entries, digests)
-    read = [(file, *counts[file.source]) for file in named if file.source not in reasons]
     return [
-        Entry(file, REJECTED if error else ACCEPTED, rows, error, digest=digests.get(file.source))
-        for file, rows, error in read
+        Entry(file, REJECTED if count.error else ACCEPTED, count.rows, count.error, digest=count.digest)
+        for file, count in counts.items()
+        if file.source not in reasons
     ] + _rejected(files, reasons)
 
 
@@ -334,7 +334,7 @@ def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, E
     """
     digests = folder.digests(files)
     old = [file for file in files if entries[file.source].digest is None]
-    rows = {file.source: count for file, (count, _) in zip(old, folder.count_rows(old), strict=True)}
+    rows = {file.source: count.rows for file, count in zip(old, folder.count_rows(old), strict=True)}
     outcomes = []
     for file in files:
         known, digest = entries[file.source], digests.get(file.source)

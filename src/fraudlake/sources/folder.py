@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
+
+
+class Counted(NamedTuple):
+    """What is known of a file that was counted."""
+
+    rows: int
+    """0 if it cannot be read."""
+    error: str | None
+    """The reason why it cannot be read."""
+    digest: str | None = None
+    """The SHA-256 of its bytes, if that was asked for and it has rows."""
 
 
 class LandingFolder(ABC):
@@ -92,12 +103,13 @@ class LandingFolder(ABC):
         """
 
     @abstractmethod
-    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return the number of rows of each file or, if it cannot be read, 0 and the reason.
+    def count_rows(self, files: list[File], whole: bool = False, with_digests: bool = False) -> list[Counted]:
+        """Count the rows of each file.
 
         Args:
             files: the files.
             whole: read each file to its end, as it is read into bronze; by default its footer must do.
+            with_digests: also compute the digests of files with rows.
         """
 
     def _count(self, whole: bool) -> parquet.Count:

@@ -13,12 +13,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.bronze import transactions
+from fraudlake.bronze import parquet, transactions
 from fraudlake.errors import UsageError
 from fraudlake.host import is_utf8
 from fraudlake.lake import json_file
 from fraudlake.sources import landing, links
-from fraudlake.sources.folder import LandingFolder
+from fraudlake.sources.folder import Counted, LandingFolder
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
 from fraudlake.values import size_in_bytes
@@ -119,17 +119,22 @@ class LocalFolder(LandingFolder):
                 log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
                 json_file.write_text(log, settled)
 
-    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return the number of rows of each file or, if it cannot be read, 0 and the reason."""
+    def count_rows(self, files: list[File], whole: bool = False, with_digests: bool = False) -> list[Counted]:
+        """Count the rows of each file."""
         count = self._count(whole)
+
+        def counted(file: File) -> Counted:
+            rows, error = count(file.path)
+            return Counted(rows, error, parquet.digest(file.path) if with_digests and rows else None)
+
         with ThreadPoolExecutor() as pool:
-            return list(pool.map(lambda file: count(file.path), files))
+            return list(pool.map(counted, files))
 
     def digests(self, files: list[File]) -> dict[str, str]:
         """Return the SHA-256 of the content of files that can be read, by their path relative to the folder."""
         files = [file for file in files if file.size is not None]  # others must not be opened
         with ThreadPoolExecutor() as pool:
-            digests = zip(files, pool.map(lambda file: landing.digest(file.path), files), strict=True)
+            digests = zip(files, pool.map(lambda file: parquet.digest(file.path), files), strict=True)
             return {file.source: digest for file, digest in digests if digest is not None}
 
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:

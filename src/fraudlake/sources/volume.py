@@ -14,7 +14,7 @@ from fraudlake import tables
 from fraudlake.bronze import transactions
 from fraudlake.host import is_folder
 from fraudlake.sources import auto_loader, landing
-from fraudlake.sources.folder import LandingFolder
+from fraudlake.sources.folder import Counted, LandingFolder
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
 from fraudlake.sql_text import spark_literal
@@ -102,19 +102,15 @@ class Volume(LandingFolder):
     def settle(self, step: str) -> None:
         """Do nothing: Auto Loader lists files of another place again, and they are known by name."""
 
-    def count_rows(self, files: list[File], whole: bool = False) -> list[tuple[int, str | None]]:
-        """Return the number of rows of each file or, if it cannot be read, 0 and the reason."""
+    def count_rows(self, files: list[File], whole: bool = False, with_digests: bool = False) -> list[Counted]:
+        """Count the rows of each file."""
         readable = [file for file in files if _unreadable(file) is None]
         counts = {}
         if readable:
             contents = transactions.in_pieces(self._contents(self._present(readable), "true"))
-            counts = {row["source"]: row for row in transactions.row_counts(contents, self._count(whole)).collect()}
-        return [
-            (counts[file.source]["rows"], counts[file.source]["error"])
-            if file.source in counts
-            else (0, _unreadable(file) or _GONE)
-            for file in files
-        ]
+            counted = transactions.row_counts(contents, self._count(whole), with_digests)
+            counts = {source: Counted(*count) for source, *count in counted.collect()}
+        return [counts.get(file.source) or Counted(0, _unreadable(file) or _GONE) for file in files]
 
     def digests(self, files: list[File]) -> dict[str, str]:
         """Return the SHA-256 of the content of files that can be read, by their path relative to the folder."""
