@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,8 @@ CRASH = "STANDIN_CRASH"
 ONE_SHOT = "STANDIN_ONE_SHOT"
 """Names a file; while it is there, a micro-batch gives its rows to one action only, and none to those after it."""
 
+_COUNTING = threading.Lock()
+"""Commits are made in several threads."""
 _REFUSED_SQL = re.compile(r"\s*(SET\s+(?!TIME ZONE)|CACHE\b|UNCACHE\b|REFRESH\b|CLEAR CACHE)", re.IGNORECASE)
 
 
@@ -121,12 +124,13 @@ def _ended_behind_a_commit() -> Iterator[None]:
     file = Path(os.environ[CRASH])
     before = _commits() if file.exists() else None
     yield
-    if before is not None and _commits() > before:
-        left = int(file.read_text()) - 1
-        if not left:
-            file.unlink()
-            raise EndedError("the process ended behind a commit")
-        file.write_text(str(left))
+    with _COUNTING:
+        if before is not None and file.exists() and _commits() > before:
+            left = int(file.read_text()) - 1
+            if not left:
+                file.unlink()
+                raise EndedError("the process ended behind a commit")
+            file.write_text(str(left))
 
 
 def _commits() -> int:

@@ -16,13 +16,14 @@ from pyspark.sql import functions as F
 from fraudlake import durations, gold, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold.aggregate import by_sources
+from fraudlake.lake import threads
 from fraudlake.lake.rows import persisted_batch
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import cases, refresh
 from fraudlake.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
     from pyspark.sql import DataFrame
@@ -51,17 +52,16 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
         touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
         if batch_id == 0:  # the tables have nothing of these days
             by_day, entities = _summary(touched, first, has_cases)
-            _update(lake, aggregates, [*by_day])
-            cases.update(lake, entities)
+            threads.call_all([partial(cases.update, lake, entities), *_updates(lake, aggregates, [*by_day])])
             return
         with persisted_batch(touched) as require_again:
             by_day, entities = _summary(touched, first, has_cases)
             rows = sum(by_day.values())
             require_again(rows)
-            cases.update(lake, entities)
             # To find the groups that are touched then takes longer than to compute the others, too.
             is_most = rows > _MANY and 2 * rows > refresh.count(lake, [*by_day])
-            _update(lake, aggregates, [*by_day], None if is_most else touched)
+            updates = _updates(lake, aggregates, [*by_day], None if is_most else touched)
+            threads.call_all([partial(cases.update, lake, entities), *updates])
 
     return Stream(
         first.step,
@@ -89,18 +89,21 @@ def _summary(
     return by_day, alerted
 
 
-def _update(
+def _updates(
     lake: Lake, aggregates: Collection[GroupAggregate], days: list[date], touched: DataFrame | None = None
-) -> None:
-    """Compute the groups of some days, or only those that rows touch, and merge them into their tables."""
+) -> list[Callable[[], None]]:
+    """Return what computes the groups of some days, or only those that rows touch, and merges them: a call a table."""
     if not days:
-        return
+        return []
     rules = _rules(lake)
-    for aggregate in aggregates:
+
+    def update(aggregate: GroupAggregate) -> None:
         groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
         if touched is not None:
             groups = refresh.of_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
         lake.upsert(groups, aggregate.table, aggregate.keys, days)
+
+    return [partial(update, aggregate) for aggregate in aggregates]
 
 
 def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
@@ -117,7 +120,7 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     if not new and {*of_gap} <= {*checkpoint.also_writes}:
         return
     if not checkpoint.is_new:
-        _update(lake, new, refresh.whole_days(lake) if new else [])
+        threads.call_all(_updates(lake, new, refresh.whole_days(lake) if new else []))
         if of_gap:
             cases.update_all(lake)
     for aggregate in new:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
+from fraudlake.lake import threads
 from fraudlake.model import drift, prediction_quality, published
 from fraudlake.model.metrics import Budget
 from fraudlake.silver import verdicts
@@ -71,13 +73,19 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
         _of_few(lake, lot, profiles) if sum(totals[day] for day in lot) <= _FEW else _of_many(lake, lot, profiles)
         for lot in _lots(totals)
     ]
-    for table, keys, computed in (
-        (tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, [quality for quality, _ in figures]),
-        (tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), [moved for _, moved in figures]),
-    ):
+
+    def update(table: tables.Table, keys: tuple[str, ...], computed: list[pa.Table]) -> None:
         rows = pa.concat_tables([table.schema.empty_table(), *computed])
         named = zip(*(rows[name].to_pylist() for name in _DAYS), strict=True)
         lake.upsert_rows(rows.filter(pa.array([group in groups for group in named], pa.bool_())), table, keys)
+
+    qualities, drifts = [quality for quality, _ in figures], [moved for _, moved in figures]
+    threads.call_all(
+        [
+            partial(update, tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, qualities),
+            partial(update, tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), drifts),
+        ]
+    )
 
 
 def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
