@@ -163,7 +163,7 @@ def _micro_batch_assumptions() -> Iterator[Assumption]:
             "the steps stop before they write: run ingest_and_detect_continuous, on a cluster, and report it",
         ),
         ("a table by its full name", "names", _starts("10 rows"), "no step can write: report it, with this line"),
-        ("a view of the batch in MERGE", "merge", _starts("10 rows"), "aggregate fails: report it, with this line"),
+        ("views of the batch in MERGE", "merge", _starts("10 and 10"), "aggregate fails: report it, with this line"),
         ("txnAppId makes an append happen once", "append", _starts("10 rows"), "do not retry runs: report it"),
         ("a commit's metadata", "metadata", _starts("a text"), "refine cannot go on after a crash: report it"),
         (

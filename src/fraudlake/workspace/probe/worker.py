@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +46,10 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
     The report comes back as a row of a table; if the table cannot be written, in the message of an error.
     """
-    source, merged, appended = scratch.filled("source"), scratch.filled("merged", 3), scratch.filled("appended", 0)
+    source, appended = scratch.filled("source"), scratch.filled("appended", 0)
+    merged = scratch.filled("merged", 3), scratch.filled("merged_too", 3)
     even, odd = scratch.filled("even", 0), scratch.filled("odd", 0)
-    reports, view = scratch.table("reports"), scratch.bare_name("batch")
+    reports, views = scratch.table("reports"), (scratch.bare_name("batch"), scratch.bare_name("batch_too"))
     command_id = getattr(scratch.spark, "session_id", None)
     model, application = scratch.settings.model_name, scratch.id
     ask, of_any_process, marker = _ask(), _of_any_process(str(scratch.folder)), _REPORT_MARKER
@@ -84,11 +86,18 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
             return f"{summed} rows, {again} when read again, {' and '.join(written)} committed"
 
         def merge() -> str:
-            batch.createOrReplaceTempView(view)
-            on = f"MERGE INTO {merged} AS t USING {view} AS s ON t.id = s.id"
-            spark.sql(f"{on} WHEN NOT MATCHED THEN INSERT *").collect()
-            spark.catalog.dropTempView(view)
-            return f"{spark.table(merged).count()} rows after the MERGE"
+            """Merge views of the batch into two tables at the same time, as ``aggregate`` does."""
+
+            def into(table: str, view: str) -> int:
+                batch.createOrReplaceTempView(view)
+                on = f"MERGE INTO {table} AS t USING {view} AS s ON t.id = s.id"
+                spark.sql(f"{on} WHEN NOT MATCHED THEN INSERT *").collect()
+                spark.catalog.dropTempView(view)
+                return spark.table(table).count()
+
+            with ThreadPoolExecutor(len(merged)) as pool:
+                rows = list(pool.map(into, merged, views))
+            return f"{' and '.join(map(str, rows))} rows after two MERGE at the same time"
 
         def append() -> str:
             for _ in range(2):
