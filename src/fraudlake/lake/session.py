@@ -20,11 +20,12 @@ from fraudlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 COMMON_CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500000",
     # Spark checks any other limit row by row, which takes as long as writing the row (seen in Spark 4.2).
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    _BATCH_BYTES: str(2**31 - 1),
 }
 """Spark configuration of every session, local or in a workspace."""
 
@@ -52,6 +53,7 @@ BRIEF_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m
 Without it Java reserves 48 MB for compiled code, which Spark fills in two minutes (seen in Java 17).
 """
 
+_LARGE_BATCH = 128 << 20
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
@@ -89,6 +91,25 @@ def start(settings: Settings, log: Path, is_brief: bool = False) -> SparkSession
 def reads_few_rows(spark: SparkSession) -> bool:
     """Return whether the queries of a session have few rows to read: whether it has :data:`FEW_ROWS`."""
     return spark.conf.get(_FEW, None) == "true"
+
+
+@contextmanager
+def large_rows(spark: SparkSession) -> Iterator[None]:
+    """Bound the bytes of Arrow batches for queries that are planned in the block: their rows are few and large.
+
+    Java holds a batch whole, and twice as it grows. Serverless compute refuses to change the bound, and has one.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.conf.set(_BATCH_BYTES, str(_LARGE_BATCH))
+    except PySparkException:
+        yield
+        return
+    try:
+        yield
+    finally:
+        spark.conf.set(_BATCH_BYTES, COMMON_CONFIGURATION[_BATCH_BYTES])
 
 
 def launch(

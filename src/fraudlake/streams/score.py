@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import session
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, features, predictions, published
@@ -123,7 +124,8 @@ def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
             model, threshold, scored_from, now, lake.declared_features, alerts.lowest(raising.rules.evaluated, model)
         )
         table, record = tables.GOLD_FRAUD_PREDICTIONS, raising.record(model, now)
-        raising.appender.append(lake, rows, table, batch_id, compute=score, record=record)
+        with session.large_rows(lake.session):
+            raising.appender.append(lake, rows, table, batch_id, compute=score, record=record)
         raising.raise_alerts(lake, batch_id)
 
     return write
