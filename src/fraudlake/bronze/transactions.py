@@ -120,8 +120,8 @@ def row_counts(contents: DataFrame, count: parquet.Count, with_digests: bool = F
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = pa.string()
-        schema = pa.schema([("source", names), ("rows", pa.int64()), ("error", names), ("digest", names)])
+        text = pa.string()
+        schema = pa.schema([("source", text), ("rows", pa.int64()), ("error", text), ("digest", text)])
         for source, _, _, content in whole_files(batches):
             number, error = count(content)
             digest = parquet.digest(content) if with_digests and number else None

@@ -54,6 +54,7 @@ Without it Java reserves 48 MB for compiled code, which Spark fills in two minut
 """
 
 _LARGE_BATCH = 128 << 20
+"""Bytes of an Arrow batch whose rows are few and large."""
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _MODES = ("spark.master", "spark.remote", "spark.api.mode", "spark.submit.deployMode")
