@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS_READY := $(VENV)/.ready-tests
 LAKE ?= lake
+PART ?= 1/1
 FRAUDLAKE := $(BIN)/fraudlake
 
 # databricks-connect replaces pyspark and runs on the Python of its runtime only: each of its releases needs an environment.
@@ -70,8 +71,8 @@ quick: $(TESTS_READY) ## run the tests without a Spark session that take less th
 test: $(TESTS_READY) ## run the tests of every guarantee: about ten minutes on two cores
 	@$(BIN)/python -m pytest -m "not long"
 
-test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices
-	@$(BIN)/python -m pytest -m long
+test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices; PART=2/3 a third of them
+	@$(BIN)/python -m pytest -m long --part $(PART)
 
 test-all: ## run all tests
 	@$(MAKE) --no-print-directory test test-long

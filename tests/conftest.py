@@ -91,17 +91,31 @@ TOGETHER = {
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="1/1", help="run a part of the files only: 2/3 is the second third")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     order = {Path(__file__).parent / file: at for at, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
+    part, parts = map(int, config.getoption("--part").split("/"))
+    scopes = list(dict.fromkeys(scope(item.nodeid) for item in items))
+    chosen = set(scopes[part - 1 :: parts])  # in turn, so that each part has some of the longest
+    config.hook.pytest_deselected(items=[item for item in items if scope(item.nodeid) not in chosen])
+    items[:] = [item for item in items if scope(item.nodeid) in chosen]
+
+
+def scope(nodeid: str) -> str:
+    """What one process runs: a file, or files that are :data:`TOGETHER`."""
+    file = nodeid.partition("::")[0]
+    return TOGETHER.get(file, file)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each file to a process, and files that are :data:`TOGETHER` to the same one."""
+    """Gives each :func:`scope` to a process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return TOGETHER.get(file, file)
+        return scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
