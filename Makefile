@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS_READY := $(VENV)/.ready-tests
 LAKE ?= lake
-PART ?= 1/1
+PART = 1/1
 FRAUDLAKE := $(BIN)/fraudlake
 
 # databricks-connect replaces pyspark and runs on the Python of its runtime only: each of its releases needs an environment.
@@ -71,7 +71,7 @@ quick: $(TESTS_READY) ## run the tests without a Spark session that take less th
 test: $(TESTS_READY) ## run the tests of every guarantee: about ten minutes on two cores
 	@$(BIN)/python -m pytest -m "not long"
 
-test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices; PART=2/3 a third of them
+test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices; with PART=2/3, only the second third
 	@$(BIN)/python -m pytest -m long --part $(PART)
 
 test-all: ## run all tests

@@ -92,13 +92,21 @@ FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", default="1/1", help="run a part of the files only: 2/3 is the second third")
+    parser.addoption("--part", type=_part, default="1/1", help="run a part of the files only: 2/3 is the second third")
+
+
+def _part(text: str) -> tuple[int, int]:
+    """Read which part to run, and of how many."""
+    part, parts = map(int, text.split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError(text)
+    return part, parts
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     order = {Path(__file__).parent / file: at for at, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
-    part, parts = map(int, config.getoption("--part").split("/"))
+    part, parts = config.getoption("--part")
     scopes = list(dict.fromkeys(scope(item.nodeid) for item in items))
     chosen = set(scopes[part - 1 :: parts])  # in turn, so that each part has some of the longest
     config.hook.pytest_deselected(items=[item for item in items if scope(item.nodeid) not in chosen])
