@@ -120,15 +120,15 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     on = [n for n in range(800, 1000) if n % 3 == 0]
     decide(opened, [(n, n % 2 == 0, 1000 + n % 50) for n in on])
     add(opened, transactions(1000, 1300))
-    packed = score._SeenVerdicts.packed
+    take_up = score._SeenVerdicts.new
 
-    def outdated(seen: score._SeenVerdicts, lake: Lake) -> features.Verdicts | None:
-        known = packed(seen, lake)
+    def outdated(seen: score._SeenVerdicts, lake: Lake, is_whole: bool) -> Any:
+        known = take_up(seen, lake, is_whole)
         if lake.count(tables.SILVER_VERDICTS) == len(on):
             decide(lake, [(n, n % 2 == 1, 1100 + n % 150) for n in on if n % 5 == 0])
         return known
 
-    monkeypatch.setattr(score._SeenVerdicts, "packed", outdated)
+    monkeypatch.setattr(score._SeenVerdicts, "new", outdated)
     found, truth = scored(opened), of_history(opened)
     assert found == truth
     without = of_history(opened, "WHERE false")
@@ -151,7 +151,7 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     # Spark's tasks compute the same as this process.
     silver = opened.read(tables.SILVER_TRANSACTIONS)
     verdicts = features.verdicts_of(silver, opened.read(tables.SILVER_VERDICTS), opened.settings)
-    payloads = features.of_history(silver, opened.settings, verdicts=verdicts)
+    payloads = features.of_history(silver, opened.settings, decided_rows=verdicts)
     names = ["transaction_id", *features.names(opened.settings)]
     rows = features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
     assert {row["transaction_id"]: row for row in rows} == truth

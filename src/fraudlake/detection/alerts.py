@@ -236,6 +236,7 @@ def detector_output(
     evaluator: Evaluator | None = None,
     change: buckets.Change | None = None,
     changed: Collection[int] = (),
+    supplements: DataFrame | None = None,
 ) -> DataFrame:
     """Run the detector over a stream, in the order that ``settings.ordering`` names.
 
@@ -245,6 +246,7 @@ def detector_output(
         evaluator: of the rules; by default those of the settings.
         change: applied to the state of every bucket in each micro-batch; usually none.
         changed: the entities, by number, whose buckets are processed for it even without rows.
+        supplements: what the change reads of each bucket, :data:`~fraudlake.detection.buckets.SUPPLEMENTS`.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
@@ -258,7 +260,8 @@ def detector_output(
     rows = evaluator.rows
     selected = silver.select(*evaluator.columns(in_event_time))
     packed = buckets.pack(selected, rows, settings.buckets, changed, evaluator.keys)
-    by_bucket, change = packed.groupBy("bucket"), change or buckets.unchanged
+    by_bucket = buckets.supplemented(packed, supplements).groupBy("bucket")
+    change = change or buckets.unchanged
     schema = from_arrow_schema(_OUTPUT)
     if in_event_time:
         timed = buckets.TimedBucketProcessor(STATE, rows, _in_event_time(evaluator, bound), change)
@@ -313,13 +316,21 @@ def _of_history(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, t
     return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))
 
 
-def forgetting(evaluator: Evaluator, forget: Mapping[int, str]) -> buckets.Change:
-    """Return what leaves accounts, given by their hash (``xxhash64``), out of the state."""
-    accounts = set(forget.values())
+FORGOTTEN = "forgotten"
+"""The name of the supplement with the accounts, ``account_id``, that :func:`forgetting` leaves out."""
 
-    def change(bucket: int, state: buckets.State) -> buckets.State:
+
+def forgetting(evaluator: Evaluator) -> buckets.Change:
+    """Return what leaves accounts out of the state."""
+
+    def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         rules = evaluator.by_entity.get(buckets.entity_of(bucket, evaluator.buckets_each))
-        return buckets.empty(state) if rules is None else rules.without_accounts(state, accounts)
+        if rules is None:
+            return buckets.empty(state)
+        if FORGOTTEN not in supplements:
+            return state
+        accounts = pa.ipc.open_stream(supplements[FORGOTTEN][0]).read_all()["account_id"]
+        return rules.without_accounts(state, set(accounts.to_pylist()))
 
     return change
 
@@ -327,7 +338,7 @@ def forgetting(evaluator: Evaluator, forget: Mapping[int, str]) -> buckets.Chang
 def dropping(entities: Collection[int], number_of_buckets: int) -> buckets.Change:
     """Return what leaves the state of entities, given by their numbers, empty."""
 
-    def change(bucket: int, state: buckets.State) -> buckets.State:
+    def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         is_dropped = buckets.entity_of(bucket, number_of_buckets) in entities
         return buckets.empty(state) if is_dropped else state
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 PACKED = "bucket INT, payload BINARY"
+SUPPLEMENTS = "bucket INT, name STRING, supplement BINARY"
+"""Payloads of further rows for the state of buckets, such as that of new rules, each with a name of what they are."""
 
 
 class Key(NamedTuple):
@@ -66,7 +68,7 @@ def pack(
         schema: the Arrow schema of the packed rows, which :func:`unpack` returns. ``account`` is the hash of the key:
             its remainder by ``buckets`` is the bucket within those of the entity.
         buckets: the number of buckets of an entity.
-        every: the entities each of whose buckets gets a payload without rows first, so that all are processed.
+        every: the entities each of whose buckets gets a null payload first, so that all are processed.
         keys: what the rows are packed by. A row whose hash is null is left out for that entity.
         numbered: add the column :data:`NUMBER`, a number that no other row has, by which the parts of a row that are
             computed for different entities find each other.
@@ -89,8 +91,7 @@ def pack(
                 yield packed_batch(batch, packed_schema, buckets, keys)
 
     def with_every(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        nothing = to_bytes(packed_schema.empty_table())
-        yield _packed([(entity * buckets + bucket, nothing) for entity in every for bucket in range(buckets)])
+        yield _packed([(entity * buckets + bucket, None) for entity in every for bucket in range(buckets)])
         yield from batches
 
     packed_schema = schema.append(pa.field(NUMBER, pa.int64())) if numbered else schema
@@ -133,7 +134,58 @@ def _by_bucket(rows: pa.RecordBatch, hashes: pa.Array, buckets: int) -> Iterator
         yield int(bucket[order[begin]]), ordered.slice(begin, end - begin)
 
 
-def _packed(slices: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+def supplemented(packed: DataFrame, supplements: DataFrame | None) -> DataFrame:
+    """Add supplements to the packed rows of a stream; they travel from task to task, never through a closure.
+
+    A closure of more than 1 MB becomes a broadcast, which the process that asks a processor for its schema does not
+    load (seen in Spark 4.2). Every payload of a bucket is joined, and only the null one finds supplements: so both
+    sides are divided by bucket once, as the state is.
+
+    Args:
+        packed: from :func:`pack`, with a null payload for each bucket that may have supplements.
+        supplements: :data:`SUPPLEMENTS`, a static frame.
+    """
+    if supplements is None:
+        return packed
+    others = supplements.select(F.col("bucket").alias("_bucket"), "name", "supplement").hint("merge")
+    is_of = (F.col("bucket") == F.col("_bucket")) & F.col("payload").isNull()
+    return packed.join(others, on=is_of, how="left").drop("_bucket")
+
+
+def for_every(rows: DataFrame, name: str, entities: Collection[int], buckets: int) -> DataFrame:
+    """Return rows as a supplement of each bucket of entities, which are given by their numbers."""
+
+    def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [batch for batch in batches if batch.num_rows]
+        if parts:
+            payload = to_bytes(pa.Table.from_batches(parts).combine_chunks())
+            yield pa.RecordBatch.from_arrays([pa.array([payload], pa.binary())], ["supplement"])
+
+    packed = rows.repartition(1).mapInArrow(whole, "supplement BINARY")
+    of_entity = packed.select(F.explode(F.array(*map(F.lit, entities))).alias("entity"), "supplement")
+    of_bucket = of_entity.select("*", F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("number"))
+    number = F.col("entity") * buckets + F.col("number")
+    return of_bucket.select(number.cast("int").alias("bucket"), F.lit(name).alias("name"), "supplement")
+
+
+Supplements = Mapping[str, Sequence[bytes]]
+"""The payloads of a bucket's supplements, by their name."""
+
+
+def divided(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> tuple[pa.Table, Supplements]:
+    """Return a bucket's packed rows, and its supplements."""
+    payloads: list[bytes] = []
+    supplements: dict[str, list[bytes]] = {}
+    for frame in frames:
+        payloads += [payload for payload in frame["payload"] if payload is not None]
+        if "name" in frame:
+            for name, supplement in zip(frame["name"], frame["supplement"], strict=True):
+                if name is not None:
+                    supplements.setdefault(name, []).append(supplement)
+    return unpack(payloads, schema), supplements
+
+
+def _packed(slices: Sequence[tuple[int, bytes | None]]) -> pa.RecordBatch:
     numbers, payloads = pa.array([number for number, _ in slices], pa.int32()), [payload for _, payload in slices]
     return pa.RecordBatch.from_arrays([numbers, pa.array(payloads, pa.binary())], ["bucket", "payload"])
 
@@ -160,21 +212,21 @@ class _ArrowState:
     def __init__(self, handle: StatefulProcessorHandle, name: str, schema: pa.Schema) -> None:
         self._value, self._schema = handle.getValueState(name, "payload BINARY"), schema
         self._is_stored = False
+        self._stored: pa.Table | None = None
 
     def read(self) -> pa.Table:
         state = self._value.get()
         self._is_stored = state is not None
-        return unpack([state[0]] if state else [], self._schema)
+        self._stored = unpack([state[0]] if state else [], self._schema)
+        return self._stored
 
     def write(self, table: pa.Table) -> None:
+        if table is self._stored:
+            return
         if len(table):
             self._value.update((to_bytes(table.unify_dictionaries().combine_chunks()),))
         elif self._is_stored:
             self._value.clear()
-
-
-def _unpack_frames(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> pa.Table:
-    return unpack((payload for frame in frames for payload in frame["payload"]), schema)
 
 
 def _frame(output: pa.Table) -> pd.DataFrame:
@@ -208,11 +260,11 @@ class _States:
             state.write(tables[name])
 
 
-Change = Callable[[int, State], State]
-"""Takes a bucket's number and its state as it is read; returns the state to continue with."""
+Change = Callable[[int, State, Supplements], State]
+"""Takes a bucket's number, its state as it is read, and its supplements; returns the state to continue with."""
 
 
-def unchanged(bucket: int, state: State) -> State:
+def unchanged(bucket: int, state: State, supplements: Supplements) -> State:
     """Return the state."""
     return state
 
@@ -254,8 +306,8 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
-        state, new = self._change(key[0], self._state.read()), _unpack_frames(rows, self._schemas[1])
-        output = None
+        new, supplements = divided(rows, self._schemas[1])
+        state, output = self._change(key[0], self._state.read(), supplements), None
         if len(new):
             output, state = self._step(key[0], state, new)
         self._state.write(state)
@@ -289,15 +341,16 @@ class TimedBucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
-        yield from self._process(key[0], _unpack_frames(rows, self._schemas[1]), timerValues)
+        yield from self._process(key[0], *divided(rows, self._schemas[1]), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the waiting rows that the watermark has passed."""
-        yield from self._process(key[0], self._schemas[1].empty_table(), timerValues)
+        yield from self._process(key[0], self._schemas[1].empty_table(), {}, timerValues)
 
-    def _process(self, bucket: int, rows: pa.Table, timers: Any) -> Iterator[pd.DataFrame]:
+    def _process(self, bucket: int, rows: pa.Table, supplements: Supplements, timers: Any) -> Iterator[pd.DataFrame]:
         watermark = timers.getCurrentWatermarkInMs() * 1000
-        output, state = self._step(bucket, self._change(bucket, self._state.read()), rows, watermark)
+        state = self._change(bucket, self._state.read(), supplements)
+        output, state = self._step(bucket, state, rows, watermark)
         self._state.write(state)
         waiting = state[WAITING]
         for expiry in list(self._handle.listTimers()):

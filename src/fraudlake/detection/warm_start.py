@@ -1,14 +1,14 @@
 """Warm start: rules that are new to a stream get the state that they would have if the stream had always had them.
 
-Their state is computed from the rows of silver that the stream has read so far, and put into the state of every bucket
-in the first micro-batch that has the rules.
+Their state is computed from the rows of silver that the stream has read so far. In the first micro-batch that has the
+rules, it is a supplement of the bucket's rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -26,18 +26,9 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
-_STATES = "bucket INT, open_flags BINARY, rules BINARY, recent BINARY"
-
-
-class WarmState(NamedTuple):
-    """Initial state of a bucket's new rules, each table as an Arrow IPC stream."""
-
-    open_flags: bytes
-    """Open flags of rules of the kind ``small_then_large``."""
-    rules: bytes
-    """State of the other rules."""
-    recent: bytes
-    """Rows after the watermark: some of them wait in the bucket's state, the others were evaluated."""
+_NAMES = ("open_flags", "warm_rules", "recent")
+"""The supplements of a bucket: open flags of rules of the kind ``small_then_large``, the state of the other rules, and
+rows after the watermark, of which some wait in the bucket's state and the others were evaluated."""
 
 
 def states(
@@ -46,8 +37,8 @@ def states(
     evaluator: Evaluator,
     added: Sequence[RuleVersion],
     watermark: int | None,
-) -> dict[int, WarmState]:
-    """Compute the state of new rules.
+) -> DataFrame:
+    """Compute the state of new rules, in the tasks of the micro-batch that needs it.
 
     Args:
         silver: the rows of ``silver_transactions`` that the stream has read, without those that came too late.
@@ -57,11 +48,15 @@ def states(
         watermark: all rows before it are evaluated or too late, microseconds; None in the order of arrival.
 
     Returns:
-        The state by bucket, of those that have any rows.
+        The state as :data:`~fraudlake.detection.buckets.SUPPLEMENTS` of the buckets that have any rows.
+
+    Raises:
+        PySparkException: files of silver are gone; they are read once before.
     """
     begin = _look_back(settings, added, _newest(silver) if watermark is None else watermark - 1)
     if begin is not None:
         silver = transactions.since(silver, begin)
+    _newest(silver)
     new, schema = Evaluator.of(settings, added), evaluator.rows
 
     def evaluate(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
@@ -72,28 +67,24 @@ def states(
         _, state = new.evaluate(key[0], alerts.NOTHING, rows.filter(is_before), now)
         tables = (state[alerts.OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
         payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
-        return pd.DataFrame([(*key, *payloads)], columns=["bucket", *WarmState._fields])
+        return pd.DataFrame({"bucket": key[0], "name": _NAMES, "supplement": payloads})
 
     selected = silver.select(*evaluator.columns(may_be_late=True))
     packed = buckets.pack(selected, schema, settings.buckets, keys=new.keys)
-    computed = packed.groupBy("bucket").applyInPandas(evaluate, _STATES).toArrow().to_pylist()
-    return {row.pop("bucket"): WarmState(**row) for row in computed}
+    return packed.groupBy("bucket").applyInPandas(evaluate, buckets.SUPPLEMENTS)
 
 
-def change(
-    settings: Settings, added: Sequence[RuleVersion], states: Mapping[int, WarmState], known: Collection[int]
-) -> buckets.Change:
+def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[int]) -> buckets.Change:
     """Return what puts the state of new rules, from :func:`states`, into the state of a bucket.
 
     Entities that are not ``known``, by their numbers, had no rules before: their buckets have no rows that wait.
     """
     new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
 
-    def warmed(bucket: int, state: buckets.State) -> buckets.State:
-        warm = states.get(bucket)
-        if warm is None:
+    def warmed(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
+        if _NAMES[0] not in supplements:
             return state
-        open_flags, rules, recent = (pa.ipc.open_stream(payload).read_all() for payload in warm)
+        open_flags, rules, recent = (pa.ipc.open_stream(supplements[name][0]).read_all() for name in _NAMES)
         begun = {alerts.OPEN_FLAGS: open_flags, "rules": rules}
         if buckets.WAITING in state:
             is_known = buckets.entity_of(bucket, settings.buckets) in known

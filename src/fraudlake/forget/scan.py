@@ -26,7 +26,7 @@ def scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[s
             continue
         number += 1
         places += [f"{file}: {part}" for part in search.in_file(file)]
-    hashes = pa.array(list(stream_state.by_hash(lake, accounts)), pa.int64())
+    hashes = pa.array(stream_state.hashes(lake, accounts), pa.int64())
     for step, name, rows in stream_state.tables_of(lake):
         is_hashed = "account" in rows.column_names and pc.any(pc.is_in(rows["account"], hashes)).as_py()
         if is_hashed or any(map(search.is_in, rows.columns)):

@@ -17,6 +17,8 @@ from fraudlake.streams import detect, score, stream
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import DataFrame
+
     from fraudlake.lake import Lake
 
 _STATEFUL: Mapping[str, Callable[..., list[stream.Stream]]] = {"detect": detect.streams, "score": score.streams}
@@ -37,7 +39,7 @@ def finish(lake: Lake) -> None:
     """Finish the micro-batch of a stateful stream that an earlier call was cut in."""
     for step in _STATEFUL:
         if lake.checkpoint(step).pending_batch() is not None:
-            _run(lake, [step], {})
+            _run(lake, [step])
 
 
 def empty(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
@@ -64,14 +66,14 @@ def _empty_once(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
     before = {file for step in begun for file in lake.checkpoint(step).state.rglob("*.sst")}
     if begun:
         delta_folder.append_empty_file(folder / "tables" / tables.SILVER_TRANSACTIONS.name)
-        _run(lake, begun, by_hash(lake, accounts))
+        _run(lake, begun, _frame(lake, accounts))
     for step in begun:
         with lake.exclusive(step):
             lake.checkpoint(step).erase_past_state()
     return {file for file in before if file.exists()}
 
 
-def _run(lake: Lake, names: list[str], forget: Mapping[int, str]) -> None:
+def _run(lake: Lake, names: list[str], forget: DataFrame | None = None) -> None:
     begun = [item for step in names for item in _STATEFUL[step](lake, forget=forget) if item.step == step]
     # The commit without rows is no reason for a stream to start.
     streams = [replace(item, waits=True) for item in begun]
@@ -88,10 +90,13 @@ def _run(lake: Lake, names: list[str], forget: Mapping[int, str]) -> None:
                 lake.session.conf.set(name, previous)
 
 
-def by_hash(lake: Lake, accounts: Sequence[str]) -> dict[int, str]:
-    """Return accounts by the hashes by which the state of streams knows them."""
-    frame = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
-    return dict(frame.select(F.xxhash64("account_id"), "account_id").collect())
+def hashes(lake: Lake, accounts: Sequence[str]) -> list[int]:
+    """Return the hashes by which the state of streams knows accounts."""
+    return [row[0] for row in _frame(lake, accounts).select(F.xxhash64("account_id")).collect()]
+
+
+def _frame(lake: Lake, accounts: Sequence[str]) -> DataFrame:
+    return lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
 
 
 def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
@@ -101,5 +106,7 @@ def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
     yield "score", "memory", state.read(lake, "score", features.STATE, features.MEMORY)
-    for part, hashes in features.hashes_in(state.read(lake, "score", features.TILES, features.TILES_ROWS)):
-        yield "score", f"tiles of {part}", hashes
+    named = pa.schema([("account_id", pa.string())])
+    yield "score", "verdicts", state.read(lake, "score", features.DECIDED, named).select(named.names)
+    for part, keys in features.hashes_in(state.read(lake, "score", features.TILES, features.TILES_ROWS)):
+        yield "score", f"tiles of {part}", keys

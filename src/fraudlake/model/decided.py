@@ -41,6 +41,37 @@ def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
     return pa.concat_tables([decided, others], promote_options="default")
 
 
+def distinct(decided: pa.Table) -> pa.Table:
+    """Return decided transactions once a verdict; of those without a verdict, the ones that have none elsewhere."""
+    has_verdict = decided["_verdict"].is_valid()
+    others = decided.filter(pc.invert(has_verdict))
+    if not len(others):
+        return _once(decided, ["transaction_id", "_verdict", "_decided_at"])
+    judged = _once(decided.filter(has_verdict), ["transaction_id", "_verdict", "_decided_at"])
+    others = others.filter(pc.invert(pc.is_in(others["transaction_id"], judged["transaction_id"])))
+    return pa.concat_tables([judged, _once(others, ["transaction_id"])])
+
+
+def with_disputed(decided: pa.Table, rows: pa.Table) -> pa.Table:
+    """Return decided transactions and those of new rows that Flink calls fraud, of keys with a disputed one."""
+    disputed = decided.filter(
+        pc.and_(decided["label"].fill_null(False), pc.invert(decided["_verdict"].fill_null(True)))
+    )
+    others = rows.filter(pc.and_(rows["label"].fill_null(False), pc.is_in(rows["account"], disputed["account"])))
+    others = others.filter(pc.invert(pc.is_in(others["transaction_id"], decided["transaction_id"])))
+    if not len(others):
+        return decided
+    known = others.select([name for name in others.column_names if name in decided.column_names])
+    return pa.concat_tables([decided, known], promote_options="default").unify_dictionaries()
+
+
+def _once(rows: pa.Table, columns: list[str]) -> pa.Table:
+    """Return the first of all rows that have the same values in some columns."""
+    numbered = rows.select(columns).append_column("number", pa.array(np.arange(len(rows))))
+    firsts = numbered.group_by(columns, use_threads=False).aggregate([("number", "min")])["number_min"]
+    return rows if len(firsts) == len(rows) else rows.take(firsts)
+
+
 class Window(NamedTuple):
     """A feature's window: ``tiles`` of ``size`` microseconds, from ``delay`` before a row on.
 

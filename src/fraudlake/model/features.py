@@ -10,6 +10,7 @@ by the hour, and everything before that as one sum; an account that pays nothing
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,10 @@ TILES = "tiles"
 """The name of the state of declared features, in a lake that has some."""
 TILES_ROWS = pa.schema([("entity", pa.int64()), ("part", pa.string()), ("tiles", pa.binary())])
 """The tables of :data:`entity_features.State`, of the entity that a bucket is of, as Arrow IPC streams."""
-Verdicts = Mapping[int, Sequence[bytes]]
-"""Packed transactions with verdicts, for :class:`fraudlake.model.decided.Decided`, by bucket."""
+DECIDED = "decided"
+"""The name of the state, and of the supplement, with transactions that have verdicts, in a lake with features of
+fraud: for :class:`fraudlake.model.decided.Decided`."""
+_FORGOTTEN = "forgotten"
 _PAYLOAD = "payload BINARY"
 _PARTS = "slice BIGINT, entity BIGINT, payload BINARY"
 _SLICE_ROWS = 32_768
@@ -252,29 +255,32 @@ def of_history(
     settings: Settings,
     extra: Sequence[pa.Field] = (),
     select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
-    verdicts: Verdicts | None = None,
+    decided_rows: DataFrame | None = None,
 ) -> DataFrame:
     """Compute the features of a whole table, in event-time order.
 
     Args:
         silver: the transactions.
         settings: the settings of the lake.
-        verdicts: those that features of fraud see, from :func:`verdicts_of`.
+        decided_rows: those that features of fraud see, from :func:`verdicts_of`.
         extra: further columns of ``silver`` to carry along with the features.
         select: maps computed rows to the rows that are returned.
 
     Returns:
         ``payload``: the packed rows that ``select`` returned, by default :func:`computed_columns`.
     """
-    declared = _Declared.of(settings, extra, verdicts)
+    declared = _Declared.of(settings, extra)
 
     def parts(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
-        computed, _ = declared.step(key[0], {}, buckets.unpack(frame["payload"], declared.rows))
+        rows, supplements = buckets.divided([frame], declared.rows)
+        computed, _ = declared.step(key[0], {DECIDED: _merged(None, supplements)}, rows)
         output: pd.DataFrame = declared.packed(computed, key[0], select).to_pandas()
         return output
 
-    packed = declared.pack(silver).groupBy("bucket").applyInPandas(parts, declared.output)
-    return declared.joined(packed, select)
+    packed = declared.pack(silver)
+    if decided_rows is not None:
+        packed = packed.unionByName(decided_rows, allowMissingColumns=True)
+    return declared.joined(packed.groupBy("bucket").applyInPandas(parts, declared.output), select)
 
 
 def of_table(
@@ -321,14 +327,30 @@ def of_table(
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def of_stream(
-    silver: DataFrame,
-    settings: Settings,
-    forget: Collection[int] = (),
-    warm: Mapping[int, bytes] | None = None,
-    verdicts: Verdicts | None = None,
-    tiled: Collection[str] = (),
-) -> DataFrame:
+@dataclass(frozen=True)
+class Changes:
+    """How the state of a stream changes in its next micro-batch."""
+
+    tiles: DataFrame | None = None
+    """The tiles of new features, from :func:`tiles_of`."""
+    verdicts: DataFrame | None = None
+    """New decided transactions, from :func:`verdicts_of`."""
+    forget: DataFrame | None = None
+    """Accounts (``account_id``) that leave the state. Declared features go on with ``tiles``, which have nothing of
+    them."""
+    is_whole: bool = False
+    """Whether a feature is new or retired, or accounts leave the state: ``verdicts`` replace those of the state."""
+    tiled: Collection[str] = ()
+    """The entities that may have tiles in the state: those of no feature any more leave it with ``is_whole``."""
+    retired: tuple[str, ...] = ()
+    """The names of tables that leave the state."""
+
+    def __bool__(self) -> bool:
+        """Tell whether anything changes."""
+        return self.is_whole or self.verdicts is not None
+
+
+def of_stream(silver: DataFrame, settings: Settings, changes: Changes | None = None) -> DataFrame:
     """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
 
     A row that arrives after a later transaction of its account sees the transactions before it, as far as the tiles
@@ -337,32 +359,43 @@ def of_stream(
     Args:
         silver: the transactions.
         settings: the settings of the lake.
-        forget: hashes (``xxhash64``) of accounts that the state of every bucket loses; declared features go on with
-            the tiles of ``warm``, which have nothing of them.
-        warm: the tiles of new features, by bucket, from :func:`tiles_of`; None: no feature is new or retired.
-        verdicts: those that features of fraud see, from :func:`verdicts_of`.
-        tiled: the entities that may have tiles in the state, of features that are declared or were. With ``forget`` or
-            ``warm``, those of entities that no feature is of any more leave it.
+        changes: how the state changes in the next micro-batch; the stream is for that one only, if there are any.
     """
-    declared = _Declared.of(settings, verdicts=verdicts)
+    declared, given = _Declared.of(settings), changes or Changes()
+    is_forgetting, is_whole = given.forget is not None, given.is_whole
 
     def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         computed, after = declared.step(bucket, state, rows)
         return declared.packed(computed, bucket), after
 
-    def change(bucket: int, state: buckets.State) -> buckets.State:
-        return declared.changed(bucket, state, forget, warm or {})
+    def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
+        return declared.changed(bucket, state, supplements, is_forgetting, is_whole)
 
-    changes = bool(forget) or warm is not None
-    every = sorted({*declared.entities, *map(number, tiled)}) if changes else ()
-    retired = (TILES,) if changes and tiled and not declared.plans else ()
-    processor = buckets.BucketProcessor(declared.state, declared.rows, step, change, retired)
-    packed = declared.pack(silver, every).groupBy("bucket")
-    return declared.joined(packed.transformWithStateInPandas(processor, declared.output, "Append", "None"))
+    every = sorted({*declared.entities, *map(number, given.tiled)}) if given else ()
+    retired = given.retired if is_whole else ()
+    processor = buckets.BucketProcessor(
+        declared.state, declared.rows, step, change if given else buckets.unchanged, retired
+    )
+    packed = buckets.supplemented(declared.pack(silver, every), _supplements(given, settings.buckets))
+    by_bucket = packed.groupBy("bucket")
+    return declared.joined(by_bucket.transformWithStateInPandas(processor, declared.output, "Append", "None"))
 
 
-def tiles_of(silver: DataFrame, settings: Settings) -> dict[int, bytes]:
-    """Return the tiles that a stream of all these transactions would have for the declared features, by bucket."""
+def _supplements(given: Changes, bucket_count: int) -> DataFrame | None:
+    """Return all that a change reads, :data:`~fraudlake.detection.buckets.SUPPLEMENTS`."""
+    frames = [frame for frame in (given.tiles, given.verdicts) if frame is not None]
+    if given.forget is not None:
+        hashes = given.forget.select(F.xxhash64("account_id").alias("account"))
+        frames.append(buckets.for_every(hashes, _FORGOTTEN, [buckets.ACCOUNT.entity], bucket_count))
+    return functools.reduce(lambda some, others: some.unionByName(others), frames) if frames else None
+
+
+def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
+    """Return the tiles that a stream of all these transactions would have, as supplements of each bucket.
+
+    Raises:
+        PySparkException: files of silver are gone; they are read once before.
+    """
     declared = _Declared.of(settings)
     newest = transactions.newest(silver)
     if newest is not None:
@@ -370,11 +403,11 @@ def tiles_of(silver: DataFrame, settings: Settings) -> dict[int, bytes]:
 
     def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         _, state = declared.step(key[0], {}, buckets.unpack(frame["payload"], declared.rows))
-        output: pd.DataFrame = pa.table({"bucket": [key[0]], "payload": [buckets.to_bytes(state[TILES])]}).to_pandas()
+        supplement = buckets.to_bytes(state[TILES])
+        output: pd.DataFrame = pa.table({"bucket": [key[0]], "name": [TILES], "supplement": [supplement]}).to_pandas()
         return output
 
-    computed = declared.pack(silver).groupBy("bucket").applyInPandas(tiles, buckets.PACKED)
-    return {row["bucket"]: bytes(row["payload"]) for row in computed.toArrow().to_pylist()}
+    return declared.pack(silver).groupBy("bucket").applyInPandas(tiles, buckets.SUPPLEMENTS)
 
 
 def see_labels(settings: Settings) -> bool:
@@ -384,12 +417,12 @@ def see_labels(settings: Settings) -> bool:
 
 def verdicts_of(
     silver: DataFrame, verdicts: DataFrame, settings: Settings, newest: int | None = None
-) -> Verdicts | None:
-    """Return the transactions with verdicts that features of fraud see; None if they see none.
+) -> DataFrame | None:
+    """Return the transactions with verdicts that features of fraud see, as supplements; None if they see none.
 
     Args:
         silver: all transactions.
-        verdicts: ``transaction_id, verdict, decided_at`` of all verdicts.
+        verdicts: ``transaction_id, verdict, decided_at`` of all verdicts, or of new ones.
         settings: the settings of the lake.
         newest: the time (microseconds) of the newest transaction whose features are computed already. What no window of
             later ones has is left out.
@@ -399,8 +432,10 @@ def verdicts_of(
     if newest is not None:
         silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
     given = F.col("verdict").alias("_verdict"), F.unix_micros("decided_at").alias("_decided_at")
-    times = verdicts.select("transaction_id", *given)
-    rows = silver.join(times, on="transaction_id", how="inner")
+    # With the date, only its partitions are read.
+    by_date = [name for name in ("date",) if name in verdicts.columns]
+    times = verdicts.select("transaction_id", *by_date, *given)
+    rows = silver.join(times, on=["transaction_id", *by_date], how="inner")
     disputed = rows.where("label AND NOT _verdict")
     frauds = silver.where("label").join(times, on="transaction_id", how="left_anti")
     of_last = (feature.entity for feature in settings.features if feature.aggregate == "seconds_since_fraud")
@@ -408,11 +443,8 @@ def verdicts_of(
         keys = disputed.select(*settings.entity_columns(entity)).distinct()
         others = frauds.join(keys, on=list(keys.columns), how="left_semi")
         rows = rows.unionByName(others, allowMissingColumns=True)
-    declared = _Declared.of(settings, decided.FIELDS)
-    by_bucket: dict[int, list[bytes]] = {}
-    for row in declared.pack(rows).toArrow().to_pylist():
-        by_bucket.setdefault(row["bucket"], []).append(row["payload"])
-    return by_bucket or None
+    packed = _Declared.of(settings, decided.FIELDS).pack(rows)
+    return packed.select("bucket", F.lit(DECIDED).alias("name"), F.col("payload").alias("supplement"))
 
 
 def unpacked(payloads: DataFrame, settings: Settings) -> DataFrame:
@@ -446,10 +478,11 @@ class _Declared:
     """The columns of the packed rows, without their numbers."""
     computed: pa.Schema
     """The computed rows, without further columns."""
-    verdicts: Verdicts
+    look_back: int
+    """How far before a transaction the features see at most, microseconds."""
 
     @classmethod
-    def of(cls, settings: Settings, extra: Sequence[pa.Field] = (), verdicts: Verdicts | None = None) -> _Declared:
+    def of(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> _Declared:
         plans = entity_features.plans(settings)
         fields = [*_ROWS, *extra]
         for plan in plans.values():
@@ -458,7 +491,8 @@ class _Declared:
         entities = [Entity(name, settings.entity_columns(name)) for name in dict.fromkeys((ACCOUNT, *plans))]
         by_number = {entity.number: entity for entity in entities}
         computed = tables.schema(computed_columns(settings))
-        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, verdicts or {})
+        look_back = durations.microseconds(entity_features.look_back(settings))
+        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, look_back)
 
     @property
     def rows(self) -> pa.Schema:
@@ -468,7 +502,10 @@ class _Declared:
     @property
     def state(self) -> dict[str, pa.Schema]:
         """The tables of a bucket's state."""
-        return {STATE: MEMORY, **({TILES: TILES_ROWS} if self.plans else {})}
+        declared = {TILES: TILES_ROWS} if self.plans else {}
+        if any(plan.sees_labels for plan in self.plans.values()):
+            declared[DECIDED] = pa.schema([*self.fields, *decided.FIELDS])
+        return {STATE: MEMORY, **declared}
 
     @property
     def output(self) -> str:
@@ -491,8 +528,11 @@ class _Declared:
         entity = self.entities[buckets.entity_of(bucket, self.bucket_count)]
         memory, after = state.get(STATE, MEMORY.empty_table()), {}
         computed, plan = rows, self.plans.get(entity.name)
+        verdicts = state.get(DECIDED)
+        if verdicts is not None:
+            verdicts = after[DECIDED] = self._decided(verdicts, rows, plan)
         if plan is not None:
-            declared, tiles = entity_features.compute(_tiles(state), rows, plan, self._decided(bucket))
+            declared, tiles = entity_features.compute(_tiles(state), rows, plan, verdicts)
             after[TILES] = _stored(entity.number, tiles)
             for name in declared.column_names:
                 computed = computed.append_column(name, declared[name])
@@ -506,10 +546,14 @@ class _Declared:
         computed, after[STATE] = compute(memory, computed, is_ordered=len(self.entities) == 1)
         return computed, after
 
-    def _decided(self, bucket: int) -> pa.Table | None:
-        """Return the transactions of a bucket's keys that have verdicts."""
-        payloads = self.verdicts.get(bucket)
-        return pa.concat_tables(map(_read, payloads)).unify_dictionaries() if payloads else None
+    def _decided(self, verdicts: pa.Table, rows: pa.Table, plan: Plan | None) -> pa.Table:
+        """Return the decided transactions of a bucket that the windows of its rows, or later ones, may have."""
+        if not len(verdicts) or plan is None or not plan.sees_labels:
+            return verdicts
+        if any(feature.aggregate == "seconds_since_fraud" for feature in plan.features):
+            verdicts = decided.with_disputed(verdicts, rows)
+        is_needed = pc.greater_equal(verdicts["time"], ordering.clock(rows) - 2 * self.look_back)
+        return verdicts if pc.all(is_needed).as_py() else verdicts.filter(is_needed)
 
     def packed(
         self, part: pa.Table, bucket: int, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
@@ -557,22 +601,30 @@ class _Declared:
         return packed.groupBy("slice").applyInArrow(join, _PAYLOAD)
 
     def changed(
-        self, bucket: int, state: buckets.State, forget: Collection[int], warm: Mapping[int, bytes]
+        self,
+        bucket: int,
+        state: buckets.State,
+        supplements: buckets.Supplements,
+        is_forgetting: bool,
+        is_whole: bool,
     ) -> buckets.State:
-        """Return a bucket's state without accounts, and with the tiles of new features."""
+        """Return a bucket's state without accounts, with the tiles of new features, and with new verdicts."""
         entity = self.entities.get(buckets.entity_of(bucket, self.bucket_count))
         if entity is None:
             return buckets.empty(state)
-        if forget and entity.is_account:
-            state = {**state, STATE: buckets.without(state[STATE], "account", forget)}
+        if DECIDED in state and (is_whole or DECIDED in supplements):
+            state = {**state, DECIDED: _merged(None if is_whole else state[DECIDED], supplements)}
+        if entity.is_account and _FORGOTTEN in supplements:
+            accounts = _read(supplements[_FORGOTTEN][0])["account"].to_pylist()
+            state = {**state, STATE: buckets.without(state[STATE], "account", accounts)}
         plan = self.plans.get(entity.name)
         if plan is None:
-            return {**state, TILES: TILES_ROWS.empty_table()} if self.plans else state
-        if not (forget or bucket in warm):
+            return {**state, TILES: TILES_ROWS.empty_table()} if self.plans and is_whole else state
+        if not (is_forgetting or TILES in supplements):
             return state
         tiles = _tiles(state)
-        history = _tiles({TILES: _read(warm[bucket])}) if bucket in warm else {}
-        if forget:
+        history = _tiles({TILES: _read(supplements[TILES][0])}) if TILES in supplements else {}
+        if is_forgetting:
             tiles = history
         elif entity_features.lacks(tiles, plan):
             tiles = entity_features.warmed(tiles, history)
@@ -582,6 +634,14 @@ class _Declared:
         """Return computed rows in the order of their columns, and the further columns."""
         further = [name for name in rows.column_names if name not in self.computed.names]
         return rows.select([*self.computed.names, *further])
+
+
+def _merged(known: pa.Table | None, supplements: buckets.Supplements) -> pa.Table:
+    """Return the decided transactions of a bucket, those of the state and new ones."""
+    new = [_read(payload) for payload in supplements.get(DECIDED, ())]
+    new = [rows.drop_columns([name for name in (buckets.NUMBER,) if name in rows.column_names]) for rows in new]
+    parts = [*([known] if known else []), *new]
+    return decided.distinct(pa.concat_tables(parts).unify_dictionaries()) if parts else pa.table({})
 
 
 def _tiles(state: buckets.State) -> entity_features.State:

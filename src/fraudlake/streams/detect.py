@@ -1,12 +1,14 @@
 """The detector's stream: ``silver_transactions`` → alerts, under the rules of the table of rules.
 
 Before a micro-batch is processed, the checkpoint notes the change of rules after which it evaluates. If the rules
-have changed since, the stream is rebuilt for the same micro-batch, which then begins with the new rules; a
-micro-batch that is repeated after a crash keeps those that were noted.
+have changed since, the stream is rebuilt for the same micro-batch, which then begins with the new rules. A micro-batch
+that is repeated after a crash keeps those that were noted, if it has written anything. Otherwise it takes the rules as
+they are now: so a rule that makes the stream fail can be retired.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.detection.entity import THE_ACCOUNT, Entity
+from fraudlake.errors import cause_of
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
@@ -26,15 +29,16 @@ from fraudlake.streams.stream import OutdatedError, Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.detection.warm_start import WarmState
     from fraudlake.lake import Lake
     from fraudlake.lake.checkpoint import Checkpoint
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
 _LOG = logging.getLogger(__name__)
+_WRITTEN = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_QUARANTINE)
+"""The tables that a micro-batch writes."""
 
 
-def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]:
+def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
 
     Alerts of rules in the shadow go to ``silver_shadow_alerts``. If the step starts over, late rows of the stream
@@ -42,7 +46,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
 
     Args:
         lake: the lake.
-        forget: accounts that leave the state, by their hashes (``xxhash64``).
+        forget: accounts that leave the state, ``account_id``.
 
     Returns:
         The stream as its next micro-batch needs it.
@@ -52,7 +56,8 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
-    rules = _rules(lake) if pending is None else rule_notes.noted(lake, checkpoint, first, "transactions")
+    is_fixed = pending is not None and any(appender.commit(lake, table, pending) for table in _WRITTEN)
+    rules = rule_notes.noted(lake, checkpoint, first, "transactions") if is_fixed else _rules(lake)
     # Before the rules of the settings are written to their table: one may be impossible.
     evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
     difference = _difference(lake, checkpoint, first, rules, evaluator)
@@ -61,7 +66,7 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
 
     def before() -> None:
         rule_table.start(lake)
-        if pending is None:
+        if not is_fixed:
             _note(lake, checkpoint, first, rules.change, _keys(evaluator))
         is_late = f"array_contains(reasons, '{quality_rules.LATE}')"
         if checkpoint.is_new and lake.has_rows(tables.SILVER_QUARANTINE, is_late):
@@ -98,9 +103,11 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
 
     def rows() -> DataFrame:
         transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
-        change = _change(lake, checkpoint, evaluator, difference, forget)
-        changed = {*evaluator.by_entity, *difference.changed} if forget else difference.changed
-        return alerts.detector_output(transactions, lake.settings, evaluator, change, changed if change else ())
+        change, supplements = _change(lake, checkpoint, evaluator, difference, forget)
+        changed = difference.changed if forget is None else {*evaluator.by_entity, *difference.changed}
+        return alerts.detector_output(
+            transactions, lake.settings, evaluator, change, changed if change else (), supplements
+        )
 
     return [
         Stream(
@@ -112,10 +119,22 @@ def streams(lake: Lake, forget: Mapping[int, str] | None = None) -> list[Stream]
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,
+            explain=lambda failure: _advice(failure, difference.added),
             before=before,
             renewed=renewed,
         )
     ]
+
+
+def _advice(failure: str, added: Sequence[RuleVersion]) -> str | None:
+    """Return what to do about a failure in a micro-batch that begins with new rules."""
+    if not added:
+        return None
+    names = ", ".join(sorted({version.rule.name for version in added}))
+    return (
+        f"{cause_of(failure)}: this micro-batch is the first one with {names}; if a rule is the cause, "
+        "'fraudlake rules retire NAME' takes it back, and the next run goes on from here"
+    )
 
 
 def _rules(lake: Lake) -> RuleSet:
@@ -188,32 +207,36 @@ def _change(
     checkpoint: Checkpoint,
     evaluator: alerts.Evaluator,
     difference: _Difference,
-    forget: Mapping[int, str] | None,
-) -> buckets.Change | None:
-    """Return the state of every bucket for the next micro-batch: without what is to go, and with new rules."""
-    changes = []
+    forget: DataFrame | None,
+) -> tuple[buckets.Change | None, DataFrame | None]:
+    """Return what the next micro-batch's state is to lose and to have of new rules, and the supplements of that."""
+    changes, supplements = [], []
     if difference.dropped:
         changes.append(alerts.dropping(difference.dropped, lake.settings.buckets))
-    if forget:
-        changes.append(alerts.forgetting(evaluator, forget))
+    if forget is not None:
+        changes.append(alerts.forgetting(evaluator))
+        entities, number = [*evaluator.by_entity], lake.settings.buckets
+        supplements.append(buckets.for_every(forget.select("account_id"), alerts.FORGOTTEN, entities, number))
     states = _states(lake, checkpoint, evaluator, difference.added) if difference.added else None
     if states is not None:
-        changes.append(warm_start.change(lake.settings, difference.added, states, difference.known))
+        changes.append(warm_start.change(lake.settings, difference.added, difference.known))
+        supplements.append(states)
     if not changes:
-        return None
+        return None, None
 
-    def change(bucket: int, state: buckets.State) -> buckets.State:
+    def change(bucket: int, state: buckets.State, given: buckets.Supplements) -> buckets.State:
         for apply in changes:
-            state = apply(bucket, state)
+            state = apply(bucket, state, given)
         return state
 
-    return change
+    whole = functools.reduce(lambda some, others: some.unionByName(others), supplements) if supplements else None
+    return change, whole
 
 
 def _states(
     lake: Lake, checkpoint: Checkpoint, evaluator: alerts.Evaluator, added: Sequence[RuleVersion]
-) -> dict[int, WarmState] | None:
-    """Return the initial state of new rules, by bucket; None if the rows that the stream has read are gone."""
+) -> DataFrame | None:
+    """Return the initial state of new rules, as supplements; None if the rows that the stream has read are gone."""
     done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
     version = checkpoint.version_read(done, lake.identity(table))
     if version is None:
@@ -224,7 +247,7 @@ def _states(
     places = late.select(silver.source().alias("source"), silver.position().alias("position"))
     micros = None if watermark is None else watermark * 1000
 
-    def states(rows: DataFrame) -> dict[int, WarmState]:
+    def states(rows: DataFrame) -> DataFrame:
         read = rows.join(places, on=["source", "position"], how="left_anti")
         return warm_start.states(read, lake.settings, evaluator, added, micros)
 

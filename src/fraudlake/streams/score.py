@@ -15,6 +15,7 @@ from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import session
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, features, predictions, published
@@ -28,7 +29,7 @@ from fraudlake.streams.score_alerts import ScoreAlerts
 from fraudlake.streams.stream import OutdatedError, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -41,11 +42,11 @@ FROM_KAFKA = "score_kafka"
 _LOG = logging.getLogger(__name__)
 
 
-def streams(lake: Lake, from_topic: bool = False, forget: Collection[int] = ()) -> list[Stream]:
+def streams(lake: Lake, from_topic: bool = False, forget: DataFrame | None = None) -> list[Stream]:
     """``silver_transactions`` or a topic → ``gold_fraud_predictions`` → ``gold_prediction_quality`` and drift.
 
-    Rules of the kind ``model`` raise alerts of each micro-batch's predictions. Accounts whose hashes are in ``forget``
-    leave the state of the stream that scores from silver.
+    Rules of the kind ``model`` raise alerts of each micro-batch's predictions. Accounts (``account_id``) in
+    ``forget`` leave the state of the stream that scores from silver.
 
     Raises:
         NoModelError: there is no champion yet.
@@ -72,7 +73,7 @@ def _champion(lake: Lake) -> Model:
     return champion
 
 
-def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
+def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
     raising = ScoreAlerts.of(lake, "score")
     score = _scorer(lake, "silver", raising)
     kafka_checkpoint = lake.checkpoint(FROM_KAFKA)
@@ -80,18 +81,21 @@ def _from_silver(lake: Lake, forget: Collection[int]) -> Stream:
     # left out, and the rows stay packed.
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
-    seen = _SeenVerdicts.of(lake, "score")
+    seen, first = _SeenVerdicts.of(lake, "score"), lake.checkpoint("score").next_batch
+    changed: list[bool] = []
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         seen.require_latest(lake, batch_id)
+        _require_unchanged(changed, first, batch_id)
         raising.require_current(lake, batch_id)
         rows = batch if not_covered is None else features.unpacked(batch, lake.settings).where(not_covered)
         score(lake, rows, batch_id)
 
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
-        warm = _tiles_now(lake) if forget else _warm(lake, "score", lambda done: _tiles_of_silver(lake, done))
-        return features.of_stream(silver_rows, lake.settings, forget, warm, seen.packed(lake), _tiled(lake, "score"))
+        changes = _changes(lake, seen, lambda done: _tiles_of_silver(lake, done), forget)
+        changed.append(bool(changes))
+        return features.of_stream(silver_rows, lake.settings, changes)
 
     def before() -> None:
         seen.note(lake)
@@ -140,11 +144,11 @@ def _note(lake: Lake, step: str) -> None:
 
 @dataclass(frozen=True)
 class _SeenVerdicts:
-    """The verdicts that features of fraud see until the stream is rebuilt."""
+    """The verdicts that features of fraud see until the stream is rebuilt; the state has them."""
 
     step: str
     pending: int | None
-    """The micro-batch that is repeated: it sees what it saw before."""
+    """The micro-batch that is repeated: it sees what it saw before, if it has written anything."""
     version: int | None
     """That of ``silver_verdicts``; None: no feature sees labels."""
 
@@ -154,7 +158,9 @@ class _SeenVerdicts:
         pending = checkpoint.pending_batch()
         if not features.see_labels(lake.settings):
             return cls(step, pending, None)
-        noted = None if pending is None else checkpoint.verdicts_of(pending)
+        # A micro-batch that has written nothing sees the verdicts as they are now.
+        is_fixed = pending is not None and Appender.of(lake, step).commit(lake, tables.GOLD_FRAUD_PREDICTIONS, pending)
+        noted = checkpoint.verdicts_of(pending) if pending is not None and is_fixed else None
         return cls(step, pending, lake.version(tables.SILVER_VERDICTS) if noted is None else noted)
 
     def note(self, lake: Lake) -> None:
@@ -180,55 +186,98 @@ class _SeenVerdicts:
 
         return renewed
 
-    def packed(self, lake: Lake) -> features.Verdicts | None:
-        """Return the verdicts that windows of later transactions may have."""
-        silver_table, verdicts = tables.SILVER_TRANSACTIONS, tables.SILVER_VERDICTS
-        if self.version is None or not lake.has_rows(verdicts):
+    def new(self, lake: Lake, is_whole: bool) -> DataFrame | None:
+        """Return the decided transactions that the state lacks; with ``is_whole``, all that it must have.
+
+        They are of transactions that windows of later ones may have.
+        """
+        if self.version is None:
             return None
-        checkpoint = lake.checkpoint(self.step)
-        read = checkpoint.version_read(checkpoint.next_batch - 1, lake.identity(silver_table))
+        silver_table, checkpoint = tables.SILVER_TRANSACTIONS, lake.checkpoint(self.step)
+        done = checkpoint.next_batch - 1
+        before = None if is_whole or done < 0 else checkpoint.verdicts_of(done)
+        if before == self.version or not lake.has_rows(tables.SILVER_VERDICTS):
+            return None
+        read = checkpoint.version_read(done, lake.identity(silver_table))
         newest = None if read is None else of_version(lake, silver_table, read, silver.newest)
         rows = lake.read(silver_table)
-        return of_version(
-            lake, verdicts, self.version, lambda given: features.verdicts_of(rows, given, lake.settings, newest)
-        )
+
+        def packed(given: DataFrame) -> DataFrame | None:
+            _read_once(given)
+            return features.verdicts_of(rows, given, lake.settings, newest)
+
+        return of_version(lake, tables.SILVER_VERDICTS, self.version, lambda all_: packed(_after(lake, all_, before)))
 
 
-def _warm(lake: Lake, step: str, tiles_of: Callable[[int], dict[int, bytes]]) -> dict[int, bytes] | None:
-    """Return the tiles of features that a stream has not computed yet, as if it always had; None: nothing changes.
+def _read_once(verdicts: DataFrame) -> None:
+    """Read verdicts, whose files may be gone: to find that in the micro-batch that needs them would end the stream."""
+    verdicts.agg(F.max("decided_at")).collect()
 
-    ``tiles_of`` computes them from the rows that the stream had read after a micro-batch.
+
+def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
+    """Return the verdicts that an earlier version of the table did not have; all if that is not known."""
+    if version is None:
+        return verdicts
+    columns = ["transaction_id", "verdict", "decided_at"]
+
+    def new(before: DataFrame) -> DataFrame:
+        _read_once(before)
+        return verdicts.join(before.select(columns).hint("merge"), on=columns, how="left_anti")
+
+    found = of_version(lake, tables.SILVER_VERDICTS, version, new)
+    return verdicts if found is None else found
+
+
+def _require_unchanged(changed: Sequence[bool], first: int, batch_id: int) -> None:
+    """Have the stream rebuilt after the micro-batch whose state has changed.
+
+    Raises:
+        OutdatedError: it is done.
     """
-    checkpoint = lake.checkpoint(step)
-    done = checkpoint.next_batch - 1
-    if done < 0 or (checkpoint.features_of(done) or "[]") == _declared(lake):
-        return None
-    return tiles_of(done) if lake.settings.features else {}
+    if batch_id != first and any(changed):
+        raise OutdatedError
 
 
-def _tiles_of_silver(lake: Lake, done: int) -> dict[int, bytes]:
-    """Return the tiles of the rows of silver that the stream has read; none if they are gone."""
+def _changes(
+    lake: Lake, seen: _SeenVerdicts, tiles_of: Callable[[int], DataFrame | None], forget: DataFrame | None = None
+) -> features.Changes:
+    """Return how the state changes in the next micro-batch, as if the stream had always computed its features.
+
+    ``tiles_of`` computes the tiles of the rows that the stream had read after a micro-batch.
+    """
+    checkpoint = lake.checkpoint(seen.step)
+    done, has_features = checkpoint.next_batch - 1, bool(lake.settings.features)
+    is_new = done >= 0 and (checkpoint.features_of(done) or "[]") != _declared(lake)
+    has_decided = features.DECIDED in checkpoint.state_variables
+    is_new |= done >= 0 and features.see_labels(lake.settings) and not has_decided
+    is_whole = is_new or forget is not None
+    tiled = _tiled(lake, seen.step)
+    tiles = None
+    if is_whole and has_features:
+        silver_table = tables.SILVER_TRANSACTIONS
+        tiles = tiles_of(done) if forget is None else features.tiles_of(lake.read(silver_table), lake.settings)
+    retired = [features.TILES] if tiled and not has_features else []
+    if has_decided and not features.see_labels(lake.settings):
+        retired.append(features.DECIDED)
+    return features.Changes(tiles, seen.new(lake, is_whole), forget, is_whole, tiled, tuple(retired))
+
+
+def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
+    """Return the tiles of the rows of silver that the stream has read; None if they are gone."""
     table = tables.SILVER_TRANSACTIONS
     version = lake.checkpoint("score").version_read(done, lake.identity(table))
     if version is None:
-        return {}
+        return None
     tiles = of_version(lake, table, version, lambda rows: features.tiles_of(rows, lake.settings))
     if tiles is None:
         _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
-    return tiles or {}
+    return tiles
 
 
 def _tiled(lake: Lake, step: str) -> set[str]:
     """Return the entities of all features that a stream has ever computed."""
     noted = (json.loads(declared) for declared in lake.checkpoint(step).all_features)
     return {feature.get("entity", ACCOUNT) for declared in noted for feature in declared}
-
-
-def _tiles_now(lake: Lake) -> dict[int, bytes] | None:
-    """Return the tiles of the rows that silver has now; None: no feature is declared."""
-    if not lake.settings.features:
-        return None
-    return features.tiles_of(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
 
 
 def _declared(lake: Lake) -> str:
@@ -245,10 +294,12 @@ def _from_kafka(lake: Lake) -> Stream:
     raising = ScoreAlerts.of(lake, FROM_KAFKA)
     score = _scorer(lake, "kafka", raising)
 
-    seen = _SeenVerdicts.of(lake, FROM_KAFKA)
+    seen, first = _SeenVerdicts.of(lake, FROM_KAFKA), checkpoint.next_batch
+    changed: list[bool] = []
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         seen.require_latest(lake, batch_id)
+        _require_unchanged(changed, first, batch_id)
         raising.require_current(lake, batch_id)
         score(lake, _without_duplicates(lake, features.unpacked(batch, lake.settings)), batch_id)
 
@@ -264,9 +315,9 @@ def _from_kafka(lake: Lake) -> Stream:
     transactions = _of_messages(topic.read_stream(), settings)
 
     def rows() -> DataFrame:
-        warm = _warm(lake, FROM_KAFKA, lambda done: _tiles_of_topic(lake, topic, done))
-        tiled = _tiled(lake, FROM_KAFKA)
-        return features.of_stream(transactions, settings, warm=warm, verdicts=seen.packed(lake), tiled=tiled)
+        changes = _changes(lake, seen, lambda done: _tiles_of_topic(lake, topic, done))
+        changed.append(bool(changes))
+        return features.of_stream(transactions, settings, changes)
 
     return Stream(
         FROM_KAFKA,
@@ -287,7 +338,7 @@ def _of_messages(landed: DataFrame, settings: Settings) -> DataFrame:
     return silver.valid(silver.checked(bronze, settings), settings.columns)
 
 
-def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> dict[int, bytes]:
+def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> DataFrame:
     """Return the tiles of the transactions that the stream has read, from silver and, if it is behind, the topic."""
     landed, later = topic.read_so_far(lake.read(tables.SILVER_TRANSACTIONS), done)
     transactions = _of_messages(later, lake.settings)
