@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_a_label_is_known_a_delay_after_its_transaction() -> None:
     assert hours(five.labelled("flink", timedelta(hours=3))) == [0, 1]
     assert hours(five.labelled("flink", timedelta(hours=3, microseconds=1))) == [0]
     assert hours(five.labelled("flink", timedelta(hours=5))) == []
-    assert [five.late_labels(timedelta(hours=late)) for late in (0, 1, 3, 5)] == [0, 0, 1, 3]
+    assert [five.late_labels("flink", timedelta(hours=late)) for late in (0, 1, 3, 5)] == [0, 0, 1, 3]
 
 
 def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_wait(tmp_path: Path) -> None:
@@ -52,6 +53,24 @@ def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_
         past([*range(count)], of_both, of_both), settings.model_copy(update={"labels": "auto"})
     )
     assert (by, hours(labelled)) == ("verdicts", [*range(48, count)])
+
+
+def test_a_payment_without_a_chargeback_is_genuine_once_it_is_old_enough(tmp_path: Path) -> None:
+    draw, count, age = random.Random(5), 24 * 40, 24 * 9
+    frauds = {n: n + draw.randrange(24 * 20) for n in range(count) if draw.random() < 0.1}
+    last = count - 1
+    verdicts = [True if frauds.get(n, count) <= last else None for n in range(count)]
+    overruled = next(n for n in range(count) if verdicts[n] is None)
+    verdicts[overruled] = False
+    # Flink's label is not one of a chargeback.
+    flinks = [draw.choice([True, False, None]) for _ in range(count)]
+    settings = Settings(lake=tmp_path, labels="chargebacks", genuine_after="9 days")
+    given = past([*range(count)], flinks, verdicts)
+    labelled, by, _ = training._labelled(given, settings)
+    truth = {n: frauds.get(n, count) <= last for n in range(count) if n + age <= last}
+    assert (by, dict(zip(hours(labelled), labelled.fraud.astype(bool).tolist(), strict=True))) == ("chargebacks", truth)
+    assert given.late_labels("chargebacks", timedelta(days=9)) == sum(v is not None for v in verdicts[count - age :])
+    assert 20 < sum(truth.values()) < len(truth)
 
 
 def test_all_rows_are_those_that_budgets_and_scores_are_measured_on_whoever_has_a_label() -> None:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.training import Outcome
 
-EVALUATED = ("threshold", "alert_budget", "alert_cost", "holdout", "labels", "label_delay", "train_from")
+EVALUATED = (
+    *("threshold", "alert_budget", "alert_cost", "holdout"),
+    *("labels", "label_delay", "genuine_after", "train_from"),
+)
 """The settings that decide what a model learns from and how it is evaluated."""
 PROMOTED = ("promotion_metric", "promotion_margin")
 _LISTED = 10

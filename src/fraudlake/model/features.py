@@ -532,7 +532,9 @@ class _Declared:
         if verdicts is not None:
             verdicts = after[DECIDED] = self._decided(verdicts, rows, plan)
         if plan is not None:
-            declared, tiles = entity_features.compute(_tiles(state), rows, plan, verdicts)
+            # A verdict is seen by transactions of its key only.
+            of_keys = verdicts and verdicts.filter(pc.is_in(verdicts["account"], rows["account"]))
+            declared, tiles = entity_features.compute(_tiles(state), rows, plan, of_keys)
             after[TILES] = _stored(entity.number, tiles)
             for name in declared.column_names:
                 computed = computed.append_column(name, declared[name])

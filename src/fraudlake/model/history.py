@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fraudlake.model.classifier import Encoding
     from fraudlake.settings import Settings
 
-Labels = Literal["flink", "verdicts"]
-_LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict"}
+Labels = Literal["flink", "verdicts", "chargebacks"]
+_LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict", "chargebacks": "verdict"}
 _HASHES = 1_000_000
 _FURTHER = (pa.field("verdict", pa.bool_()), pa.field("weight", pa.float64()))
 STANDS_FOR = "stands_for"
@@ -120,17 +120,21 @@ class History:
     """The features' names."""
 
     def labelled(self, by: Labels, delay: timedelta = timedelta(0), is_weighted: bool = False) -> Rows:
-        """Return the rows that have a label: Flink's, or an analyst's verdict.
+        """Return the rows that have a label: Flink's, an analyst's verdict, or what chargebacks make known.
 
         Args:
-            by: the source of the label.
+            by: the source of the label. Of chargebacks, a transaction without a verdict is genuine.
             is_weighted: weight the rows by the number of transactions that their verdicts stand for.
             delay: how long after its transaction a label is known. Labels that are not known at the time of the
-                history's last transaction are left out.
+                history's last transaction are left out. Of chargebacks, so are frauds that are known sooner: among
+                transactions of which none can be genuine yet, they would teach that all are fraud.
         """
-        label = _LABEL_COLUMNS[by]
-        rows = self.table.filter(pc.and_(self.table[label].is_valid(), pc.invert(self._is_late(delay))))
-        chosen = self._rows(rows, rows[label].to_numpy().astype(float))
+        label = self.table[_LABEL_COLUMNS[by]]
+        if by == "chargebacks":
+            label = label.fill_null(False)
+        is_known = pc.and_(label.is_valid(), pc.invert(self._is_late(delay)))
+        rows, labels = self.table.filter(is_known), label.filter(is_known)
+        chosen = self._rows(rows, labels.to_numpy().astype(float))
         return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
 
     def all_rows(self) -> Rows:
@@ -151,9 +155,9 @@ class History:
         time, weights, account, amount = (table[name].to_numpy() for name in ("time", "weight", "account", "amount"))
         return Rows(time, matrix, fraud, weights, account, amount, self.names, texts)
 
-    def late_labels(self, delay: timedelta) -> int:
-        """Return how many of Flink's labels :meth:`labelled` leaves out with a delay."""
-        is_late = pc.and_(self.table["label"].is_valid(), self._is_late(delay))
+    def late_labels(self, by: Labels, delay: timedelta) -> int:
+        """Return how many labels, of Flink or of verdicts, :meth:`labelled` leaves out with a delay."""
+        is_late = pc.and_(self.table[_LABEL_COLUMNS[by]].is_valid(), self._is_late(delay))
         return round(pc.sum(self.table["weight"].filter(is_late)).as_py() or 0)
 
     def _is_late(self, delay: timedelta) -> pa.Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
@@ -43,8 +44,11 @@ _DAY = timedelta(days=1)
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
 _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
 """What a version was trained on: versions of tables, and settings."""
-_LATER_SETTINGS = {"label_delay", "train_from", "features"}
+_LATER_SETTINGS = {"label_delay", "genuine_after", "train_from", "features"}
 """Settings that versions of earlier fraudlakes do not name; they are recorded unless they are the defaults."""
+_TEACHERS = {"flink": "Flink's label", "verdicts": "analysts' verdicts", "chargebacks": "chargebacks"}
+_MOST_LATE = 0.01
+"""The share of frauds known later than ``genuine_after`` from which it is too short."""
 _LEAST_VERDICTS = 2 * search.LEAST * len(search.PARTS)
 """The number of verdicts without which none is learned."""
 
@@ -112,7 +116,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
         # Verdicts are on few accounts, which are not like the others.
-        scored = test_rows if by == "flink" else past.all_rows().between(cut.tested_from, None)
+        scored = test_rows if by != "verdicts" else past.all_rows().between(cut.tested_from, None)
         metrics = search.metrics(fitted.classifier, test_rows, settings)
         baseline = search.metrics(fitted.baseline, test_rows, settings)
         version = registry.register(
@@ -135,10 +139,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 fitted.classifier,
             )
         )
-        teacher = "analysts' verdicts" if by == "verdicts" else "Flink's label"
         is_better, comparison = _takes_over(lake, registry, champion, version, metrics, test_rows)
         left_out = _left_out(lake, past, by)
-        reason = _joined(f"learned from {teacher}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
+        reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
         if is_better and (champion is None or settings.auto_promote):
             return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
@@ -148,7 +151,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
 def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
     """Describe the labels and verdicts that are not known yet."""
     sentences, delay = [], lake.settings.label_delay
-    late = past.late_labels(delay) if by == "flink" else 0
+    late = past.late_labels(by, delay) if by == "flink" else 0
+    if by == "chargebacks":
+        sentences += _of_chargebacks(lake, past)
     if late:
         after = f"{durations.text(delay)} after its transaction (label_delay)"
         sentences.append(f"{counted(late, 'label')} left out, since a label is known {after}")
@@ -157,6 +162,28 @@ def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
     if future["verdicts"]:
         dated = f"dated in the future, from {future['first']:%Y-%m-%d %H:%M} UTC on"
         sentences.append(f"{counted(future['verdicts'], 'verdict')} left out, {dated}: correct decided_at")
+    return sentences
+
+
+def _of_chargebacks(lake: Lake, past: History) -> list[str]:
+    """Describe the verdicts on transactions that are too young, and those that came later than expected."""
+    sentences, age = [], lake.settings.genuine_after
+    young = past.late_labels("chargebacks", age)
+    if young:
+        sentences.append(
+            f"{counted(young, 'verdict')} left out, on transactions of the last {durations.text(age)} (genuine_after), "
+            "of which no other is known to be genuine"
+        )
+    frauds = lake.query(tables.SILVER_VERDICTS, "date, decided_at", "WHERE verdict")
+    # The date is that of the transaction: a fraud counts as late if it is whenever that day the payment was.
+    delay = pc.subtract(frauds["decided_at"].cast(pa.int64()), frauds["date"].cast(pa.timestamp("us")).cast(pa.int64()))
+    late = pc.sum(pc.greater(delay, durations.microseconds(age + _DAY))).as_py() or 0
+    if late > _MOST_LATE * len(frauds):
+        share = f"{late / len(frauds):.0%}".replace("%", " %")
+        sentences.append(
+            f"{share} of the frauds were known later than {durations.text(age)} after the payment, and counted as "
+            "genuine until then: set a longer genuine_after"
+        )
     return sentences
 
 
@@ -360,6 +387,9 @@ def _labelled(past: History, settings: Settings) -> tuple[Rows, history.Labels, 
     ``auto`` takes the verdicts if there are enough of them for every part, otherwise Flink's label.
     """
     begin = datetime.combine(settings.train_from, time()) if settings.train_from else None
+    if settings.labels == "chargebacks":
+        known = past.labelled("chargebacks", settings.genuine_after).between(begin, None)
+        return known, "chargebacks", search.split(known, settings.holdout)
     if settings.labels != "flink":
         by_verdict = past.labelled("verdicts").between(begin, None)
         try:

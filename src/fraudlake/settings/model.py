@@ -32,8 +32,15 @@ class Model(BaseModel):
     holdout: float = Field(
         0.3, gt=0, lt=1, description="Share of the history, at its end, on which the model is evaluated."
     )
-    labels: Literal["auto", "flink", "verdicts"] = Field(
-        "auto", description="Labels for training: Flink's, analysts' verdicts, or verdicts if there are enough."
+    labels: Literal["auto", "flink", "verdicts", "chargebacks"] = Field(
+        "auto",
+        description="Labels for training: Flink's, analysts' verdicts, verdicts if there are enough, or chargebacks: "
+        "what has no verdict is genuine once it is old enough.",
+    )
+    genuine_after: Duration = Field(
+        timedelta(days=45),
+        gt=timedelta(0),
+        description="Age from which a payment without a verdict is genuine, if the labels are chargebacks.",
     )
     label_delay: Duration = Field(
         timedelta(0),
