@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import simulator, tables
 from fraudlake.detection import rule_table
+from fraudlake.errors import UsageError
+from fraudlake.model import verdicts
+from fraudlake.model.verdict_file import Format
 from fraudlake.rules.kinds import RULE
 from fraudlake.streams import cases, ingest, refine
 from tests.conftest import FLINK, FraudlakeHere
@@ -22,6 +26,7 @@ from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
+MARCH_7_UTC = datetime(2026, 3, 7, tzinfo=UTC)
 DEAR = {"kind": "threshold", "name": "dear", "aggregate": "maximum", "transactions": 1, "above": 800}
 
 
@@ -83,6 +88,35 @@ def test_verdicts_name_transactions_alerts_or_cases_and_unknown_ids_are_listed(
     file.write_text("transaction_id,verdict,decided_at\npart-0-1,true,2100-01-01 00:00:00\n")
     of_future = fraudlake_here("--lake", str(raised.root), "verdicts", str(file))
     assert of_future.stdout.splitlines()[1] == "1 verdict dated in the future: each counts from its decided_at on"
+
+
+def test_payments_are_found_by_their_own_reference_and_the_rest_is_a_file_to_load_again(
+    lake: Any, tmp_path: Path
+) -> None:
+    opened = lake(columns=json.dumps({"row_id": "bigint"}))
+    rows = [
+        {"transaction_id": f"t{n}", "timestamp": MARCH_7_UTC, "date": MARCH_7_UTC.date(), "row_id": row_id}
+        for n, row_id in enumerate((7, 8, 8, None))
+    ]
+    table = opened.table(tables.SILVER_TRANSACTIONS)
+    opened.writer(table).write(pa.Table.from_pylist(rows, table.schema), "append")
+    file = tmp_path / "disputes.csv"
+    file.write_text('ref;code\n7;"lost; stolen"\n8;x\n9;y\n')
+    read_as = Format({"reference": "ref", "reason": "code"}, verdict="fraud")
+    done = verdicts.load(opened, file, read_as, "row_id")
+    assert (done.taken, done.known, done.unmatched, done.unknown) == (1, 0, 2, ["8", "9"])
+    loaded = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, reason").to_pylist()
+    assert loaded == [{"transaction_id": "t0", "verdict": True, "reason": "lost; stolen"}]
+    left_out = verdicts.left_out_file(file)
+    assert left_out.read_text().splitlines() == [
+        '"ref","code","problem"',
+        '"8","x","several payments have this reference"',
+        '"9","y","no such payment in the lake"',
+    ]
+    assert verdicts.load(opened, left_out, read_as, "row_id").unmatched == 2
+    assert verdicts.load(opened, file, read_as, "row_id").known == 1
+    with pytest.raises(UsageError, match="--reference row is no declared column: the lake has row_id"):
+        verdicts.load(opened, file, read_as, "row")
 
 
 @pytest.mark.parametrize(

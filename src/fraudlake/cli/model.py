@@ -105,19 +105,36 @@ def _trained(result: dict[str, Any]) -> str:
 
 @cli.command(example="fraudlake verdicts decisions.csv")
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--map", "fields", metavar="NAME=FIELD,…", help="The file's fields: 'verdict=outcome, reason=code'.")
+@click.option("--verdict", type=click.Choice(["fraud", "genuine"]), help="The verdict of all rows.")
+@click.option("--reference", metavar="COLUMN", help="Declared column that the file's field reference is equal to.")
+@click.option("--encoding", help="Encoding of a CSV file, such as cp1252.  [default: UTF-8]")
+@click.option("--date-pattern", metavar="PATTERN", help="Pattern of decided_at: '%d.%m.%Y'.  [default: ISO 8601]")
 @click.pass_obj
-def verdicts(app: App, /, file: Path) -> None:
-    """Analysts' verdicts in FILE → silver_verdicts.
+def verdicts(
+    app: App,
+    /,
+    file: Path,
+    fields: str | None,
+    verdict: str | None,
+    reference: str | None,
+    encoding: str | None,
+    date_pattern: str | None,
+) -> None:
+    """Verdicts in FILE → silver_verdicts.
 
     Reads a CSV (with a header) or parquet file with verdict (true: fraud); transaction_id, alert_id or case_id, which
-    stands for all transactions of the case; and optionally analyst, reason and decided_at. Loading the same file again
-    adds nothing. Exit code 1 if ids are unknown: these are listed, and all other verdicts are loaded. Needs: refine.
+    stands for all transactions of the case, or reference; and optionally analyst, reason and decided_at (UTC). Loading
+    the same file again adds nothing. Exit code 1 if rows match nothing: they are listed, and written to
+    FILE.unmatched.csv, and all other verdicts are loaded. Needs: refine.
     """
     from fraudlake.model import verdicts as decided
+    from fraudlake.model.verdict_file import Format
 
+    read_as = Format(_fields(fields), verdict, encoding, date_pattern)
     lake = app.open()
     with console.status("verdicts"):
-        done = decided.load(lake, file)
+        done = decided.load(lake, file, read_as, reference)
     future = f"\n{counted(done.future, 'verdict')} dated in the future: each counts from its decided_at on"
     app.say(
         asdict(done),
@@ -131,6 +148,24 @@ def verdicts(app: App, /, file: Path) -> None:
             f"{file}: {done.unmatched:,} verdicts are about no transaction, alert or case of this lake, "
             f"and were not loaded: {listed}"
         )
+
+
+def _fields(text: str | None) -> dict[str, str]:
+    """Return the file's fields by the names that verdicts have.
+
+    Raises:
+        UsageError: a part is no NAME=FIELD, or no verdict has such a name.
+    """
+    from fraudlake.model.verdict_file import NAMES
+
+    fields = {}
+    for part in (text or "").split(","):
+        name, is_given, source = (side.strip() for side in part.partition("="))
+        if part.strip() and (not is_given or name not in NAMES):
+            raise UsageError(f"--map: '{part.strip()}' is no NAME=FIELD with one of the names {', '.join(NAMES)}")
+        if part.strip():
+            fields[name] = source
+    return fields
 
 
 @cli.command(example="fraudlake score --from 2026-03-01 --to 2026-03-07")

@@ -1,4 +1,4 @@
-"""Verdicts from a file: analysts' decisions become rows of ``silver_verdicts``, each once."""
+"""Verdicts from a file: decisions become rows of ``silver_verdicts``, each once."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.merge import merge, same
-from fraudlake.lake.rows import persisted
+from fraudlake.model import verdict_file
+from fraudlake.model.verdict_file import REFERENCE, Format
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from fraudlake.lake import Lake
 
 _ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+_KEYS = ("transaction_id", "verdict", "analyst", "decided_at")
+_NAMED = (*verdicts.IDS, REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -34,45 +43,87 @@ class Loaded:
     """The number of verdicts in the file that are dated in the future: each counts from its ``decided_at`` on."""
 
 
-def load(lake: Lake, file: Path) -> Loaded:
+def load(lake: Lake, file: Path, of: Format | None = None, reference: str | None = None) -> Loaded:
     """Insert the verdicts of a CSV (with a header) or parquet file; loading the same file again adds nothing.
 
-    What is about a transaction, an alert or a case of the lake is inserted, whatever else the file holds.
+    What is about a transaction, an alert or a case of the lake is inserted, whatever else the file holds. The other
+    rows are written to a file beside it, with the problem of each, and can be loaded again.
+
+    Args:
+        lake: the lake.
+        file: the file.
+        of: how it is to be read.
+        reference: the column of ``silver_transactions`` that has the payments' own references.
 
     Raises:
-        UsageError: the file does not exist, lacks a column, or has a verdict that is neither true nor false.
+        UsageError: the file cannot be read or understood, or there is no such column. Nothing is loaded.
     """
-    try:
-        written = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
-    except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or 'cannot be read').lower()}") from None
-    path = str(file.absolute())
-    is_parquet = file.suffix == ".parquet" or file.is_dir()
-    rows = lake.session.read.parquet(path) if is_parquet else lake.session.read.option("header", "true").csv(path)
-    if "verdict" not in rows.columns or not {*verdicts.IDS} & {*rows.columns}:
-        raise UsageError(f"{file}: needs the columns verdict, and transaction_id, alert_id or case_id")
-    alerts = [lake.read(table).select("alert_id", "transaction_id") for table in _ALERTS]
-    silver = lake.read(tables.SILVER_TRANSACTIONS)
-    raised = alerts[0].unionByName(alerts[1])
+    _require_column(lake, reference)
+    given = verdict_file.read(file, of or Format())
+    rows = given.rows.append_column("row", pa.array(np.arange(len(given.rows))))
+    found = _payments(lake, rows, reference)
+    times = pc.value_counts(found["row"])
+    counts = np.zeros(len(rows), np.int64)
+    counts[times.field("values").to_numpy()] = times.field("counts").to_numpy()
+    by_reference = pc.is_null(pc.coalesce(*(rows[name] for name in verdicts.IDS))).to_numpy()
+    is_ambiguous = by_reference & (counts > 1)
+    left_out = np.flatnonzero((counts == 0) | is_ambiguous)
+    _write_left_out(file, given.given, left_out, is_ambiguous)
+    found = found.filter(pc.invert(pc.is_in(found["row"], pa.array(left_out))))
+    decided = rows.take(found["row"])
+    is_of_future = pc.greater(decided["decided_at"], pa.scalar(datetime.now(UTC), decided["decided_at"].type))
+    columns = {name: decided[name] for name in ("verdict", "analyst", "reason", "decided_at")}
+    new = pa.table({**columns, "transaction_id": found["transaction_id"], "date": found["date"]})
+    taken = _insert(lake, new)
+    names = pc.coalesce(*(rows[name] for name in _NAMED)).take(pa.array(left_out))
+    future = pc.sum(is_of_future).as_py() or 0
+    return Loaded(taken, len(new) - taken, len(left_out), sorted({*names.to_pylist()}), future)
+
+
+def left_out_file(file: Path) -> Path:
+    """Return the file with the rows that were not loaded."""
+    return file.with_name(f"{file.name}.unmatched.csv")
+
+
+def _require_column(lake: Lake, reference: str | None) -> None:
+    if reference is not None and reference not in lake.settings.columns:
+        declared = ", ".join(lake.settings.columns) or "none"
+        raise UsageError(f"--reference {reference} is no declared column: the lake has {declared}")
+
+
+def _payments(lake: Lake, rows: pa.Table, reference: str | None) -> pa.Table:
+    """Return ``row, transaction_id, date`` of the payments that rows are about."""
+    given = lake.session.createDataFrame(rows.select(["row", *_NAMED]))
+    has = {name: rows[name].null_count < len(rows) for name in _NAMED}
+    raised = [lake.read(table).select("alert_id", "transaction_id") for table in _ALERTS]
+    alerts = _unless(not has["alert_id"], raised[0].unionByName(raised[1]))
     cases = lake.read(tables.GOLD_CASES).select(F.explode("alert_ids").alias("case_id"), "transaction_ids")
-    with persisted(verdicts.from_file(rows, silver, raised, cases, written)) as given:
-        unclear = given.where("verdict IS NULL OR given IS NULL").first()
-        if unclear is not None and unclear["given"] is None:
-            raise UsageError(f"{file}: a verdict has no transaction_id, alert_id or case_id")
-        if unclear is not None:
-            raise UsageError(f"{file}: the verdict on {unclear['given']} must be true or false")
-        is_of_future = F.col("date").isNotNull() & (F.col("decided_at") > literals.instant(datetime.now(UTC)))
-        counted = given.agg(F.count("*"), F.count_if(F.col("date").isNull()), F.count_if(is_of_future)).collect()[0]
-        unknown = given.where("date IS NULL").select("given").distinct().orderBy("given").collect()
-        with lake.exclusive("verdicts"):
-            # The MERGE only inserts, so downstream streams read it as appended rows.
-            merged = merge(
-                lake,
-                given.where("date IS NOT NULL").drop("given").distinct(),
-                tables.SILVER_VERDICTS,
-                same(("transaction_id", "verdict", "analyst", "decided_at")),
-                "WHEN NOT MATCHED THEN INSERT *",
-            )
-            taken = int(merged["num_inserted_rows"])
-    known = counted[0] - counted[1] - taken
-    return Loaded(taken, known, counted[1], [row["given"] for row in unknown], counted[2])
+    own = F.col(reference).cast("string") if reference else F.lit(None).cast("string")
+    silver = lake.read(tables.SILVER_TRANSACTIONS).select("transaction_id", "date", own.alias(REFERENCE))
+    return verdicts.payments(given, silver, alerts, _unless(not has["case_id"], cases)).toArrow()
+
+
+def _unless(is_needless: bool, rows: DataFrame) -> DataFrame:
+    """Return no rows if none is needed: Spark then leaves out what is computed from them."""
+    return rows.limit(0) if is_needless else rows
+
+
+def _write_left_out(file: Path, given: pa.Table, left_out: np.ndarray, is_ambiguous: np.ndarray) -> None:
+    place = left_out_file(file)
+    if not len(left_out):
+        return
+    problems = np.where(is_ambiguous[left_out], "several payments have this reference", "no such payment in the lake")
+    rows = given.take(pa.array(left_out)).append_column("problem", pa.array(problems.tolist(), pa.string()))
+    texts = pa.table([column.cast(pa.string()) for column in rows.columns], rows.column_names)
+    pa.csv.write_csv(texts, place)
+
+
+def _insert(lake: Lake, new: pa.Table) -> int:
+    """Insert verdicts that the table lacks; return their number."""
+    if not len(new):
+        return 0
+    frame = lake.session.createDataFrame(new.select(tables.SILVER_VERDICTS.schema.names).combine_chunks())
+    with lake.exclusive("verdicts"):
+        # The MERGE only inserts, so downstream streams read it as appended rows.
+        merged = merge(lake, frame.distinct(), tables.SILVER_VERDICTS, same(_KEYS), "WHEN NOT MATCHED THEN INSERT *")
+        return int(merged["num_inserted_rows"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,61 +11,44 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 IDS = ("transaction_id", "alert_id", "case_id")
-_OPTIONAL = {"analyst": "string", "reason": "string", "decided_at": "timestamp"}
-_FRAUD, _HONEST = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
 
 
-def from_file(
-    rows: DataFrame, silver: DataFrame, alerts: DataFrame, cases: DataFrame, decided_at: datetime
-) -> DataFrame:
-    """Read the rows of a verdict file.
+def payments(rows: DataFrame, silver: DataFrame, alerts: DataFrame, cases: DataFrame) -> DataFrame:
+    """Find the payments that verdicts are about.
 
     Args:
-        rows: ``verdict``, any of :data:`IDS`, and any of ``analyst, reason, decided_at``, as text or typed.
-            ``verdict`` is true, 1, yes or fraud for fraud, and false, 0, no, ok or genuine otherwise. A verdict on an
-            alert is one on the transaction that completed it, and one on a case is one on each of its transactions.
-        silver: the transactions.
+        rows: ``row, transaction_id, alert_id, case_id, reference``, all texts but the number of the row. A verdict on
+            an alert is one on the transaction that completed it, and one on a case is one on each of its transactions.
+        silver: the transactions, ``transaction_id, reference, date``.
         alerts: ``alert_id, transaction_id`` of alerts of all kinds.
         cases: ``case_id, transaction_ids`` of cases, by each alert that names them.
-        decided_at: the time for rows that have none of their own.
 
     Returns:
-        The columns of ``silver_verdicts``, and ``given``: the id that the file has. ``verdict`` is null if its text
-        is none of them; ``date`` (of the transaction) is null if the lake has no such transaction, alert or case.
+        ``row, transaction_id, date`` of each payment.
     """
-    text = F.lower(F.trim(F.col("verdict").cast("string")))
-    given = rows.select(
-        *(_text(rows, name) for name in IDS),
-        F.when(text.isin(*_FRAUD), True).when(text.isin(*_HONEST), False).alias("verdict"),
-        *(
-            (F.col(name).try_cast(kind) if name in rows.columns else F.lit(None).cast(kind)).alias(name)
-            for name, kind in _OPTIONAL.items()
-        ),
-    )
-    timed = given.withColumn("decided_at", F.coalesce("decided_at", F.lit(decided_at)))
-    completed = alerts.select("alert_id", F.col("transaction_id").alias("completed_by")).distinct()
-    one = F.coalesce("transaction_id", "completed_by")
-    named = (
-        timed.join(completed, on="alert_id", how="left")
-        .join(cases.select("case_id", "transaction_ids"), on="case_id", how="left")
-        .withColumn("given", F.coalesce(*IDS))
-        .withColumn(
-            "transaction_id", F.explode_outer(F.when(one.isNotNull(), F.array(one)).otherwise(F.col("transaction_ids")))
-        )
-        .drop("alert_id", "case_id", "completed_by", "transaction_ids")
-    )
-    return named.join(silver.select("transaction_id", "date"), on="transaction_id", how="left").distinct()
-
-
-def _text(rows: DataFrame, name: str) -> Column:
-    """Return a column of ids; what the file leaves blank, or does not have, is null."""
-    text = F.col(name).cast("string") if name in rows.columns else F.lit(None).cast("string")
-    return F.when(F.trim(text) != "", text).alias(name)
+    completed = alerts.distinct()
+    of_cases = cases.select("case_id", F.explode("transaction_ids").alias("transaction_id"))
+    chosen = rows.select("row", *IDS)
+    named = [
+        chosen.where("transaction_id IS NOT NULL").select("row", "transaction_id"),
+        chosen.where("transaction_id IS NULL AND alert_id IS NOT NULL")
+        .drop("transaction_id")
+        .join(completed, on="alert_id", how="inner")
+        .select("row", "transaction_id"),
+        chosen.where("coalesce(transaction_id, alert_id) IS NULL AND case_id IS NOT NULL")
+        .drop("transaction_id")
+        .join(of_cases, on="case_id", how="inner")
+        .select("row", "transaction_id"),
+    ]
+    by_id = functools.reduce(lambda some, others: some.unionByName(others), named)
+    found = by_id.join(silver.select("transaction_id", "date"), on="transaction_id", how="inner")
+    by_reference = rows.where("coalesce(transaction_id, alert_id, case_id) IS NULL").select("row", "reference")
+    referred = by_reference.join(silver.where("reference IS NOT NULL"), on="reference", how="inner")
+    columns = ["row", "transaction_id", "date"]
+    return found.select(columns).unionByName(referred.select(columns)).distinct()
 
 
 def latest(verdicts: DataFrame) -> DataFrame:

@@ -1,0 +1,119 @@
+"""Verdict files as people and programs write them, with the rows that each stands for, by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fraudlake.errors import UsageError
+from fraudlake.model import verdict_file
+from fraudlake.model.verdict_file import Format
+
+APRIL_6 = datetime(2026, 4, 6, tzinfo=UTC)
+NOON = datetime(2026, 4, 6, 12, tzinfo=UTC)
+
+
+def rows(file: Path, of: Format | None = None) -> list[tuple[str | None, bool, str | None, datetime]]:
+    read = verdict_file.read(file, of or Format()).rows
+    names = ("transaction_id", "verdict", "reason", "decided_at")
+    return [tuple(row[name] for name in names) for row in read.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("content", "of", "expected"),
+    [
+        (
+            b'transaction_id,verdict,reason,decided_at\n"a",fraud,"said ""no"", twice\nand left",2026-04-06 12:00:00\n',
+            Format(),
+            [("a", True, 'said "no", twice\nand left', NOON)],
+        ),
+        (
+            b"\xef\xbb\xbftransaction_id;verdict;reason;decided_at\r\na;0;;2026-04-06T14:00:00+02:00\r\n",
+            Format(),
+            [("a", False, None, NOON)],
+        ),
+        (
+            "transaction_id\tverdict\treason\tdecided_at\na\tgenuine\tMüller\t2026-04-06\n".encode("utf-16"),
+            Format(),
+            [("a", False, "Müller", APRIL_6)],
+        ),
+        (
+            "Fall,Grund,am\na,Müller,06.04.2026\n".encode("cp1252"),
+            Format({"transaction_id": "Fall", "reason": "Grund", "decided_at": "am"}, "fraud", "cp1252", "%d.%m.%Y"),
+            [("a", True, "Müller", APRIL_6)],
+        ),
+    ],
+)
+def test_a_file_is_read_as_it_was_meant(
+    tmp_path: Path, content: bytes, of: Format, expected: list[tuple[str, bool, str, datetime]]
+) -> None:
+    # A path is no pattern, and a name may begin with what Spark takes for a hidden file.
+    file = tmp_path / "_e [1]*.csv"
+    file.write_bytes(content)
+    (tmp_path / "_e 1.csv").write_text("transaction_id,verdict\nother,true\n")
+    assert rows(file, of) == expected
+
+
+def test_a_file_of_pandas_has_times_of_nanoseconds_and_categories(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "transaction_id": pd.Categorical(["a", "b"]),
+            "verdict": [True, False],
+            "decided_at": pd.to_datetime(["2026-04-06 12:00:00.123456789", "2026-04-06"], format="ISO8601"),
+        }
+    )
+    frame.to_parquet(tmp_path / "decided.parquet")
+    assert rows(tmp_path / "decided.parquet") == [
+        ("a", True, None, NOON.replace(microsecond=123456)),
+        ("b", False, None, APRIL_6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "of", "line"),
+    [
+        (
+            b"transaction_id,verdict,decided_at\na,true,\nb,true,6.4.2026\n",
+            Format(),
+            "row 3: decided_at '6.4.2026' is no date of the pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; --date-pattern "
+            "names another",
+        ),
+        (
+            "transaction_id,verdict,reason\na,true,Müller\n".encode("cp1252"),
+            Format(),
+            "is not utf-8 at byte 38: name its encoding, such as --encoding cp1252",
+        ),
+        (b"transaction_id,verdict\na,true,x\n", Format(), "row 2 has 3 fields, and the header 2"),
+        (b"verdict,verdict,transaction_id\n", Format(), "has the field verdict twice"),
+        (
+            b"id,verdict\na,true\n",
+            Format({"transaction_id": "nr"}),
+            "has no field nr, which --map names: it has id, verdict",
+        ),
+        (b'transaction_id,verdict\n"a"b,true\n', Format(), "line 2: ',' expected after '\"'"),
+    ],
+)
+def test_what_cannot_be_understood_is_named_with_its_row(tmp_path: Path, content: bytes, of: Format, line: str) -> None:
+    file = tmp_path / "decided.csv"
+    file.write_bytes(content)
+    with pytest.raises(UsageError) as raised:
+        verdict_file.read(file, of)
+    assert str(raised.value) == f"{file}: {line}"
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "decided.csv"
+    file.write_text("transaction_id,verdict\na,true\n")
+    read = verdict_file._csv
+
+    def growing(file: Path, encoding: str | None) -> object:
+        found = read(file, encoding)
+        file.write_text(file.read_text() + "b,true\n")
+        return found
+
+    monkeypatch.setattr(verdict_file, "_csv", growing)
+    with pytest.raises(UsageError, match="changed while it was read"):
+        verdict_file.read(file, Format())
