@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from fraudlake.detection import evidence
 from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from fraudlake.rules.kinds import Rule
 
 SAMPLES = 5
@@ -95,31 +95,44 @@ def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, 
         history: what there was to find.
         verdicts: analysts' latest verdicts on transactions of the range, by their ids; true is fraud.
     """
-    rows = alerts.to_pylist()
-    ends = {row["transaction_id"]: row["amount"] for row in rows}
-    labels = [dict(zip(row["transaction_ids"], row["labels"], strict=True)) for row in rows]
-    decided = [{name: verdicts[name] for name in row["transaction_ids"] if name in verdicts} for row in rows]
-    days = Counter(row["time"].date().isoformat() for row in rows)
-    step = max(1, len(rows) // SAMPLES)
+    ends = alerts.group_by("transaction_id", use_threads=False).aggregate([("amount", "last")])["amount_last"]
+    days = pc.value_counts(alerts["time"].cast(pa.date32())).to_pylist()
+    decided = pa.table({"id": pa.array(verdicts, pa.string()), "truth": pa.array(verdicts.values(), pa.bool_())})
+    named = _flat(alerts["transaction_ids"])
+    by_verdict = decided["truth"].take(pc.index_in(named, decided["id"]))
+    alert = pc.list_parent_indices(alerts["transaction_ids"])
+    step = max(1, len(alerts) // SAMPLES)
     return Report(
         rule=rule.name,
         kind=rule.kind,
         transactions=history.transactions,
         first=history.first,
         last=history.last,
-        alerts=len(rows),
-        accounts=len({row["account_id"] for row in rows}),
-        entity=rows[0]["entity"] if rows else ACCOUNT,
-        keys=len({row["entity_key"] for row in rows}),
-        alerts_per_day=dict(sorted(days.items())),
-        amount_at_risk=sum(amount or 0.0 for amount in ends.values()),
-        by_label=_agreement(labels, history.fraud),
-        by_verdict=_agreement(decided, sum(verdicts.values())),
-        samples=[evidence.story(row) for row in rows[::step][:SAMPLES]],
+        alerts=len(alerts),
+        accounts=_distinct(alerts["account_id"]),
+        entity=alerts["entity"][0].as_py() if len(alerts) else ACCOUNT,
+        keys=_distinct(alerts["entity_key"]),
+        alerts_per_day=dict(sorted((day["values"].isoformat(), day["counts"]) for day in days)),
+        amount_at_risk=sum(amount or 0.0 for amount in ends.to_pylist()),
+        by_label=_agreement(alert, named, _flat(alerts["labels"]), history.fraud),
+        by_verdict=_agreement(alert, named, by_verdict, sum(verdicts.values())),
+        samples=[
+            evidence.story(row)
+            for row in alerts.take(pa.array(range(0, len(alerts), step)[:SAMPLES], pa.int64())).to_pylist()
+        ],
     )
 
 
-def _agreement(truths: list[dict[str, bool | None]] | list[dict[str, bool]], fraud: int) -> Agreement:
-    known = [[truth for truth in alert.values() if truth is not None] for alert in truths]
-    detected = {name for alert in truths for name, truth in alert.items() if truth}
-    return Agreement(sum(map(bool, known)), sum(map(any, known)), fraud, len(detected))
+def _flat(lists: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.list_flatten(lists)
+
+
+def _distinct(values: pa.ChunkedArray) -> int:
+    return int(pc.count_distinct(values, mode="all").as_py())
+
+
+def _agreement(alert: pa.ChunkedArray, named: pa.ChunkedArray, truth: pa.ChunkedArray, fraud: int) -> Agreement:
+    """Compare alerts with a truth; the three have an entry for each transaction of each alert."""
+    is_fraud = truth.fill_null(False)
+    known, right, detected = alert.filter(truth.is_valid()), alert.filter(is_fraud), named.filter(is_fraud)
+    return Agreement(_distinct(known), _distinct(right), fraud, _distinct(detected))
