@@ -57,6 +57,19 @@ def test_a_file_is_read_as_it_was_meant(
     assert rows(file, of) == expected
 
 
+def test_the_delimiter_is_that_outside_of_quotes(tmp_path: Path) -> None:
+    file = tmp_path / "decided.csv"
+    file.write_text('"transaction_id";"verdict";"a, b, c, d"\na;true;x\n')
+    assert [row[:2] for row in rows(file)] == [("a", True)]
+
+
+def test_a_nested_field_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "decided.parquet"
+    pd.DataFrame({"transaction_id": ["a"], "verdict": [True], "reason": [["x", "y"]]}).to_parquet(file)
+    with pytest.raises(UsageError, match=r"the field reason is nested .*: leave it out, or write it as a text"):
+        rows(file)
+
+
 def test_a_file_of_pandas_has_times_of_nanoseconds_and_categories(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {
@@ -88,6 +101,11 @@ def test_a_file_of_pandas_has_times_of_nanoseconds_and_categories(tmp_path: Path
         ),
         (b"transaction_id,verdict\na,true,x\n", Format(), "row 2 has 3 fields, and the header 2"),
         (b"verdict,verdict,transaction_id\n", Format(), "has the field verdict twice"),
+        (
+            b"transaction_id,verdict\na,genuine\n",
+            Format(verdict="fraud"),
+            "has a verdict in each row: leave out --verdict fraud",
+        ),
         (
             b"id,verdict\na,true\n",
             Format({"transaction_id": "nr"}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,11 @@ REFERENCE = "reference"
 NAMES = (*IDS, REFERENCE, "verdict", "analyst", "reason", "decided_at")
 """The fields that a file may have."""
 _FRAUD, _GENUINE = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
+_QUOTED = re.compile(r'"[^"]*"')
+_HEAD = 100_000
+"""The number of characters among which the header ends."""
+PROBLEM = "problem"
+"""The field that a file of rows that were not loaded has in addition; it is none of the rows' own."""
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _FIRST_ROW = 2
 """The number of the first row, as a spreadsheet counts: the header is row 1."""
@@ -73,6 +79,7 @@ def read(file: Path, of: Format) -> VerdictFile:
         raise UsageError(f"{file}: cannot be read as parquet: {str(error).splitlines()[0]}") from None
     if _state(file) != before:
         raise UsageError(f"{file}: changed while it was read: load it again when it is finished")
+    given = given.drop_columns([PROBLEM]) if PROBLEM in given.column_names else given
     return VerdictFile(given, _rows(file, given, of, datetime.fromtimestamp(before[0] // 10**9, UTC)))
 
 
@@ -90,12 +97,15 @@ def _parquet(file: Path) -> pa.Table:
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in rows.columns
     ]
+    for name, column in zip(rows.column_names, columns, strict=True):
+        if pa.types.is_nested(column.type):
+            raise UsageError(f"{file}: the field {name} is nested ({column.type}): leave it out, or write it as a text")
     return pa.table(columns, rows.column_names)
 
 
 def _csv(file: Path, encoding: str | None) -> pa.Table:
     text = _decoded(file, file.read_bytes(), encoding)
-    head = text.partition("\n")[0]
+    head = _QUOTED.sub("", text[:_HEAD]).partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
@@ -141,6 +151,8 @@ def _require_fields(file: Path, names: Sequence[str], of: Format) -> None:
     if missing := [source for source in of.fields.values() if source not in names]:
         raise UsageError(f"{file}: has no field {missing[0]}, which --map names: it has {', '.join(names)}")
     has = {name for name in NAMES if of.fields.get(name, name) in names}
+    if of.verdict is not None and "verdict" in has:
+        raise UsageError(f"{file}: has a verdict in each row: leave out --verdict {of.verdict}")
     if not has & {*IDS, REFERENCE} or not ("verdict" in has or of.verdict):
         raise UsageError(f"{file}: needs the columns verdict, and transaction_id, alert_id or case_id")
 

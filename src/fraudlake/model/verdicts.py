@@ -17,10 +17,11 @@ from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.merge import merge, same
 from fraudlake.model import verdict_file
-from fraudlake.model.verdict_file import REFERENCE, Format
+from fraudlake.model.verdict_file import PROBLEM, REFERENCE, Format
 from fraudlake.silver import verdicts
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
@@ -68,7 +69,7 @@ def load(lake: Lake, file: Path, of: Format | None = None, reference: str | None
     by_reference = pc.is_null(pc.coalesce(*(rows[name] for name in verdicts.IDS))).to_numpy()
     is_ambiguous = by_reference & (counts > 1)
     left_out = np.flatnonzero((counts == 0) | is_ambiguous)
-    _write_left_out(file, given.given, left_out, is_ambiguous)
+    _write_left_out(file, given.given, left_out, is_ambiguous, of.encoding if of else None)
     found = found.filter(pc.invert(pc.is_in(found["row"], pa.array(left_out))))
     decided = rows.take(found["row"])
     is_of_future = pc.greater(decided["decided_at"], pa.scalar(datetime.now(UTC), decided["decided_at"].type))
@@ -108,14 +109,20 @@ def _unless(is_needless: bool, rows: DataFrame) -> DataFrame:
     return rows.limit(0) if is_needless else rows
 
 
-def _write_left_out(file: Path, given: pa.Table, left_out: np.ndarray, is_ambiguous: np.ndarray) -> None:
+def _write_left_out(
+    file: Path, given: pa.Table, left_out: NDArray[np.int64], is_ambiguous: NDArray[np.bool_], encoding: str | None
+) -> None:
+    """Write the rows that were not loaded, in the encoding of the file; none remain of an earlier load."""
     place = left_out_file(file)
     if not len(left_out):
+        place.unlink(missing_ok=True)
         return
     problems = np.where(is_ambiguous[left_out], "several payments have this reference", "no such payment in the lake")
-    rows = given.take(pa.array(left_out)).append_column("problem", pa.array(problems.tolist(), pa.string()))
+    rows = given.take(pa.array(left_out)).append_column(PROBLEM, pa.array(problems.tolist(), pa.string()))
     texts = pa.table([column.cast(pa.string()) for column in rows.columns], rows.column_names)
-    pa.csv.write_csv(texts, place)
+    written = pa.BufferOutputStream()
+    pa.csv.write_csv(texts, written)
+    place.write_bytes(written.getvalue().to_pybytes().decode().encode(encoding or "utf-8"))
 
 
 def _insert(lake: Lake, new: pa.Table) -> int:
