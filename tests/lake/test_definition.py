@@ -23,9 +23,11 @@ COLUMNS = {
     "kind": {"from": "kind", "type": "string", "nullable": True},
     "merchant_id": {"from": "merchantId", "type": "string", "nullable": False},
 }
+PAYLOAD = {"accountId": {"from": "card.number"}, "dt": {"from": "ts", "unit": "seconds"}}
 ENTITIES = {"card_type": ["kind"]}
 FEATURES = [{"name": "of_its_day", "aggregate": "count", "window": "86400 s"}]
 MADE = {
+    "payload": json.dumps(PAYLOAD),
     "columns": json.dumps(COLUMNS),
     "entities": '{"card_type": "kind"}',
     "features": '[{"name": "of_its_day", "aggregate": "count", "window": "1 day"}]',
@@ -35,6 +37,7 @@ MADE = {
     "buckets": "8",
 }
 RECORDED = {
+    "payload": PAYLOAD,
     "columns": COLUMNS,
     "entities": ENTITIES,
     "features": FEATURES,
@@ -78,10 +81,14 @@ def test_a_lake_is_what_it_was_made_with(root: Path, must_exist: bool) -> None:
 
 def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Path) -> None:
     opened = open_lake(settings.load(lake=tmp_path / "lake"))
-    assert [row[:3] for row in recorded(tmp_path / "lake")] == [(1, "clustering", "zorder"), (1, "columns", {})]
+    assert [row[:3] for row in recorded(tmp_path / "lake")] == [
+        (1, "clustering", "zorder"),
+        (1, "columns", {}),
+        (1, "payload", {}),
+    ]
     later = open_lake(settings.load(lake=tmp_path / "lake", ordering="event_time"))
     later.record_definition()
-    assert [row[:3] for row in recorded(tmp_path / "lake")][2:] == [
+    assert [row[:3] for row in recorded(tmp_path / "lake")][3:] == [
         (2, "ordering", "event_time"),
         (3, "buckets", 16),
         (3, "entities", {}),
@@ -187,7 +194,7 @@ def test_the_command_shows_a_change_and_makes_it(
     reason = ("--author", "ann", "--reason", "later files")
     done = json.loads(fraudlake_here("--lake", str(root), "--json", "define", *wanted, *reason, "--yes").stdout)
     assert done["definition"] == {**RECORDED, "max_out_of_orderness": "60 s", "buckets": 4}
-    assert recorded(root)[8:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
+    assert recorded(root)[9:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
     assert open_lake(settings.load(lake=root)).settings.buckets == 4
     # What it shows is a settings file.
     Path("fraudlake.toml").write_text(fraudlake_here("--lake", str(root), "define").stdout.partition("\n\n")[0])
@@ -202,7 +209,7 @@ def test_the_command_makes_a_lake(tmp_path: Path, fraudlake_here: FraudlakeHere)
     made = fraudlake_here(*lake, "--author", "ann", "--yes")
     assert made.returncode == 0
     assert made.stdout.splitlines()[-2:] == ["columns: kind is new; merchant_id is new", "buckets: 8 instead of 16"]
-    written = {"buckets": 8, "clustering": "zorder", "columns": COLUMNS}
+    written = {"buckets": 8, "clustering": "zorder", "columns": COLUMNS, "payload": {}}
     assert recorded(tmp_path / "new") == [(1, name, value, "ann") for name, value in written.items()]
 
 

@@ -12,35 +12,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.bronze import conversions, epochs, rescue
+from fraudlake.bronze import epochs, forms, nested, rescue
+from fraudlake.bronze.forms import Form
+from fraudlake.bronze.nested import Path, Place, name_of
 from fraudlake.bronze.plain import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fraudlake.settings.columns import DeclaredColumn
+    from fraudlake.settings.payload import PayloadField
 
 
 class Field(NamedTuple):
-    """A field of the payload: the column of bronze that takes it, its name there, and the column's type in SQL."""
+    """A field of the payload: the column of bronze that takes it, its name, the column's type in SQL, and its form."""
 
     column: str
     name: str
     type: str
-
-
-@dataclass(frozen=True)
-class Contract:
-    """The landing contract: which fields of the payload become columns. It travels to Spark's tasks."""
-
-    table: tables.Table
-    """``bronze_transactions`` with the declared columns."""
-    declared: tuple[Field, ...]
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        """Flink's four fields, ``dt`` first, the producer's own id of the transaction, and the declared ones."""
-        return (*_OWN, *self.declared)
+    form: Form | None = None
 
 
 _NAMES = tables.BRONZE_TRANSACTIONS.schema.field("_misfits").type
@@ -51,30 +41,46 @@ _OWN = tuple(
 )
 
 
-def of(columns: Mapping[str, DeclaredColumn]) -> Contract:
-    """Return the contract of a lake, with the columns that its settings declare."""
+@dataclass(frozen=True)
+class Contract:
+    """The landing contract: which fields of the payload become columns. It travels to Spark's tasks."""
+
+    table: tables.Table
+    """``bronze_transactions`` with the declared columns."""
+    declared: tuple[Field, ...]
+    own: tuple[Field, ...] = _OWN
+    """Flink's four fields, ``dt`` first, and the producer's own id of the transaction."""
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The own fields, and the declared ones."""
+        return (*self.own, *self.declared)
+
+    @cached_property
+    def is_flinks(self) -> bool:
+        """Whether the own fields have Flink's names and units."""
+        return self.own == _OWN
+
+    @cached_property
+    def takes_ts(self) -> bool:
+        """Whether ``ts`` is another name of ``dt``."""
+        return self.own[0] == _OWN[0]
+
+
+def of(columns: Mapping[str, DeclaredColumn], payload: Mapping[str, PayloadField] | None = None) -> Contract:
+    """Return the contract of a lake, with the columns and the payload that its settings declare."""
     declared = (Field(name, column.field, column.type.upper()) for name, column in columns.items())
-    return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared))
+    given = payload or {}
+    own = tuple(_own(field, given[field.name]) if field.name in given else field for field in _OWN)
+    return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared), own)
+
+
+def _own(field: Field, given: PayloadField) -> Field:
+    return field._replace(name=given.field, form=forms.of(given))
 
 
 FLINKS = of({})
 """The contract without declared columns."""
-
-
-def name_of(wanted: str, occurrences: dict[str, int]) -> str | None:
-    """Return the name of the column, or the key, that is the contract's ``wanted``.
-
-    Args:
-        wanted: the field's name in the contract.
-        occurrences: the names of a file's columns or a message's keys, and how often each occurs.
-
-    Returns:
-        The name itself or, if exactly one is alike but for its case, that; None if there is none, or more than one.
-    """
-    if wanted in occurrences:
-        return wanted if occurrences[wanted] == 1 else None
-    alike = [name for name in occurrences if name.lower() == wanted.lower()]
-    return alike[0] if len(alike) == 1 and occurrences[alike[0]] == 1 else None
 
 
 def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINKS) -> dict[str, pa.Array]:
@@ -96,25 +102,64 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
         names of declared columns whose value did not fit and the unit that ``dt`` is likely in, if it was read in
         another one (:func:`fraudlake.bronze.epochs.mark`), null if all is well.
     """
-    columns: dict[str, pa.Array] = {}
-    marks = None
     rest, occurrences = _columns_by_name(batch)
-    names = {field.column: name_of(field.name, occurrences) for field in contract.fields}
+    columns: dict[str, pa.Array] = {}
+    misfits: dict[str, pa.Array] = {}
+    left: dict[Path, pa.Array | None] = {}
+    marks = None
     for field in contract.fields:
-        name = names[field.column]
-        column = pa.nulls(batch.num_rows) if name is None else plain(rest.pop(name))
+        place = _place(field.name, rest, occurrences)
+        column = pa.nulls(batch.num_rows) if place is None or place.is_blocked else plain(place.value)
         if field.column == "dt":
-            marks = _marks(column)
-        fitting = conversions.of_arrow(column, field.type, timezone)
-        if fitting.null_count == batch.num_rows > column.null_count:
-            rest[str(name)] = column
-        elif fitting.null_count > column.null_count:  # some of its values did not fit
-            rest[str(name)] = pc.if_else(pc.is_null(fitting), column, pa.scalar(None, column.type))
-        columns[field.column] = fitting
-    columns["_rescued_data"] = _rescued(rest, contract, batch.num_rows)
+            marks = _marks(column, field.form)
+        columns[field.column] = forms.of_arrow(column, field.type, field.form, timezone)
+        if place is not None:
+            misfit = plain(place.value) if place.is_blocked else _misfit(column, columns[field.column])
+            if not place.is_blocked:
+                left[place.path] = _either(left.get(place.path), misfit)
+            if misfit is not None:
+                misfits[field.column] = misfit
+    columns["_rescued_data"] = _rescued(_remaining(rest, left), contract, left, batch.num_rows)
     declared = {field.column for field in contract.declared}
-    misfits = {column: rest[name] for column, name in names.items() if column in declared and name in rest}
-    columns["_misfits"] = _misfits(misfits, marks, batch.num_rows)
+    named = {column: misfit for column, misfit in misfits.items() if column in declared}
+    columns["_misfits"] = _misfits(named, marks, batch.num_rows)
+    return columns
+
+
+def _place(name: str, columns: dict[str, pa.Array], occurrences: dict[str, int]) -> Place | None:
+    """Find the contract's field: the column of its name or, if there is none, a field within a column."""
+    own = name_of(name, occurrences)
+    if own is not None:
+        return Place((own,), columns[own])
+    outer, *inner = name.split(".")
+    within = name_of(outer, occurrences) if inner else None
+    return None if within is None else nested.in_struct(columns[within], tuple(inner), (within,))
+
+
+def _misfit(column: pa.Array, fitting: pa.Array) -> pa.Array | None:
+    """Return the values that did not fit, null in the other rows; None if all did."""
+    if fitting.null_count == column.null_count:
+        return None
+    if fitting.null_count == len(column):
+        return column
+    return pc.if_else(pc.is_null(fitting), column, pa.scalar(None, column.type))
+
+
+def _either(one: pa.Array | None, other: pa.Array | None) -> pa.Array | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return pc.coalesce(one, other)
+
+
+def _remaining(columns: dict[str, pa.Array], left: Mapping[Path, pa.Array | None]) -> dict[str, pa.Array]:
+    """Return what the contract does not take: ``left`` has the values that do not fit, by the path of their field."""
+    for name in dict.fromkeys(path[0] for path in left):
+        misfits = {path[1:]: misfit for path, misfit in left.items() if path[0] == name}
+        remaining = nested.without(columns[name], misfits)
+        if () in misfits or remaining is None:
+            del columns[name]
+        if remaining is not None:
+            columns[name] = remaining
     return columns
 
 
@@ -133,9 +178,9 @@ def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[s
     return columns, occurrences
 
 
-def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Array:
+def _rescued(rest: dict[str, pa.Array], contract: Contract, paths: Iterable[Path], rows: int) -> pa.Array:
     """Encode the columns and values that do not fit; null in a row without misfits and extra columns."""
-    known = {field.name.lower() for field in contract.fields}
+    known = {field.name.lower() for field in contract.fields} | {path[0].lower() for path in paths}
     rescued = rescue.as_json(rest, rows)
     if not rest or any(name.lower() not in known for name in rest):
         return rescued
@@ -146,10 +191,13 @@ def _rescued(rest: dict[str, pa.Array], contract: Contract, rows: int) -> pa.Arr
     return pc.if_else(has_rescued, rescued, pa.scalar(None, pa.string()))
 
 
-def _marks(times: pa.Array) -> pa.Array | None:
-    """Mark the times that are likely in another unit than that of their type; None if there are none."""
+def _marks(times: pa.Array, form: Form | None) -> pa.Array | None:
+    """Mark the times that are likely in another unit than that of their type or form; None if there are none."""
     if pa.types.is_timestamp(times.type):
         return epochs.all_misread(times.cast(pa.int64()), times.type.unit)
+    if form is not None and form.unit is not None:
+        ticks = forms.ticks(times)
+        return None if ticks is None else epochs.all_misread(ticks, form.unit)
     return epochs.all_misread(times.cast(pa.int64()), None) if pa.types.is_int64(times.type) else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any, TypeGuard
 
@@ -25,8 +25,8 @@ TIME = re.compile(
 """A time as a text."""
 
 
-def instant(value: object) -> int | None:
-    """Read a time in microseconds since 1970: a number is in milliseconds, a text without a zone is UTC.
+def instant(value: object, zone: tzinfo = UTC) -> int | None:
+    """Read a time in microseconds since 1970: a number is in milliseconds, a text without a zone is of ``zone``.
 
     What is finer than a microsecond is cut off. A time outside the years 1 to 9999 does not fit.
     """
@@ -37,7 +37,7 @@ def instant(value: object) -> int | None:
             time = datetime.fromisoformat(value)
         except ValueError:  # such as 30 February
             return None
-        micros = ((time if time.tzinfo else time.replace(tzinfo=UTC)) - calendar.EPOCH) // calendar.MICROSECOND
+        micros = ((time if time.tzinfo else time.replace(tzinfo=zone)) - calendar.EPOCH) // calendar.MICROSECOND
     elif is_number(value) and -1e15 < value < 1e15:
         micros = math.floor(value * 1000)
     else:

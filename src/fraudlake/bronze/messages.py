@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import conversions, epochs, transactions
-from fraudlake.bronze.contract import FLINKS, Contract, Field, name_of
+from fraudlake.bronze import conversions, epochs, forms, nested, transactions
+from fraudlake.bronze.contract import FLINKS, Contract, Field
+from fraudlake.bronze.forms import Form
+from fraudlake.bronze.nested import Path, Place, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,19 +110,48 @@ def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
 
 
 def _row(message: dict[Any, Any], contract: Contract) -> Row:
+    places = _places(message, contract)
+    values, misfits, left = list[Any](), list[str](), set[Path]()
+    for field in contract.fields:
+        place = places[field.column]
+        given = None if place is None or place.is_blocked else place.value
+        values.append(None if given is None else forms.of_json(field.type, field.form)(given))
+        if place is not None and place.value is not None and values[-1] is None:
+            misfits.append(field.column)
+            left.add(place.path)
+    rest = _rest(message, [place.path for place in places.values() if place and not place.is_blocked], left)
+    mark = _mark(places["dt"], values[0], contract.own[0].form)
+    declared = {field.column for field in contract.declared}
+    named = [column for column in misfits if column in declared] + ([mark] if mark else [])
+    return *values, _ENCODER.encode(rest) if rest else None, named or None, None, None
+
+
+def _places(message: dict[Any, Any], contract: Contract) -> dict[str, Place | None]:
+    """Return where each field is, by its column: under its name or, if nothing has it, within an object."""
     names = {**_names(tuple(message), contract.fields)}
-    if message.get(names["dt"]) is None:
+    if contract.takes_ts and message.get(names["dt"]) is None:
         message.pop(names["dt"], None)
         names["dt"] = names[_TS.column]
-    given = message.get(names["dt"])
-    rest: dict[str, Any] = {}
-    time, *others = (
-        _fitting(message, names[field.column], conversions.OF_JSON[field.type], rest) for field in contract.fields
-    )
-    mark = _mark(given, time)
-    misfits = [field.column for field in contract.declared if names[field.column] in rest] + ([mark] if mark else [])
-    rest |= message
-    return time, *others, _ENCODER.encode(rest) if rest else None, misfits or None, None, None
+    places: dict[str, Place | None] = {}
+    for field in contract.fields:
+        name = names[field.column]
+        if name is not None:
+            places[field.column] = Place((name,), message[name])
+        else:
+            parts = tuple(field.name.split("."))
+            places[field.column] = nested.in_object(message, parts) if parts[1:] else None
+    return places
+
+
+def _rest(message: dict[Any, Any], paths: list[Path], left: set[Path]) -> dict[Any, Any]:
+    """Remove the fields that the contract takes, but for values that do not fit; those of the message come first."""
+    rest = {}
+    for path in paths:
+        if path not in left:
+            nested.remove(message, path)
+        elif not path[1:] and path[0] in message:
+            rest[path[0]] = message.pop(path[0])
+    return rest | message
 
 
 @lru_cache
@@ -130,14 +161,16 @@ def _names(keys: tuple[str, ...], fields: tuple[Field, ...]) -> dict[str, str | 
     return {field.column: name_of(field.name, occurrences) for field in (*fields, _TS)}
 
 
-def _mark(given: object, time: int | None) -> str | None:
-    """Mark a time that is likely in another unit than milliseconds, or in one at all if it is a text of digits."""
+def _mark(place: Place | None, time: int | None, form: Form | None) -> str | None:
+    """Mark a time that is likely in another unit than it was read in, or in one at all if it is a text of digits."""
+    unit = (form and form.unit) or "ms"
     if time is not None:
-        return epochs.misread(time // 1000, "ms")
+        return epochs.misread(time // forms.MICROSECONDS[unit], unit)
+    given = None if place is None else place.value
     if isinstance(given, str) and len(given) < _DIGITS and given.isascii() and given.isdigit():
         return epochs.misread(int(given), None)
     if conversions.is_number(given) and -(2**63) <= given < 2**63:
-        return epochs.misread(int(given), "ms")
+        return epochs.misread(int(given), unit)
     return None
 
 
@@ -145,13 +178,15 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
     """Parse messages (binary) into the columns that :func:`columns_of` names, with the results of :func:`parse`.
 
     Messages in exactly Flink's text are parsed with Arrow's regular expressions, which is several times as fast; only
-    the others are parsed one by one.
+    the others are parsed one by one, and all of them if the settings declare another payload.
     """
+    if not contract.is_flinks:
+        return _one_by_one(values, contract)
     text = pc.cast(values, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
     end = "".join(_declared(field) for field in contract.declared) + r"\}$"
     sql, pojo = (pc.extract_regex(text, form + end) for form in (_SQL, _POJO))
     is_flinks = pc.or_(sql.is_valid(), pojo.is_valid())
-    types = {name: contract.table.schema.field(name).type for name in columns_of(contract)}
+    types = _types(contract)
     columns = {name: pa.nulls(len(values), kind) for name, kind in types.items()}
     columns["dt"] = pc.coalesce(
         pc.assume_timezone(pc.struct_field(sql, "dt").cast(pa.timestamp("us")), "UTC"),
@@ -175,6 +210,16 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
         name: pa.concat_arrays([columns[name], pa.array(column, kind)]).take(at)
         for column, (name, kind) in zip(parsed, types.items(), strict=True)
     }
+
+
+def _one_by_one(values: pa.Array, contract: Contract) -> dict[str, pa.Array]:
+    rows = [parse(value, contract) for value in values.to_pylist()]
+    types = _types(contract).items()
+    return {name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(types)}
+
+
+def _types(contract: Contract) -> dict[str, pa.DataType]:
+    return {name: contract.table.schema.field(name).type for name in columns_of(contract)}
 
 
 def _declared(field: Field) -> str:
@@ -261,14 +306,3 @@ def _encoded(number: _Written) -> float | str:
 
 
 _ENCODER = json.JSONEncoder(default=_encoded)
-
-
-def _fitting(message: dict[Any, Any], name: str | None, fit: Callable[[Any], Any], rest: dict[str, Any]) -> Any:
-    """Remove a field from a message and return its value; a value that does not fit goes to ``rest`` instead."""
-    value = message.pop(name, None)
-    if value is None:
-        return None
-    fitted = fit(value)
-    if fitted is None:
-        rest[str(name)] = value
-    return fitted

@@ -24,6 +24,7 @@ _VALUES = {
     "metrics_address": "HOST:PORT",
     "kafka_secret": "SCOPE/KEY",
     "delivery_secret": "SCOPE/KEY",
+    "payload": "JSON",
     "columns": "JSON",
     "entities": "JSON",
     "features": "JSON",

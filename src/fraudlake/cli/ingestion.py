@@ -99,6 +99,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
 @options(
     "landing",
     "landing_timezone",
+    "payload",
     "columns",
     "max_files_per_trigger",
     "max_bytes_per_trigger",

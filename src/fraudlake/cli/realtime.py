@@ -56,6 +56,11 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
     settings = app.settings_of_lake(**flags)
+    if settings.payload:
+        raise UsageError(
+            "realtime reads only Flink's own dt, accountId, amount and alert, and [payload] names other fields: rename "
+            "them in the topic that it reads, or let 'fraudlake detect' raise the alerts"
+        )
     time = None if duration is None else _duration(duration)
     given = [*(of_lake(app, flags) if file is None else of_file(file))]
     chosen = rules.choose(given, without_end)

@@ -23,13 +23,14 @@ from fraudlake.lake import change_log
 from fraudlake.settings import DEFINITION, DEFINITION_TYPES, Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import require_declared, require_kept, typed
+from fraudlake.settings.payload import complete
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake
 
 _APPLICATION = "fraudlake definition"
 """Delta's ``txnAppId`` of changes: if two begin at once, Delta takes one of them."""
-_OF_TABLES = ("columns", "clustering")
+_OF_TABLES = ("payload", "columns", "clustering")
 """Settings that are recorded when the tables are created."""
 _DECLARING = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
 
@@ -248,6 +249,8 @@ def _difference(name: str, before: Any, after: Any) -> str:
     if name == "features":
         old, new = ({feature.name: feature for feature in features} for features in (before, after))
         return _difference_of(old, new, lambda feature: json_text.dumps(feature.model_dump(mode="json")))
+    if name == "payload":
+        return _difference_of(complete(before), complete(after), lambda field: field.words)
     if name != "columns":
         was, now = (json.loads(DEFINITION_TYPES[name].dump_json(value)) for value in (before, after))
         return f"{now} instead of {was}"

@@ -47,7 +47,7 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
     time = F.coalesce("parsed.dt", "parsed.ts")
     values["dt"] = _time(time)
     misfits = [
-        F.when(F.col(f"given.`{field.name}`").isNotNull() & values[field.column].isNull(), field.column)
+        F.when(_given(text, field.name).isNotNull() & values[field.column].isNull(), field.column)
         for field in fields
         if field.column in settings.columns
     ]
@@ -74,9 +74,21 @@ def _parsed(text: Column, fields: dict[str, str], name: str = "parsed") -> Colum
 
 def _value(text: Column, field: str, kind: str) -> Column:
     value = F.col(f"parsed.`{field}`")
+    if "." in field:
+        value = F.coalesce(value, _within(text, field).try_cast("STRING" if kind == "TIMESTAMP" else kind))
     if kind == "TIMESTAMP":
         return _time(value)
     return _exact(value, text, field) if kind == "DOUBLE" else value
+
+
+def _given(text: Column, field: str) -> Column:
+    given = F.col(f"given.`{field}`")
+    return F.coalesce(given, _within(text, field)) if "." in field else given
+
+
+def _within(text: Column, field: str) -> Column:
+    """Return the text of a field of an object, such as ``merchant.id``."""
+    return F.get_json_object(text, "$" + "".join(f"['{name}']" for name in field.split(".")))
 
 
 def _exact(double: Column, text: Column, field: str) -> Column:

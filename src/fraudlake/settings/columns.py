@@ -55,7 +55,7 @@ def _columns(value: object) -> object:
         if name.lower() in _FIELDS_OF:
             raise ValueError(
                 f"'{name}' is a column of the lake's own, which the field '{_FIELDS_OF[name.lower()]}' of the payload "
-                "fills: rename the field before it lands (docs/how-to/schema-evolution.md, 'Other names and units')"
+                "fills: name its field in [payload] (docs/how-to/schema-evolution.md, 'Other names and units')"
             )
         if name.lower() in reserved:
             raise ValueError(f"'{name}' is a column of the lake's own: name it otherwise, and the field in 'from'")

@@ -17,6 +17,7 @@ from fraudlake.settings.features import Features
 from fraudlake.settings.files import Files
 from fraudlake.settings.kafka import Kafka
 from fraudlake.settings.model import Model
+from fraudlake.settings.payload import Payload
 from fraudlake.settings.place import Place
 from fraudlake.settings.quality import Quality
 from fraudlake.settings.spark import Spark
@@ -25,6 +26,7 @@ from fraudlake.settings.streams import Streams
 
 ENV_PREFIX = "FRAUDLAKE_"
 DEFINITION = (
+    "payload",
     "columns",
     "entities",
     "features",
@@ -49,6 +51,7 @@ class Settings(
     Features,
     Entities,
     Columns,
+    Payload,
     Files,
     Streams,
     Kafka,

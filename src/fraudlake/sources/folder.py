@@ -47,7 +47,7 @@ class LandingFolder(ABC):
     def __init__(self, lake: Lake) -> None:
         """Name the folder; it need not exist yet."""
         self._lake, self._settings = lake, lake.settings
-        self._contract = contract.of(lake.settings.columns)
+        self._contract = contract.of(lake.settings.columns, lake.settings.payload)
 
     @property
     @abstractmethod

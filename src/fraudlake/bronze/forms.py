@@ -1,0 +1,155 @@
+"""Forms: values in a unit or a pattern that ``[payload]`` declares become values of a column, or do not fit.
+
+A function of JSON takes one value, as in :mod:`fraudlake.bronze.conversions`; one of Arrow takes a plain array. A unit
+says what numbers are, a pattern or a zone what texts are; every other value is converted as without a form.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fraudlake.bronze import calendar, conversions, numbers
+
+if TYPE_CHECKING:
+    from fraudlake.settings.payload import PayloadField
+
+_MINOR = 100
+_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us"}
+_TIME = pa.timestamp("us", tz="UTC")
+_TEXT = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,6})?)?$"
+"""A time as a text, without a zone and whole in microseconds: Arrow reads it at once."""
+MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
+"""Microseconds in a unit of time."""
+
+
+class Form(NamedTuple):
+    """What the values of a field are; it travels to Spark's tasks."""
+
+    minor: bool = False
+    """Numbers are hundredths."""
+    unit: str | None = None
+    """Numbers are times since 1970 in ``s``, ``ms`` or ``us``."""
+    pattern: tuple[str, str] | None = None
+    """Texts match this regular expression, and are ISO-8601 by this replacement."""
+    zone: str | None = None
+    """Texts are times, of this zone if they have none of their own."""
+
+
+def of(given: PayloadField) -> Form | None:
+    """Return the form that the settings declare; None if they declare none."""
+    zone = given.zone or (None if given.pattern is None else "UTC")
+    form = Form(given.unit == "minor", _UNITS.get(given.unit or ""), given.as_iso, zone)
+    return None if form == Form() else form
+
+
+@lru_cache
+def of_json(kind: str, form: Form | None) -> Callable[[Any], Any]:
+    """Return the conversion of a JSON value to a column's type; it returns None if the value does not fit."""
+    plain = conversions.OF_JSON[kind]
+    if form is None:
+        return plain
+    if form.minor:
+        return lambda value: _hundredth(plain(value))
+    return partial(_instant, form=form)
+
+
+def of_arrow(column: pa.Array, kind: str, form: Form | None, timezone: str) -> pa.Array:
+    """Turn a plain column into values of a type; those that do not fit are null.
+
+    Args:
+        column: values of any type.
+        kind: the wanted type in SQL.
+        form: what the values are; None for what their type says.
+        timezone: the time zone of timestamps without a zone of their own.
+    """
+    if form is not None and form.unit is not None and _is_number(column.type):
+        return _instants_of_numbers(column, form.unit)
+    if form is not None and form.zone is not None and _is_text(column.type):
+        texts = conversions.texts(column)
+        return _instants_of_texts(texts, form)
+    values = conversions.of_arrow(column, kind, timezone)
+    return pc.divide(values, float(_MINOR)) if form is not None and form.minor else values
+
+
+def ticks(column: pa.Array) -> pa.Array | None:
+    """Return numbers as integers of 64 bits, cut off before the point; null beyond them. None of any other type."""
+    if pa.types.is_integer(column.type):
+        return numbers.integers(column)
+    if not _is_number(column.type):
+        return None
+    whole = pc.floor(numbers.doubles(column))
+    inside = pc.and_(pc.less(whole, 2.0**63), pc.greater_equal(whole, -(2.0**63)))
+    return pc.if_else(inside, whole, pa.scalar(None, pa.float64())).cast(pa.int64())
+
+
+def _hundredth(value: float | None) -> float | None:
+    return None if value is None else value / _MINOR
+
+
+def _instant(value: object, form: Form) -> int | None:
+    """Read a time in microseconds since 1970; None if it does not fit."""
+    if isinstance(value, str) and form.zone is not None:
+        return _instant_of_text(value, form)
+    if form.unit is None or not conversions.is_number(value) or not -1e18 < value < 1e18:
+        return conversions.instant(value)
+    micros = math.floor(value * MICROSECONDS[form.unit])
+    return micros if calendar.FIRST <= micros <= calendar.LAST else None
+
+
+def _instant_of_text(text: str, form: Form) -> int | None:
+    if form.pattern is not None:
+        match = re.fullmatch(form.pattern[0], text, re.ASCII)
+        if match is None:
+            return None
+        text = match.expand(form.pattern[1])
+    return conversions.instant(text, ZoneInfo(str(form.zone)))
+
+
+def _instants_of_numbers(column: pa.Array, unit: str) -> pa.Array:
+    per = MICROSECONDS[unit]
+    if pa.types.is_decimal(column.type):
+        read = partial(_instant, form=Form(unit=unit))
+        return pa.array([None if value is None else read(value) for value in column.to_pylist()], _TIME)
+    if pa.types.is_floating(column.type):
+        # The nearest microsecond: a double of seconds is seldom exactly what was meant.
+        micros = np.rint(column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False) * per)
+        fits = (micros >= calendar.FIRST) & (micros <= calendar.LAST)
+        return pa.array(np.where(fits, micros, 0).astype(np.int64), mask=~fits).cast(_TIME)
+    whole = numbers.integers(column)
+    inside = pc.and_(pc.greater_equal(whole, -(-calendar.FIRST // per)), pc.less_equal(whole, calendar.LAST // per))
+    return pc.multiply(pc.if_else(inside, whole, pa.scalar(None, pa.int64())), per).cast(_TIME)
+
+
+def _instants_of_texts(texts: pa.Array, form: Form) -> pa.Array:
+    """Read texts at once if all are usual; otherwise one by one, with the same result."""
+    iso = texts
+    if form.pattern is not None:
+        regex = f"^(?:{form.pattern[0]})$"
+        matching = pc.if_else(pc.match_substring_regex(texts, regex), texts, pa.scalar(None, pa.string()))
+        iso = pc.replace_substring_regex(matching, regex, form.pattern[1])
+    if pc.all(pc.match_substring_regex(iso, _TEXT)).as_py():
+        try:
+            times = pc.assume_timezone(iso.cast(pa.timestamp("us")), form.zone).cast(_TIME)
+            outside = calendar.outside(times)
+            return times if outside is None else pc.if_else(outside, pa.scalar(None, _TIME), times)
+        except pa.ArrowInvalid:  # a day that there is not, or an hour that a clock skips or shows twice
+            pass
+    read = partial(_instant_of_text, form=form)
+    return pa.array([None if text is None else read(text) for text in texts.to_pylist()], _TIME)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
