@@ -45,7 +45,8 @@ types = dict(line.strip().rstrip(",").split(" ", 1) for line in bronze.columns.s
 columns = [f"{place.get(n, n if n in landed else 'NULL')}::{kind} AS {n}" for n, kind in types.items()]
 spark.createDataFrame(landed).selectExpr(*columns).write.saveAsTable(bronze.name)
 
-definition = f"(1L, 'columns', '{COLUMNS}'), (1L, 'buckets', '2')"
+PAYLOAD = '{"dt": {"from": "ts", "unit": "seconds"}}'
+definition = f"(1L, 'payload', '{PAYLOAD}'), (1L, 'columns', '{COLUMNS}'), (1L, 'buckets', '2')"
 recorded = spark.sql(f"SELECT * FROM VALUES {definition} AS recorded(change, setting, value)")
 recorded.write.saveAsTable(tables.SILVER_DEFINITION.name)
 

@@ -162,6 +162,32 @@ def test_declared_fields_become_columns_and_what_does_not_fit_goes_to_quarantine
     assert [tuple(row) for row in kept.collect()] == [(3, None, '{"terminalId": 8.5}', ["terminal_fits"])]
 
 
+@pytest.mark.long
+def test_a_payload_of_other_names_and_units_comes_into_silver(broker: Broker, topic_lake: Any) -> None:
+    broker.create_topic("paid", partitions=1)
+    one = b'{"card": {"number": "C1"}, "paid": "07.03.2026 13:00:01", "minor": 1999, "merchant": {"id": "M1"}}'
+    broker.produce("paid", [("1", value, 0) for value in (one, one.replace(b"07.03.", b"31.02."))])
+    lake = topic_lake(
+        "paid",
+        payload={
+            "accountId": "card.number",
+            "dt": {"from": "paid", "pattern": "dd.MM.yyyy HH:mm:ss", "zone": "Europe/Berlin"},
+            "amount": {"from": "minor", "unit": "minor"},
+        },
+        columns={"merchant_id": {"from": "merchant.id", "type": "string"}},
+    )
+
+    ingested(lake)
+    stream.run(lake, refine.streams(lake), "available-now")
+
+    columns = "account_id, amount, merchant_id, CAST(timestamp AS STRING) AS timestamp"
+    (valid,) = lake.query(tables.SILVER_TRANSACTIONS, columns).to_pylist()
+    assert [*valid.values()][:3] == ["C1", 19.99, "M1"]
+    assert valid["timestamp"].startswith("2026-03-07T12:00:01")
+    kept = lake.read(tables.SILVER_QUARANTINE).select("accountId", "_rescued_data", "reasons")
+    assert [tuple(row) for row in kept.collect()] == [("C1", '{"paid": "31.02.2026 13:00:01"}', ["timestamp_is_known"])]
+
+
 def test_messages_of_a_transaction_that_was_aborted_are_not_read(broker: Broker, topic_lake: Any) -> None:
     from confluent_kafka import Producer
 

@@ -717,3 +717,27 @@ def test_declared_columns_come_typed_into_bronze_and_silver(lake: Open, landing:
     assert [tuple(row) for row in rejected_rows.collect()] == [
         ("8", None, '{"x": 2, "terminalId": 1.5}', ["terminalId_fits"])
     ]
+
+
+def test_a_payload_of_other_names_and_units_comes_into_bronze_and_silver(lake: Open, landing: Path) -> None:
+    paid = {"ts": [1_772_884_801, 1_772_884_802], "card": [{"number": "C1"}, {"number": None}], "minor": [1999, 50]}
+    rows = {**paid, "is_fraud": [True, None], "merchant": [{"id": 7, "city": "Bern"}, {"id": 8, "city": None}]}
+    pq.write_table(pa.table(rows), landing / "part-0")
+    opened = lake(
+        payload={
+            "accountId": "card.number",
+            "dt": {"from": "ts", "unit": "seconds"},
+            "amount": {"from": "minor", "unit": "minor"},
+            "alert": "is_fraud",
+        },
+        columns={"merchant_id": {"from": "merchant.id", "type": "bigint"}},
+    )
+    ingest_all(opened)
+    stream.run(opened, refine.streams(opened), "available-now")
+    columns = ("account_id", "amount", "label", "merchant_id", "date_format(timestamp, 'yyyy-MM-dd HH:mm:ss')")
+    valid = opened.read(tables.SILVER_TRANSACTIONS).selectExpr(*columns).collect()
+    assert [tuple(row) for row in valid] == [("C1", 19.99, True, 7, "2026-03-07 12:00:01")]
+    rejected_rows = opened.read(tables.SILVER_QUARANTINE).select("amount", "merchant_id", "_rescued_data", "reasons")
+    assert [tuple(row) for row in rejected_rows.collect()] == [(0.5, 8, None, ["account_is_named"])]
+    taken = opened.read(tables.BRONZE_TRANSACTIONS).where("accountId = 'C1'").select("_rescued_data").collect()
+    assert [row[0] for row in taken] == ['{"merchant": {"city": "Bern"}}']

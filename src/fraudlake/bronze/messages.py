@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from fraudlake.bronze import conversions, epochs, forms, nested, transactions
 from fraudlake.bronze.contract import FLINKS, Contract, Field
 from fraudlake.bronze.forms import Form
-from fraudlake.bronze.nested import Path, Place, name_of
+from fraudlake.bronze.nested import Path, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,6 +43,7 @@ _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
 _TS = Field("dt of ts", "ts", "TIMESTAMP")
 """The time of a message from a Java class of Flink, which counts if there is no ``dt``."""
+_TIMES = ("dt", _TS.column)
 _DIGITS = 20
 """Number of digits from which a text is not a 64-bit integer."""
 _HEADERS = {
@@ -109,64 +110,98 @@ def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
         return *[None] * (len(contract.fields) + 2), value, "nested too deeply"
 
 
+class _Step(NamedTuple):
+    """How a column gets its value: from the field at ``path``, or from that within objects that ``parts`` name."""
+
+    column: str
+    convert: Callable[[Any], Any]
+    path: Path | None
+    parts: Path | None
+
+
 def _row(message: dict[Any, Any], contract: Contract) -> Row:
-    places = _places(message, contract)
-    values, misfits, left = list[Any](), list[str](), set[Path]()
-    for field in contract.fields:
-        place = places[field.column]
-        given = None if place is None or place.is_blocked else place.value
-        values.append(None if given is None else forms.of_json(field.type, field.form)(given))
-        if place is not None and place.value is not None and values[-1] is None:
-            misfits.append(field.column)
-            left.add(place.path)
-    rest = _rest(message, [place.path for place in places.values() if place and not place.is_blocked], left)
-    mark = _mark(places["dt"], values[0], contract.own[0].form)
-    declared = {field.column for field in contract.declared}
-    named = [column for column in misfits if column in declared] + ([mark] if mark else [])
+    values: list[Any] = []
+    misfits: list[str] = []
+    paths: list[Path] = []
+    left: list[Path] = []
+    time: Any = None
+    for column, convert, path, parts in _steps_of(message, contract):
+        if path is not None:
+            given = message[path[0]]
+        else:
+            path, given = _within(message, parts)
+        value = None if given is None or path is None else convert(given)
+        if column in _TIMES:
+            time = given
+        values.append(value)
+        if path is not None:
+            paths.append(path)
+        if value is None and given is not None:
+            misfits.append(column)
+            left.append(path or ())
+    mark = _mark(time, values[0], contract.own[0].form)
+    rest = _rest(message, paths, left)
+    if misfits:
+        declared = {field.column for field in contract.declared}
+        misfits = [column for column in misfits if column in declared]
+    named = [*misfits, mark] if mark else misfits
     return *values, _ENCODER.encode(rest) if rest else None, named or None, None, None
 
 
-def _places(message: dict[Any, Any], contract: Contract) -> dict[str, Place | None]:
-    """Return where each field is, by its column: under its name or, if nothing has it, within an object."""
-    names = {**_names(tuple(message), contract.fields)}
-    if contract.takes_ts and message.get(names["dt"]) is None:
-        message.pop(names["dt"], None)
-        names["dt"] = names[_TS.column]
-    places: dict[str, Place | None] = {}
-    for field in contract.fields:
-        name = names[field.column]
-        if name is not None:
-            places[field.column] = Place((name,), message[name])
-        else:
-            parts = tuple(field.name.split("."))
-            places[field.column] = nested.in_object(message, parts) if parts[1:] else None
-    return places
+def _steps_of(message: dict[Any, Any], contract: Contract) -> tuple[_Step, ...]:
+    """Return the steps of a message. ``ts`` counts if ``dt`` is null, which is removed."""
+    keys = tuple(message)
+    steps = _steps(keys, contract.fields)
+    path = steps[0].path
+    if contract.takes_ts and path is not None and message[path[0]] is None:
+        del message[path[0]]
+        return _steps(keys, (_TS, *contract.fields[1:]))
+    return steps if path is not None or not contract.takes_ts else _steps(keys, (_TS, *contract.fields[1:]))
 
 
-def _rest(message: dict[Any, Any], paths: list[Path], left: set[Path]) -> dict[Any, Any]:
+@lru_cache
+def _steps(keys: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[_Step, ...]:
+    """Return the steps of all messages with these keys."""
+    occurrences = dict.fromkeys(keys, 1)
+    steps = []
+    for field in fields:
+        name, parts = name_of(field.name, occurrences), tuple(field.name.split("."))
+        convert = forms.of_json(field.type, field.form)
+        steps.append(
+            _Step(
+                field.column, convert, None if name is None else (name,), parts if name is None and parts[1:] else None
+            )
+        )
+    return tuple(steps)
+
+
+def _within(message: dict[Any, Any], parts: Path | None) -> tuple[Path | None, Any]:
+    """Return a field of nested objects and its value. Without the field, the value is what blocks the way to it."""
+    place = None if parts is None else nested.in_object(message, parts)
+    if place is None:
+        return None, None
+    return None if place.is_blocked else place.path, place.value
+
+
+def _rest(message: dict[Any, Any], paths: list[Path], left: list[Path]) -> dict[Any, Any]:
     """Remove the fields that the contract takes, but for values that do not fit; those of the message come first."""
     rest = {}
     for path in paths:
         if path not in left:
-            nested.remove(message, path)
+            if path[1:]:
+                nested.remove(message, path)
+            else:
+                message.pop(path[0], None)
         elif not path[1:] and path[0] in message:
             rest[path[0]] = message.pop(path[0])
     return rest | message
 
 
-@lru_cache
-def _names(keys: tuple[str, ...], fields: tuple[Field, ...]) -> dict[str, str | None]:
-    """Return the key of each field, by its column, in messages with these keys; None if they have none."""
-    occurrences = dict.fromkeys(keys, 1)
-    return {field.column: name_of(field.name, occurrences) for field in (*fields, _TS)}
-
-
-def _mark(place: Place | None, time: int | None, form: Form | None) -> str | None:
+def _mark(given: object, time: int | None, form: Form | None) -> str | None:
     """Mark a time that is likely in another unit than it was read in, or in one at all if it is a text of digits."""
     unit = (form and form.unit) or "ms"
     if time is not None:
         return epochs.misread(time // forms.MICROSECONDS[unit], unit)
-    given = None if place is None else place.value
     if isinstance(given, str) and len(given) < _DIGITS and given.isascii() and given.isdigit():
         return epochs.misread(int(given), None)
     if conversions.is_number(given) and -(2**63) <= given < 2**63:

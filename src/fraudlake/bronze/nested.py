@@ -60,12 +60,14 @@ def in_object(message: dict[str, Any], parts: Path) -> Place | None:
 
 def remove(message: dict[str, Any], path: Path) -> None:
     """Remove a field from nested objects, and the objects that have no other."""
-    outer = message
-    for name in path[:-1]:
-        outer = outer[name]
-    outer.pop(path[-1], None)
-    if not outer and path[1:]:
-        remove(message, path[:-1])
+    if not path[1:]:
+        message.pop(path[0], None)
+        return
+    outer = message.get(path[0])
+    if isinstance(outer, dict):
+        remove(outer, path[1:])
+        if not outer:
+            del message[path[0]]
 
 
 def in_struct(column: pa.Array, parts: Path, path: Path) -> Place | None:

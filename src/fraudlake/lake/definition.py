@@ -1,9 +1,10 @@
 """Definition: the settings that define a lake, recorded in ``silver_definition`` for every command that opens it.
 
-The table has the settings of :data:`fraudlake.settings.DEFINITION`. Columns and clustering are recorded as the tables
-are made, the others with the first command that gives them, and no later than a stream with state begins. What is not
-recorded, as in a lake of an earlier version, is what its tables and checkpoints say; otherwise it is what the settings
-say. A command may leave these settings out. One that gives others is refused, unless it makes a :class:`Change`.
+The table has the settings of :data:`fraudlake.settings.DEFINITION`. Payload, columns and clustering are recorded as the
+tables are made, the others with the first command that gives them, and no later than a stream with state begins. What
+is not recorded, as in a lake of an earlier version, is what its tables and checkpoints say; otherwise it is what the
+settings say. A command may leave these settings out. One that gives others is refused, unless it makes a
+:class:`Change`.
 """
 
 from __future__ import annotations

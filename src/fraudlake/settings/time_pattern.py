@@ -26,7 +26,8 @@ def as_regex(pattern: str) -> tuple[str, str]:
     Raises:
         ValueError: the pattern has another letter, has one twice, or lacks one.
     """
-    regex, groups, end = "", list[str](), 0
+    regex, end = "", 0
+    groups: list[str] = []
     for part in _PART.finditer(pattern):
         if part.start() != end:
             break
