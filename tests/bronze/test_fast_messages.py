@@ -10,8 +10,9 @@ import pytest
 
 from fraudlake.bronze import contract
 from fraudlake.bronze import messages as exact
+from fraudlake.errors import UsageError
 from fraudlake.realtime import messages
-from fraudlake.settings import Settings
+from fraudlake.settings import Settings, load
 from tests.bronze.test_messages import corpus, value_of
 
 pytestmark = pytest.mark.stream
@@ -81,3 +82,30 @@ def test_declared_doubles_are_read_alike(spark: Any) -> None:
         expected = parsed(value, settings)
         assert (row["score"], row["shop"]) == (expected["score"], expected["shop"]), value
         assert row["_misfits"] == (expected["_misfits"] or []), value
+
+
+def test_declared_fields_within_objects_are_read_alike(spark: Any) -> None:
+    settings = Settings(
+        columns={
+            "shop": {"from": "merchant.id", "type": "string", "nullable": False},
+            "items": {"from": "merchant.basket.items", "type": "bigint"},
+        }
+    )
+    fields: list[dict[str, Any]] = [
+        {"merchant": {"id": "M1", "basket": {"items": 3}}},
+        {"merchant": {"id": None, "basket": None}},
+        {"merchant.id": "FLAT", "merchant": {"id": "M1"}},
+        {"merchant": {"basket": {"items": "many"}}},
+        {},
+    ]
+    values: list[bytes | None] = [json.dumps(field).encode() for field in fields]
+    for value, row in zip(values, fast(spark, values, settings), strict=True):
+        expected = parsed(value, settings)
+        assert (row["shop"], row["items"]) == (expected["shop"], expected["items"]), value
+        assert row["_misfits"] == (expected["_misfits"] or []), value
+
+
+def test_a_payload_of_other_names_is_refused() -> None:
+    messages.require_flinks(load(payload='{"accountId": "accountId"}'))
+    with pytest.raises(UsageError, match=r"realtime reads only Flink's own .* \[payload\] names other fields"):
+        messages.require_flinks(load(payload='{"dt": {"unit": "seconds"}}'))

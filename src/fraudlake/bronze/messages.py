@@ -43,7 +43,6 @@ _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
 _TS = Field("dt of ts", "ts", "TIMESTAMP")
 """The time of a message from a Java class of Flink, which counts if there is no ``dt``."""
-_TIMES = ("dt", _TS.column)
 _DIGITS = 20
 """Number of digits from which a text is not a 64-bit integer."""
 _HEADERS = {
@@ -124,27 +123,23 @@ def _row(message: dict[Any, Any], contract: Contract) -> Row:
     misfits: list[str] = []
     paths: list[Path] = []
     left: list[Path] = []
-    time: Any = None
+    all_given: list[Any] = []
     for column, convert, path, parts in _steps_of(message, contract):
         if path is not None:
             given = message[path[0]]
         else:
             path, given = _within(message, parts)
         value = None if given is None or path is None else convert(given)
-        if column in _TIMES:
-            time = given
         values.append(value)
+        all_given.append(given)
         if path is not None:
             paths.append(path)
         if value is None and given is not None:
             misfits.append(column)
             left.append(path or ())
-    mark = _mark(time, values[0], contract.own[0].form)
+    mark = _mark(all_given[0], values[0], contract.own[0].form)
     rest = _rest(message, paths, left)
-    if misfits:
-        declared = {field.column for field in contract.declared}
-        misfits = [column for column in misfits if column in declared]
-    named = [*misfits, mark] if mark else misfits
+    named = [field.column for field in contract.declared if field.column in misfits] + ([mark] if mark else [])
     return *values, _ENCODER.encode(rest) if rest else None, named or None, None, None
 
 
@@ -153,10 +148,11 @@ def _steps_of(message: dict[Any, Any], contract: Contract) -> tuple[_Step, ...]:
     keys = tuple(message)
     steps = _steps(keys, contract.fields)
     path = steps[0].path
-    if contract.takes_ts and path is not None and message[path[0]] is None:
+    if not contract.takes_ts or (path is not None and message[path[0]] is not None):
+        return steps
+    if path is not None:
         del message[path[0]]
-        return _steps(keys, (_TS, *contract.fields[1:]))
-    return steps if path is not None or not contract.takes_ts else _steps(keys, (_TS, *contract.fields[1:]))
+    return _steps(keys, (_TS, *contract.fields[1:]))
 
 
 @lru_cache
@@ -165,13 +161,10 @@ def _steps(keys: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[_Step, ...
     occurrences = dict.fromkeys(keys, 1)
     steps = []
     for field in fields:
-        name, parts = name_of(field.name, occurrences), tuple(field.name.split("."))
-        convert = forms.of_json(field.type, field.form)
-        steps.append(
-            _Step(
-                field.column, convert, None if name is None else (name,), parts if name is None and parts[1:] else None
-            )
-        )
+        name = name_of(field.name, occurrences)
+        path = None if name is None else (name,)
+        parts = tuple(field.name.split(".")) if name is None and "." in field.name else None
+        steps.append(_Step(field.column, forms.of_json(field.type, field.form), path, parts))
     return tuple(steps)
 
 

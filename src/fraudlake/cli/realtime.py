@@ -46,7 +46,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
     settings. Needs a separate environment ('make realtime').
     """
     from fraudlake import secret
-    from fraudlake.realtime import rules, session
+    from fraudlake.realtime import messages, rules, session
 
     settings = app.settings(**flags)
     missing = next(
@@ -56,11 +56,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
         raise UsageError(f"realtime needs --{missing.replace('_', '-')}, or {missing} in the settings")
     session.require_spark()
     settings = app.settings_of_lake(**flags)
-    if settings.payload:
-        raise UsageError(
-            "realtime reads only Flink's own dt, accountId, amount and alert, and [payload] names other fields: rename "
-            "them in the topic that it reads, or let 'fraudlake detect' raise the alerts"
-        )
+    messages.require_flinks(settings)
     time = None if duration is None else _duration(duration)
     given = [*(of_lake(app, flags) if file is None else of_file(file))]
     chosen = rules.choose(given, without_end)

@@ -119,11 +119,12 @@ def approximately(estimate: Estimate, form: str = ",.0f") -> str:
 
 def _definition(definition: dict[str, Any]) -> str:
     ordering, bound = definition["ordering"], definition["max_out_of_orderness"]
+    payload = ", ".join(f"{name} from {field['from']}" for name, field in definition["payload"].items())
     columns = ", ".join(definition["columns"]) or "none of its own"
     order = f"event_time within {bound}" if ordering == "event_time" else ordering
     entities, features = ", ".join(definition["entities"]), ", ".join(one["name"] for one in definition["features"])
     declared = (f"entities {entities}" if entities else "", f"features {features}" if features else "")
-    parts = (f"columns {columns}", *declared, f"ordering {order}", f"{definition['buckets']} buckets")
+    parts = (payload, f"columns {columns}", *declared, f"ordering {order}", f"{definition['buckets']} buckets")
     return "; ".join([*filter(None, parts), definition["clustering"]])
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.bronze import calendar, contract, conversions, epochs
+from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
 _NUMBER = r"\A-?\d+(\.\d+)?([eE][+-]?\d+)?\z"
 _TIME = rf"\A(?:{conversions.TIME.pattern})\z"
+
+
+def require_flinks(settings: Settings) -> None:
+    """Refuse a payload of other names and units: Spark's expressions read Flink's own.
+
+    Raises:
+        UsageError: the settings declare one.
+    """
+    if not contract.of({}, settings.payload).is_flinks:
+        raise UsageError(
+            "realtime reads only Flink's own dt, accountId, amount and alert, and [payload] names other fields: rename "
+            "them in the topic that it reads, or let 'fraudlake detect' raise the alerts"
+        )
 
 
 def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
