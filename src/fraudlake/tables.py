@@ -299,8 +299,8 @@ SILVER_ALERTS = Table(
     explanation STRING the alert as a sentence
     detected_at TIMESTAMP when the detector raised it (UTC)
     kind STRING small_then_large, threshold, pattern or model; null, as the next two, in alerts of version 0.1.0
-    evidence {EVIDENCE} its transactions in order, with the rule's name for each
-    measures MAP<STRING,STRING> values that the rule computed, by name
+    evidence {EVIDENCE} its transactions in order, with the rule's name for each; at most 100, the first and last 50
+    measures MAP<STRING,STRING> values that the rule computed; evidence_rows: number of all rows if some are left out
     rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
     evidence_columns ARRAY<MAP<STRING,STRING>> for each transaction of evidence, further columns that the rule reads
     entity STRING what the rule is by: account, or an entity of [entities]; null, as the next one, in older alerts

@@ -15,6 +15,7 @@ from fraudlake.detection.report import Report, report
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
+from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +66,10 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
             table = pa.Table.from_batches(present)
             # A rule travels to the task; a compiled one holds functions of numpy, which do not.
             of_rows = rule.compile(columns, entities)
-            yield from evidence.table(table, of_rows.evaluate(table).alerts, of_rows.columns, by).to_batches()
+            raised = of_rows.evaluate(table).alerts
+            for begin in range(0, len(raised), evidence.AT_ONCE):
+                part = raised[begin : begin + evidence.AT_ONCE]
+                yield from evidence.table(table, part, of_rows.columns, by).to_batches()
 
     names = dict.fromkeys((*evidence.NEEDS, *compiled.columns))
     rows = silver.select(*names)
@@ -84,12 +88,13 @@ def in_order(alerts: pa.Table) -> pa.Table:
 def matches(rule: Rule, alerts: pa.Table) -> list[str]:
     """Return alerts as a JSON object each, in which values are written as Flink prints them.
 
-    A pattern gives what its query selects: by default the columns of ``PARTITION BY`` and the measures. An alert of a
-    threshold or of a score also has ``accountId``, ``dt`` and ``transaction_id`` of the transaction that completed it.
+    A pattern gives what its query selects, by default the columns of ``PARTITION BY`` and the measures, without the
+    number of rows of a long match. An alert of a threshold or of a score also has ``accountId``, ``dt`` and
+    ``transaction_id`` of the transaction that completed it.
     """
     measures: list[str] = alerts["measures"].to_pylist()
     if rule.kind not in ("threshold", "model"):
-        return measures
+        return [_selected(text) for text in measures]
     times = alerts["time"].cast(pa.int64()).to_pylist()
     accounts, transactions = (alerts[name].to_pylist() for name in ("account_id", "transaction_id"))
     return [
@@ -103,3 +108,10 @@ def matches(rule: Rule, alerts: pa.Table) -> list[str]:
         )
         for account, time, transaction, computed in zip(accounts, times, transactions, measures, strict=True)
     ]
+
+
+def _selected(measures: str) -> str:
+    """Return the measures that a query selects."""
+    if EVIDENCE_ROWS not in measures:
+        return measures
+    return json_text.dumps({name: value for name, value in json.loads(measures).items() if name != EVIDENCE_ROWS})

@@ -16,6 +16,7 @@ from fraudlake.detection.entity import key_text, title
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.match_recognize.rows import keyed
+from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,10 @@ COLUMNS = """
 """
 """An alert: its last transaction, the entity and the key of the rule, then what each of its transactions is called,
 with id, event time (microseconds since 1970 UTC), amount and Flink's label; ``columns`` is a JSON list with an object
-for each transaction, of further columns, and null if there are none; ``measures`` is a JSON object."""
+for each transaction, of further columns, and null if there are none; ``measures`` is a JSON object, which also has
+:data:`~fraudlake.rules.compiled_rule.EVIDENCE_ROWS` if transactions are left out."""
+AT_ONCE = 5_000
+"""Alerts whose texts or lists are made at once: those of a window of thousands of rows repeat most of its rows."""
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
@@ -45,7 +49,7 @@ def of_alert(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"variable": variable, "transaction_id": id_, "timestamp": at} for variable, id_, at in pair]
 
 
-def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Entity) -> pa.Table:
+def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     """Return alerts in the columns of :data:`COLUMNS`.
 
     Args:
@@ -61,7 +65,7 @@ def table(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Entity) 
     numbers = pa.array([row for alert in alerts for row in alert.rows], pa.int64())
     last = pa.array([alert.rows[-1] for alert in alerts], pa.int64())
     roles = pa.array([role for alert in alerts for role in alert.roles], pa.string())
-    measures = pa.array([json_text.dumps(dict(alert.measures)) for alert in alerts], pa.string())
+    measures = pa.array([json_text.dumps(alert.all_measures) for alert in alerts], pa.string())
     further = _values(rows, np.unique(numbers.to_numpy()), _shown(read, by))
     lists = {
         name: pa.ListArray.from_arrays(offsets, column.take(numbers).combine_chunks())
@@ -92,7 +96,7 @@ class _Described(NamedTuple):
     text: str
 
 
-def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Entity) -> pa.Table:
+def described(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     """Return alerts with their texts.
 
     Windows share most of their rows, so the texts of a row are made once.
@@ -108,6 +112,11 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Enti
         ``first_transaction_id``, ``evidence`` and ``measures`` as JSON, ``columns`` as in :data:`COLUMNS`, and
         ``explanation``.
     """
+    parts = [alerts[begin : begin + AT_ONCE] for begin in range(0, len(alerts), AT_ONCE)]
+    return pa.concat_tables([_texts(rows, part, read, by) for part in parts])
+
+
+def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     numbers = np.unique(np.fromiter((row for alert in alerts for row in alert.rows), np.int64))
     named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))
     times = _times(rows).take(pa.array(numbers)).to_pylist()
@@ -135,8 +144,8 @@ def described(rows: pa.Table, alerts: list[Alert], read: Sequence[str], by: Enti
                 "first_transaction_id": of_alert[0].transaction_id,
                 "evidence": f"[{', '.join(evidence)}]",
                 "columns": _list(further, alert),
-                "measures": json_text.dumps(dict(alert.measures)),
-                "explanation": _sentence(by.name, key, parts, alert.measures),
+                "measures": json_text.dumps(alert.all_measures),
+                "explanation": _sentence(by.name, key, parts, alert.all_measures),
             }
         )
     nothing = {"columns"} if described_alerts[0]["columns"] is None else set()
@@ -220,6 +229,7 @@ def _list(further: Mapping[int, dict[str, Any]], alert: Alert) -> str | None:
 
 
 def _sentence(entity: str, key: str, parts: Sequence[str], measures: Mapping[str, Any]) -> str:
-    shown = parts if len(parts) <= 6 else [*parts[:3], f"{len(parts) - 6} more", *parts[-3:]]
-    values = ", ".join(f"{name} {value}" for name, value in measures.items())
+    count = int(measures.get(EVIDENCE_ROWS, len(parts)))
+    shown = parts if count <= 6 else [*parts[:3], f"{count - 6} more", *parts[-3:]]
+    values = ", ".join(f"{name} {value}" for name, value in measures.items() if name != EVIDENCE_ROWS)
     return f"{title(entity)} {key}: {', '.join(shown)} (UTC); {values}."

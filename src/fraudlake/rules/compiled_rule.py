@@ -12,16 +12,36 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MOST_ROWS = 100
+"""Rows of a match that its alert names: one half are the first ones, the other half the last ones."""
+EVIDENCE_ROWS = "evidence_rows"
+"""The measure of an alert that has the number of all rows, if some are left out; no rule may have one of this name."""
+
+
 class Alert(NamedTuple):
     """An alert: the rows that raised it, in order, and its measures.
 
     ``rows`` are numbers of rows of the table that was evaluated, ``roles`` their names; the last one completed
-    the alert. ``measures`` are ready for JSON.
+    the alert. ``measures`` are ready for JSON. ``left_out`` is the number of rows that are left out in the middle.
     """
 
     rows: Sequence[int]
     roles: Sequence[str]
     measures: Mapping[str, Any]
+    left_out: int = 0
+
+    @property
+    def all_measures(self) -> dict[str, Any]:
+        """The measures, and the number of all rows if some are left out."""
+        counted = {EVIDENCE_ROWS: len(self.rows) + self.left_out} if self.left_out else {}
+        return {**self.measures, **counted}
+
+
+def shown(low: int, high: int, most: int = MOST_ROWS) -> tuple[range, range]:
+    """Return the numbers from ``low`` up to ``high`` that evidence has: the first ones and the last ones."""
+    if high - low <= most:
+        return range(low, high), range(high, high)
+    return range(low, low + most // 2), range(high - (most - most // 2), high)
 
 
 class Evaluation(NamedTuple):

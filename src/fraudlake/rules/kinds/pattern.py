@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration
+from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import ACCOUNT, NO_ENTITIES, AnyRule, Entities
-from fraudlake.rules.compiled_rule import Alert, Evaluation
+from fraudlake.rules.compiled_rule import EVIDENCE_ROWS, Alert, Evaluation, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -67,7 +69,8 @@ class PatternRule(AnyRule):
         """Compile the rule for the columns, which are given by the names that a query may use, and for the entities.
 
         Raises:
-            UsageError: the query is not valid, with its position; or there is no such entity.
+            UsageError: the query is not valid, with its position; there is no such entity; or a measure is called
+                ``evidence_rows``.
         """
         from fraudlake.match_recognize import parse
         from fraudlake.rules.columns import TABLES, TIME
@@ -76,6 +79,8 @@ class PatternRule(AnyRule):
         # The account has Flink's name in the result; backquotes allow for names that are words of SQL.
         partition_by = "accountId" if self.by == ACCOUNT else ", ".join(f"`{name}`" for name in key)
         parsed = parse(self.text(partition_by), columns, TIME, TABLES, self.name)
+        if EVIDENCE_ROWS in {output.name for output in parsed.select}:
+            raise UsageError(f"{self.name}: {EVIDENCE_ROWS} counts an alert's rows: give the measure another name")
         # Where matching continues after a match, the next match depends on where it ended, and so on back.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
         return CompiledPattern(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
@@ -100,6 +105,8 @@ class CompiledPattern:
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return the matches that the query selects; the state is the open matches of each partition of such rows."""
+        import numpy as np
+
         from fraudlake.match_recognize import evaluation
         from fraudlake.match_recognize.expressions import json_value
         from fraudlake.match_recognize.rows import sort
@@ -114,14 +121,11 @@ class CompiledPattern:
             if result is None:
                 continue
             bounds = match.bounds
-            roles = [
-                variable.name
-                for variable, low, high in zip(query.variables, bounds, bounds[1:], strict=False)
-                for _ in range(low, high)
-            ]
-            numbers = ordered.order[bounds[0] : bounds[-1]].tolist()
+            first, last = shown(bounds[0], bounds[-1])
+            roles = [query.variables[bisect_right(bounds, row) - 1].name for row in (*first, *last)]
+            numbers = np.concatenate([ordered.order[part.start : part.stop] for part in (first, last)])
             measures = {name: json_value(value, types[name]) for name, value in result.items()}
-            alerts.append(Alert(numbers, roles, measures))
+            alerts.append(Alert(numbers.tolist(), roles, measures, last.start - first.stop))
         return Evaluation(alerts, ordered.behind(begin), still_open)
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
