@@ -56,22 +56,27 @@ def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
 
     Returns:
         Of the version that scored last, the rows of ``gold_fraud_predictions`` whose truth is known: by analysts'
-        verdicts, if these are what the version learned, otherwise by Flink's label. ``label`` is that truth.
+        verdicts or chargebacks, if these are what the version learned, otherwise by Flink's label. ``label`` is that
+        truth.
     """
     from pyspark.sql import functions as F
 
     from fraudlake import tables
     from fraudlake.model import prediction_quality, registry
     from fraudlake.silver import verdicts
+    from fraudlake.streams import prediction_figures
 
     predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS)
     number = predictions.select(F.max_by("model_version", "scored_at")).collect()[0][0]
     learned = {version.number: version.labelled_by for version in registry.versions(lake)}
-    by_verdict = learned.get(number) == "verdicts"
+    judge, described = {
+        "verdicts": ("verdict", "analysts' verdicts"),
+        "chargebacks": (prediction_quality.CHARGEBACKS, "verdicts and age"),
+    }.get(learned.get(number, ""), ("flink", "Flink's label"))
     known = prediction_quality.judged(
         predictions.where(F.col("model_version") == F.lit(number)),
         verdicts.latest(lake.read(tables.SILVER_VERDICTS)),
-        "verdict" if by_verdict else "flink",
+        judge,
+        prediction_figures.genuine_until(lake) if judge == prediction_quality.CHARGEBACKS else None,
     )
-    judge = "analysts' verdicts" if by_verdict else "Flink's label"
-    return known, f"version {number}, judged by {judge}" if number else "no version has scored yet"
+    return known, f"version {number}, judged by {described}" if number else "no version has scored yet"

@@ -431,7 +431,7 @@ GOLD_PREDICTION_QUALITY = Table(
     """
     date DATE day (UTC)
     model_version STRING version of the model
-    judged_by STRING source of the truth: flink (its label) or verdict (an analyst's)
+    judged_by STRING source of the truth: flink (its label), verdict (an analyst's) or chargebacks (a verdict, or age)
     transactions BIGINT predictions whose truth is known
     fraud BIGINT of those, fraud
     true_prediction_rate DOUBLE share of predictions that equal the truth (accuracy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -55,24 +54,6 @@ def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_
     assert (by, hours(labelled)) == ("verdicts", [*range(48, count)])
 
 
-def test_a_payment_without_a_chargeback_is_genuine_once_it_is_old_enough(tmp_path: Path) -> None:
-    draw, count, age = random.Random(5), 24 * 40, 24 * 9
-    frauds = {n: n + draw.randrange(24 * 20) for n in range(count) if draw.random() < 0.1}
-    last = count - 1
-    verdicts = [True if frauds.get(n, count) <= last else None for n in range(count)]
-    overruled = next(n for n in range(count) if verdicts[n] is None)
-    verdicts[overruled] = False
-    # Flink's label is not one of a chargeback.
-    flinks = [draw.choice([True, False, None]) for _ in range(count)]
-    settings = Settings(lake=tmp_path, labels="chargebacks", genuine_after="9 days")
-    given = past([*range(count)], flinks, verdicts)
-    labelled, by, _ = training._labelled(given, settings)
-    truth = {n: frauds.get(n, count) <= last for n in range(count) if n + age <= last}
-    assert (by, dict(zip(hours(labelled), labelled.fraud.astype(bool).tolist(), strict=True))) == ("chargebacks", truth)
-    assert given.late_labels("chargebacks", timedelta(days=9)) == sum(v is not None for v in verdicts[count - age :])
-    assert 20 < sum(truth.values()) < len(truth)
-
-
 def test_all_rows_are_those_that_budgets_and_scores_are_measured_on_whoever_has_a_label() -> None:
     everything = past([0, 1, 2], [True, None, None], [None, True, None]).all_rows()
     assert (hours(everything), everything.fraud.tolist(), everything.weights.tolist()) == (
@@ -92,5 +73,5 @@ def test_a_verdict_counts_as_often_as_it_stands_for_others_only_if_that_is_asked
 
 def test_nothing_known_is_one_line(tmp_path: Path) -> None:
     settings = Settings(lake=tmp_path, label_delay="1 day")
-    with pytest.raises(search.TooLittleError, match=r"known by now: .*--label-delay or --train-from"):
+    with pytest.raises(search.TooLittleError, match=r"known by now: .*--label-delay, --genuine-after or --train-from"):
         training._labelled(past([0, 1], [True, False], [None, None]), settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,17 @@ def test_a_prediction_without_a_label_is_judged_by_the_verdict_alone() -> None:
     flink, verdict = figures["flink"], figures["verdict"]
     assert (flink["transactions"], flink["true_prediction_rate"], flink["precision"]) == (1, 1.0, None)
     assert (verdict["transactions"], verdict["true_prediction_rate"], verdict["recall"]) == (2, 0.5, 0.5)
+
+
+def test_of_chargebacks_a_prediction_is_genuine_with_age_and_a_verdict_beats_that() -> None:
+    rows = predictions((0.9, True, True), (0.8, True, None), (0.6, True, False), (0.1, False, True), (0.1, False, None))
+    times = [datetime(2026, 3, 7, hour, tzinfo=UTC) for hour in range(5)]
+    rows = rows.append_column("timestamp", pa.array(times, pa.timestamp("us", "UTC")))
+    decided = pa.table({"transaction_id": ["1", "4"], "verdict": [True, True]})
+    (row,) = prediction_quality.of_group(rows, decided, genuine_until=times[2]).to_pylist()
+    # Known are a genuine one, a fraud, a genuine one, and a fraud that is not old; Flink's labels do not count.
+    assert (row["judged_by"], row["transactions"], row["fraud"]) == ("chargebacks", 4, 2)
+    assert (row["precision"], row["recall"]) == (pytest.approx(1 / 3), 0.5)
 
 
 def test_drift_of_a_day_is_the_index_of_its_counts() -> None:

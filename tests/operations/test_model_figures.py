@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +49,29 @@ def test_status_has_the_figures_at_the_budget_of_the_days_after_the_training_of_
     at_budget = {"precision_at_budget": (0.4 + 0.2) / 2, "recall_at_budget": 0.5, "area_under_pr": 0.25}
     assert figures["after_training"] == pytest.approx({"days": 2, **at_budget})
     assert (figures["model_version"], figures["transactions"]) == ("2", 300)
+
+
+@pytest.mark.slow
+def test_of_chargebacks_status_looks_at_days_whose_genuine_transactions_are_known(tmp_path: Path) -> None:
+    given = {"labels": "chargebacks", "genuine_after": "1 day", "min_true_prediction_rate": "0.99"}
+    lake = open_lake(load(lake=tmp_path / "lake", **given))
+    judged = [
+        quality(MARCH[0], "2", 0.9, "chargebacks"),
+        {**quality(MARCH[1], "2", 0.1, "chargebacks"), "true_prediction_rate": 0.2},
+        quality(MARCH[0], "2", 0.5),
+    ]
+    days = [{**drift(day, "2", True), "transactions": 1000} for day in MARCH]
+    newest = datetime(2026, 3, 9, 12, tzinfo=UTC)
+    scored = [{"transaction_id": "t", "account_id": "a", "timestamp": newest, "date": MARCH[2], "model_version": "2"}]
+    for table, rows in (
+        (tables.GOLD_PREDICTION_QUALITY, judged),
+        (tables.GOLD_FEATURE_DRIFT, days),
+        (tables.GOLD_FRAUD_PREDICTIONS, scored),
+    ):
+        lake.writer(table).write(pa.Table.from_pylist(rows, table.schema), "append")
+
+    found = status(lake)
+
+    assert (found.quality["transactions"], found.quality["after_training"]["precision_at_budget"]) == (100, 0.9)
+    (breach,) = found.breaches
+    assert breach.startswith("model version 2 is right on 98.00% of the transactions of 2026-03-07 (judged by chargeb")

@@ -15,7 +15,7 @@ from fraudlake import tables
 from fraudlake.lake import Lake
 from fraudlake.lake.definition import Change
 from fraudlake.model import features, history, training
-from fraudlake.streams import score, stream
+from fraudlake.streams import prediction_figures, score, stream
 
 pytestmark = [pytest.mark.stream, pytest.mark.long]
 COLUMNS = {"terminal_id": "string", "country": "string"}
@@ -90,6 +90,32 @@ def scored(lake: Lake) -> dict[str, dict[str, Any]]:
     return {row["transaction_id"]: row for row in rows}
 
 
+def measure(lake: Lake) -> None:
+    """Bring the figures of the predictions up to date."""
+    stream.run(lake, [prediction_figures.stream(lake)], "available-now")
+
+
+def quality(lake: Lake) -> dict[Any, tuple[int, int]]:
+    """Transactions and frauds by day, as the stream has measured them."""
+    rows = lake.query(tables.GOLD_PREDICTION_QUALITY, "*").to_pylist()
+    assert {row["judged_by"] for row in rows} == {"chargebacks"}
+    return {row["date"]: (row["transactions"], row["fraud"]) for row in rows}
+
+
+def expected_quality(lake: Lake) -> dict[Any, tuple[int, int]]:
+    """Count by day what is known at the time of the newest transaction: verdicts, and what is old enough."""
+    rows = lake.query(tables.SILVER_TRANSACTIONS, "transaction_id, timestamp, date").to_pylist()
+    decided = {row["transaction_id"]: row["verdict"] for row in lake.rows(tables.SILVER_VERDICTS).to_pylist()}
+    until = max(row["timestamp"] for row in rows) - lake.settings.genuine_after
+    counts: dict[Any, tuple[int, int]] = {}
+    for row in rows:
+        label = decided.get(row["transaction_id"], False if row["timestamp"] <= until else None)
+        if label is not None:
+            known, frauds = counts.get(row["date"], (0, 0))
+            counts[row["date"]] = known + 1, frauds + label
+    return counts
+
+
 def of_history(lake: Lake, verdicts: str = "") -> dict[str, dict[str, Any]]:
     """The features of all transactions, computed at once in this process, with their whole history."""
     names = ["transaction_id", *features.names(lake.settings)]
@@ -155,3 +181,55 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     names = ["transaction_id", *features.names(opened.settings)]
     rows = features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
     assert {row["transaction_id"]: row for row in rows} == truth
+
+
+def test_of_chargebacks_the_stream_has_the_features_of_the_history_and_flinks_frauds_leave_its_state(
+    lake: Callable[..., Lake],
+) -> None:
+    given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
+    of_fraud = [
+        {"name": "terminal_fraud", "entity": "terminal", "aggregate": "fraud_count", "window": "14 days"},
+        {"name": "terminal_risk", "entity": "terminal", "aggregate": "fraud_share", "window": "14 days"},
+        {"name": "since_fraud", "aggregate": "seconds_since_fraud", "window": "14 days"},
+    ]
+    common = {"buckets": 2, "shuffle_partitions": 2, **given}
+    opened = lake(features=json.dumps(of_fraud), **common)
+    add(opened, transactions(0, 700))
+    assert training.train(opened).is_champion
+    scored(opened)
+
+    # Half of the frauds become known, after one to five days.
+    opened = lake(labels="chargebacks", genuine_after="3 days", shuffle_partitions=2, algorithm="logistic")
+    labels = transactions(0, 1500)["label"].to_pylist()
+    frauds = [n for n in range(600, 1100) if labels[n] and n % 2]
+    first = [(n, True, n + 72 + 41 * n % 300) for n in frauds[::2]]
+    decide(opened, [one for one in first if one[0] < 900])
+    add(opened, transactions(700, 900))
+    scored(opened)
+    measure(opened)
+    assert quality(opened) == expected_quality(opened)
+    decide(opened, [(n, True, 900 + n % 300) for n in frauds[1::2] if n < 900])
+    # A verdict is on a transaction that silver has.
+    add(opened, transactions(900, 1200))
+    decide(opened, [one for one in first if one[0] >= 900])
+    found, truth = scored(opened), of_history(opened)
+    new = {row["transaction_id"] for row in transactions(900, 1200).to_pylist()}
+    assert {name: row for name, row in found.items() if name in new} == {name: truth[name] for name in new}
+    assert any(row["terminal_fraud"] for name, row in found.items() if name in new)
+    measure(opened)
+    assert quality(opened) == expected_quality(opened)
+    # Without a verdict, age alone changes the figures of older days.
+    add(opened, transactions(1200, 1500))
+    scored(opened)
+    measure(opened)
+    assert quality(opened) == expected_quality(opened)
+    # Spark computes the figures of many rows.
+    dates = opened.query(tables.GOLD_FRAUD_PREDICTIONS, "DISTINCT date")["date"].to_pylist()
+    few, many = (
+        compute(opened, dates, {}, prediction_figures.genuine_until(opened))[0].sort_by("date")
+        for compute in (prediction_figures._of_few, prediction_figures._of_many)
+    )
+    assert len(few) and few.equals(many)
+    # The label of the predictions is that of the payload.
+    stored = opened.query(tables.GOLD_FRAUD_PREDICTIONS, "transaction_id, label").to_pylist()
+    assert {row["transaction_id"]: row["label"] for row in stored} == {f"t{n}": labels[n] for n in range(1500)}

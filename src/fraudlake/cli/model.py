@@ -172,7 +172,7 @@ def _fields(text: str | None) -> dict[str, str]:
 @click.option("--from", "first", type=Day(), help="Score a range of dates again, from this day.")
 @click.option("--to", "last", type=Day(), help="Last day of the range.  [default: the first]")
 @click.option("--model-version", metavar="N", help="With --from: the version to score with.  [default: the champion]")
-@options(*MODEL, "threshold", "alert_budget", "alert_cost", "columns", *KAFKA, *STREAMING)
+@options(*MODEL, "threshold", "alert_budget", "alert_cost", "labels", "genuine_after", "columns", *KAFKA, *STREAMING)
 @click.pass_obj
 def score(
     app: App, /, first: datetime | None, last: datetime | None, model_version: str | None, **flags: str | None

@@ -34,6 +34,8 @@ _DRIFTED = 0.25
 """The stability index from which on a feature has drifted, by convention."""
 _DAY = "CAST(timestamp AS DATE)"
 _QUALITY = ("precision_at_budget", "recall_at_budget", "area_under_pr")
+_JUDGES = {"chargebacks": "verdicts and age", "verdict": "verdicts", "flink": "labels"}
+"""The sources of the truth, the best first, as people name them."""
 _FURTHER = ("precision", "recall", "true_prediction_rate", "amount_saved")
 _REVIEWED = f"{tables.GOLD_REVIEW_QUEUE.name}, {tables.SILVER_REVIEW_EVENTS.name}"
 
@@ -311,13 +313,14 @@ class _Figures:
         rows = self._rows("*", table, f"{self._of_days} ORDER BY judged_by, date, model_version")
         if not rows:
             return Block(title, missing="No scored transaction has a label: run 'fraudlake train', 'fraudlake score'.")
-        by = "verdict" if any(row["judged_by"] == "verdict" for row in rows) else "flink"
+        judges = {row["judged_by"] for row in rows}
+        by = next(judge for judge in _JUDGES if judge in judges)
         latest = {row["date"]: row for row in sorted(rows, key=_version) if row["judged_by"] == by}
         days = sorted(latest)
         series = {_words(name): [finite(latest[day][name]) for day in days] for name in _QUALITY}
         names = ("date", "model_version", "judged_by", "transactions", "fraud", *_QUALITY, *_FURTHER)
         shown = [tuple(row[name] for name in names) for row in rows]
-        note = f"The chart has the latest version of each day, by {'verdicts' if by == 'verdict' else 'labels'}."
+        note = f"The chart has the latest version of each day, by {_JUDGES[by]}."
         chart = charts.lines(days, series, title)
         return Block(title, note, chart, [*map(_words, names)], shown, table.name, is_wide=True)
 

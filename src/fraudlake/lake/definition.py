@@ -215,7 +215,7 @@ def require_known(settings: Settings, name_of_lake: str) -> None:
                     f"entities: {name} is keyed by {column}, which is no column of {name_of_lake}; declared are "
                     f"{', '.join(known)}: declare it in [columns], or leave {name} out"
                 )
-    require_declared(settings.features, settings.columns, settings.entities, settings.label_delay)
+    require_declared(settings.features, settings.columns, settings.entities, settings.flink_delay)
 
 
 def _require_changeable(lake: Lake, name: str, known: Any) -> None:

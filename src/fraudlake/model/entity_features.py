@@ -58,7 +58,9 @@ class _Measure(NamedTuple):
     statistic: Literal["count", "sum", "min", "max", "last", "values"]
     column: str | None
     where: str | None
-    labels: Literal["", "known", "fraud"] = ""
+    labels: Literal["", "known", "fraud", "aged", "charged"] = ""
+    """Rows with a label, or fraud, by Flink's label; ``aged`` and ``charged`` are the same of chargebacks, so that the
+    state of one is never taken for that of the other."""
 
     @property
     def name(self) -> str:
@@ -78,11 +80,14 @@ _MERGE: Mapping[str, np.ufunc] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The features of one entity, and the settings that they depend on: ``columns`` and ``label_delay``."""
+    """The features of one entity, and the settings that they depend on."""
 
     features: tuple[DeclaredFeature, ...]
     columns: Mapping[str, Any]
     label_delay: timedelta = timedelta(0)
+    """How long after its transaction a label that is no verdict is known."""
+    are_chargebacks: bool = False
+    """Whether that label is always genuine, instead of Flink's."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -134,6 +139,7 @@ class Plan:
         """Return what a feature is computed from."""
         column = None if feature.column is None else self.column_of(feature)
         where, aggregate = feature.where, feature.aggregate
+        known, fraud = self._labels
         match aggregate:
             case "count":
                 return (_Measure("count", column, where),)
@@ -146,13 +152,17 @@ class Plan:
             case "seconds_since_last":
                 return (_Measure("last", None, where),)
             case "fraud_count":
-                return (_Measure("count", None, where, "fraud"),)
+                return (_Measure("count", None, where, fraud),)
             case "fraud_share":
-                return (_Measure("count", None, where, "fraud"), _Measure("count", None, where, "known"))
+                return (_Measure("count", None, where, fraud), _Measure("count", None, where, known))
             case "seconds_since_fraud":
-                return (_Measure("last", None, where, "fraud"),)
+                return (_Measure("last", None, where, fraud),)
             case "value":
                 return ()
+
+    @property
+    def _labels(self) -> tuple[Literal["known", "aged"], Literal["fraud", "charged"]]:
+        return ("aged", "charged") if self.are_chargebacks else ("known", "fraud")
 
 
 def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None = None) -> tuple[pa.Table, State]:
@@ -171,6 +181,9 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
     Returns:
         A column for each feature, in the order of ``rows``, null if nothing is known; and the state for the next call.
     """
+    if plan.are_chargebacks:
+        rows = _genuine(rows)
+        decided = None if decided is None else _genuine(decided)
     order = ordering.row_order(rows.slice(0, 0), rows, by_time=True)
     account, time = (rows[name].to_numpy()[order] for name in ("account", "time"))
     given = _Rows(rows, order, plan)
@@ -214,6 +227,12 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
         for feature in plan.features
     ]
     return pa.table(columns, schema=plan.schema()), after
+
+
+def _genuine(rows: pa.Table) -> pa.Table:
+    """Return rows whose label is genuine, whatever Flink says."""
+    label = pa.repeat(pa.scalar(False), len(rows))
+    return rows.set_column(rows.column_names.index("label"), "label", label)
 
 
 def warmed(state: State, history: State) -> State:
@@ -344,7 +363,7 @@ class _Rows:
         if labels:
             label = vector_of(rows["label"])
             known = np.ones(len(rows), bool) if label.null is None else ~label.null
-            chosen = chosen & known & (label.values if labels == "fraud" else True)
+            chosen = chosen & known & (label.values if labels in ("fraud", "charged") else True)
         return chosen[self._order]
 
 
@@ -606,4 +625,5 @@ def plans(settings: Settings) -> dict[str, Plan]:
     by_entity: dict[str, list[DeclaredFeature]] = {}
     for feature in settings.features:
         by_entity.setdefault(feature.entity, []).append(feature)
-    return {entity: Plan(tuple(of), settings.columns, settings.label_delay) for entity, of in by_entity.items()}
+    known_after, are_chargebacks = settings.known_after, settings.are_chargebacks
+    return {entity: Plan(tuple(of), settings.columns, known_after, are_chargebacks) for entity, of in by_entity.items()}

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 Labels = Literal["flink", "verdicts", "chargebacks"]
-_LABEL_COLUMNS = {"flink": "label", "verdicts": "verdict", "chargebacks": "verdict"}
 _HASHES = 1_000_000
-_FURTHER = (pa.field("verdict", pa.bool_()), pa.field("weight", pa.float64()))
+_FRAUD_KNOWN = "fraud_known"
+"""The column with the time (microseconds) of the first verdict that calls a transaction fraud."""
+_FURTHER = (pa.field("verdict", pa.bool_()), pa.field(_FRAUD_KNOWN, pa.int64()), pa.field("weight", pa.float64()))
 STANDS_FOR = "stands_for"
 """The column with the number of transactions that a verdict stands for."""
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
@@ -123,19 +124,29 @@ class History:
         """Return the rows that have a label: Flink's, an analyst's verdict, or what chargebacks make known.
 
         Args:
-            by: the source of the label. Of chargebacks, a transaction without a verdict is genuine.
+            by: the source of the label.
             is_weighted: weight the rows by the number of transactions that their verdicts stand for.
-            delay: how long after its transaction a label is known. Labels that are not known at the time of the
-                history's last transaction are left out. Of chargebacks, so are frauds that are known sooner: among
-                transactions of which none can be genuine yet, they would teach that all are fraud.
+            delay: how long after its transaction a label is known that is no verdict. Labels that are not known at the
+                time of the history's last transaction are left out. Of chargebacks, so are the verdicts on transactions
+                that are younger.
         """
-        label = self.table[_LABEL_COLUMNS[by]]
-        if by == "chargebacks":
-            label = label.fill_null(False)
-        is_known = pc.and_(label.is_valid(), pc.invert(self._is_late(delay)))
-        rows, labels = self.table.filter(is_known), label.filter(is_known)
-        chosen = self._rows(rows, labels.to_numpy().astype(float))
+        label = self._label(by, delay)
+        rows, known = self.table.filter(label.is_valid()), label.drop_null()
+        chosen = self._rows(rows, known.to_numpy(zero_copy_only=False).astype(float))
         return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
+
+    def _label(self, by: Labels, delay: timedelta) -> pa.Array:
+        """Return the label of each row, null if it is not known at the time of the last transaction."""
+        label, verdict = (self.table[name].combine_chunks() for name in ("label", "verdict"))
+        nothing = pa.scalar(None, pa.bool_())
+        match by:
+            case "verdicts":
+                return verdict
+            case "flink":
+                return pc.if_else(self._is_late(delay), nothing, label)
+            case "chargebacks":
+                # Of younger transactions only frauds would be known, which would teach that all are fraud.
+                return pc.if_else(self._is_late(delay), nothing, verdict.fill_null(False))
 
     def all_rows(self) -> Rows:
         """Return all rows, with or without a label, as if none were fraud."""
@@ -156,9 +167,20 @@ class History:
         return Rows(time, matrix, fraud, weights, account, amount, self.names, texts)
 
     def late_labels(self, by: Labels, delay: timedelta) -> int:
-        """Return how many labels, of Flink or of verdicts, :meth:`labelled` leaves out with a delay."""
-        is_late = pc.and_(self.table[_LABEL_COLUMNS[by]].is_valid(), self._is_late(delay))
+        """Return how many transactions :meth:`labelled` leaves out since their labels are not known yet."""
+        is_late = self._is_late(delay)
+        match by:
+            case "flink":
+                is_late = pc.and_(self.table["label"].is_valid(), is_late)
+            case "verdicts":
+                return 0
         return round(pc.sum(self.table["weight"].filter(is_late)).as_py() or 0)
+
+    def late_frauds(self, delay: timedelta) -> float:
+        """Return the share of the frauds that no verdict knew until later than ``delay`` after the transaction."""
+        frauds = self.table.filter(self.table["verdict"].fill_null(False))
+        after = frauds[_FRAUD_KNOWN].to_numpy() - frauds["time"].to_numpy()
+        return float(np.mean(after > microseconds(delay))) if len(frauds) else 0.0
 
     def _is_late(self, delay: timedelta) -> pa.Array:
         time = self.table["time"].to_numpy()
@@ -193,6 +215,9 @@ def of(silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping
     latest = verdicts.latest_of(given)
     at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
     rows = silver.append_column("verdict", latest["verdict"].take(at))
+    first = verdicts.first_frauds_of(given)
+    since = first[_FRAUD_KNOWN].take(pc.index_in(silver["transaction_id"], first["transaction_id"]))
+    rows = rows.append_column(_FRAUD_KNOWN, since)
     rows = rows.append_column("weight", pa.array(np.ones(len(silver))))
     further: tuple[pa.Field, ...] = _FURTHER
     if stand_for:
@@ -216,8 +241,12 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
         settings: the settings of the lake.
     """
     decided = verdicts.latest(given).select("transaction_id", "verdict")
+    since = F.min(F.when(F.col("verdict"), F.unix_micros("decided_at"))).alias(_FRAUD_KNOWN)
+    decided = decided.join(given.groupBy("transaction_id").agg(since), on="transaction_id")
     known = silver.select(*columns_read(settings)).join(decided, on="transaction_id", how="left")
-    is_fraud = F.coalesce("label", F.lit(False)) | F.coalesce("verdict", F.lit(False))
+    is_fraud = F.coalesce("verdict", F.lit(False))
+    if not settings.are_chargebacks:
+        is_fraud |= F.coalesce("label", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # The rows stay packed arrays: converting them to Spark's rows and back takes as long as computing them.

@@ -9,11 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import literals, tables
 from fraudlake.model.metrics import Budget, Judged, all_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import DataFrame
+
+    from fraudlake.settings import Settings
 
 DAYS = ("date", "model_version")
 KEYS = (*DAYS, "judged_by")
@@ -21,39 +25,61 @@ _COMPARED = ("account_id", "amount", "label", "prediction", "probability")
 _DEFAULT = Budget()
 JUDGES = ("flink", "verdict")
 """The source of the true label: Flink's label, or an analyst's verdict."""
+CHARGEBACKS = "chargebacks"
+"""The only source if labels are chargebacks: the verdict, or without one that the transaction is old enough."""
 
 
-def prediction_quality(predictions: DataFrame, verdicts: DataFrame, budget: Budget = _DEFAULT) -> DataFrame:
+def judge_of(settings: Settings) -> str:
+    """Return the source of the true label of all predictions, not only of those that somebody has looked at."""
+    return CHARGEBACKS if settings.are_chargebacks else JUDGES[0]
+
+
+def prediction_quality(
+    predictions: DataFrame, verdicts: DataFrame, budget: Budget = _DEFAULT, genuine_until: datetime | None = None
+) -> DataFrame:
     """Compare predictions with Flink's label and with the verdicts, by day (UTC) and model version.
 
     Args:
         predictions: rows of ``gold_fraud_predictions``.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
         budget: the number of alerts a day, and the cost of each.
+        genuine_until: the time of the latest transaction that is genuine without a verdict; None: none is, and
+            :data:`JUDGES` judge.
 
     Returns:
         The columns of ``gold_prediction_quality``: :func:`metrics.all_of` the predictions whose label is known.
     """
-    by_flink, by_verdict = (
-        judged(predictions, verdicts, judge).withColumn("judged_by", F.lit(judge)).select(*KEYS, *_COMPARED)
-        for judge in JUDGES
+    known, *others = (
+        judged(predictions, verdicts, judge, genuine_until)
+        .withColumn("judged_by", F.lit(judge))
+        .select(*KEYS, *_COMPARED)
+        for judge in (JUDGES if genuine_until is None else (CHARGEBACKS,))
     )
-    known = by_flink.unionByName(by_verdict)
+    for other in others:
+        known = known.unionByName(other)
     columns = tables.GOLD_PREDICTION_QUALITY.columns
     return known.groupBy(*KEYS).applyInArrow(lambda rows: _figures(rows, budget), columns)
 
 
-def of_group(predictions: pa.Table, verdicts: pa.Table, budget: Budget = _DEFAULT) -> pa.Table:
+def of_group(
+    predictions: pa.Table, verdicts: pa.Table, budget: Budget = _DEFAULT, genuine_until: datetime | None = None
+) -> pa.Table:
     """Compare the predictions of a day and a version in this process; the rows of :func:`prediction_quality`.
 
     Args:
         predictions: rows of ``gold_fraud_predictions`` of one day and one version.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
         budget: the number of alerts a day, and the cost of each.
+        genuine_until: as of :func:`prediction_quality`.
     """
     decided = verdicts["verdict"].take(pc.index_in(predictions["transaction_id"], verdicts["transaction_id"]))
     figures = [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()]
-    for judge, label in zip(JUDGES, (predictions["label"], decided), strict=True):
+    labels = dict(zip(JUDGES, (predictions["label"], decided), strict=True))
+    if genuine_until is not None:
+        is_old = pc.less_equal(predictions["timestamp"], pa.scalar(genuine_until, pa.timestamp("us", "UTC")))
+        by_age = pc.if_else(is_old, pa.scalar(False), pa.scalar(None, pa.bool_()))
+        labels = {CHARGEBACKS: pc.coalesce(decided, by_age)}
+    for judge, label in labels.items():
         labelled = predictions.drop_columns("label").append_column("label", label)
         known = labelled.append_column("judged_by", pa.repeat(judge, len(labelled))).filter(label.is_valid())
         if len(known):
@@ -61,17 +87,21 @@ def of_group(predictions: pa.Table, verdicts: pa.Table, budget: Budget = _DEFAUL
     return pa.concat_tables(figures)
 
 
-def judged(predictions: DataFrame, verdicts: DataFrame, judge: str) -> DataFrame:
-    """Return the predictions whose truth one of :data:`JUDGES` knows, with that truth as their ``label``.
+def judged(predictions: DataFrame, verdicts: DataFrame, judge: str, genuine_until: datetime | None = None) -> DataFrame:
+    """Return the predictions whose truth a judge knows, with that truth as their ``label``.
 
     Args:
         predictions: rows of ``gold_fraud_predictions``.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
-        judge: the source of the truth.
+        judge: the source of the truth, one of :data:`JUDGES` or :data:`CHARGEBACKS`.
+        genuine_until: for chargebacks, as of :func:`prediction_quality`.
     """
-    if judge == "verdict":
+    if judge != "flink":
         decided = verdicts.select("transaction_id", F.col("verdict").alias("label"))
-        predictions = predictions.drop("label").join(decided, on="transaction_id", how="inner")
+        predictions = predictions.drop("label").join(decided, on="transaction_id", how="left")
+    if judge == CHARGEBACKS and genuine_until is not None:
+        by_age = F.when(F.col("timestamp") <= literals.instant(genuine_until), F.lit(False))
+        predictions = predictions.withColumn("label", F.coalesce("label", by_age))
     return predictions.where(F.col("label").isNotNull())
 
 

@@ -116,7 +116,7 @@ def split(labelled: Rows, holdout: float) -> Split:
     if not len(labelled.time):
         raise TooLittleError(
             "cannot train: no transaction has a label that is known by now: run 'ingest' and 'refine' first, or change "
-            "--label-delay or --train-from"
+            "--label-delay, --genuine-after or --train-from"
         )
     shares = ((1 - holdout) * (1 - _VALIDATION), 1 - holdout)
     times = [history.from_micros(int(at)) for at in quantiles(labelled.time, labelled.weights, shares)]

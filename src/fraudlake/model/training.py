@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
@@ -46,9 +45,14 @@ _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
 """What a version was trained on: versions of tables, and settings."""
 _LATER_SETTINGS = {"label_delay", "genuine_after", "train_from", "features"}
 """Settings that versions of earlier fraudlakes do not name; they are recorded unless they are the defaults."""
-_TEACHERS = {"flink": "Flink's label", "verdicts": "analysts' verdicts", "chargebacks": "chargebacks"}
-_MOST_LATE = 0.01
-"""The share of frauds known later than ``genuine_after`` from which it is too short."""
+_TEACHERS = {
+    "flink": "Flink's label",
+    "verdicts": "analysts' verdicts",
+    "chargebacks": "verdicts, and what is genuine since it has none",
+}
+"""The sources of labels, as sentences name them."""
+_LATE_FRAUDS = 0.01
+"""The share of frauds that may become known after ``genuine_after``."""
 _LEAST_VERDICTS = 2 * search.LEAST * len(search.PARTS)
 """The number of verdicts without which none is learned."""
 
@@ -149,14 +153,18 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
 
 
 def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
-    """Describe the labels and verdicts that are not known yet."""
-    sentences, delay = [], lake.settings.label_delay
-    late = past.late_labels(by, delay) if by == "flink" else 0
-    if by == "chargebacks":
-        sentences += _of_chargebacks(lake, past)
-    if late:
+    """Describe the labels and verdicts that are not known yet, and frauds that are known too late."""
+    sentences, settings = [], lake.settings
+    delay = settings.genuine_after if by == "chargebacks" else settings.label_delay
+    late = past.late_labels(by, delay)
+    if late and by == "flink":
         after = f"{durations.text(delay)} after its transaction (label_delay)"
         sentences.append(f"{counted(late, 'label')} left out, since a label is known {after}")
+    if late and by == "chargebacks":
+        age = f"younger than {durations.text(delay)} (genuine_after)"
+        sentences.append(f"{counted(late, 'transaction')} left out, {age}: of these only frauds would be known")
+    if by == "chargebacks":
+        sentences += _late_frauds(past, delay)
     columns, now = "count(*) AS verdicts, min(decided_at) AS first", datetime.now(UTC)
     (future,) = lake.query(tables.SILVER_VERDICTS, columns, f"WHERE decided_at > {sql_text.value(now)}").to_pylist()
     if future["verdicts"]:
@@ -165,26 +173,13 @@ def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
     return sentences
 
 
-def _of_chargebacks(lake: Lake, past: History) -> list[str]:
-    """Describe the verdicts on transactions that are too young, and those that came later than expected."""
-    sentences, age = [], lake.settings.genuine_after
-    young = past.late_labels("chargebacks", age)
-    if young:
-        sentences.append(
-            f"{counted(young, 'verdict')} left out, on transactions of the last {durations.text(age)} (genuine_after), "
-            "of which no other is known to be genuine"
-        )
-    frauds = lake.query(tables.SILVER_VERDICTS, "date, decided_at", "WHERE verdict")
-    # The date is that of the transaction: a fraud counts as late if it is whenever that day the payment was.
-    delay = pc.subtract(frauds["decided_at"].cast(pa.int64()), frauds["date"].cast(pa.timestamp("us")).cast(pa.int64()))
-    late = pc.sum(pc.greater(delay, durations.microseconds(age + _DAY))).as_py() or 0
-    if late > _MOST_LATE * len(frauds):
-        share = f"{late / len(frauds):.0%}".replace("%", " %")
-        sentences.append(
-            f"{share} of the frauds were known later than {durations.text(age)} after the payment, and counted as "
-            "genuine until then: set a longer genuine_after"
-        )
-    return sentences
+def _late_frauds(past: History, genuine_after: timedelta) -> list[str]:
+    """Warn of a ``genuine_after`` that is shorter than frauds take to become known."""
+    share = past.late_frauds(genuine_after)
+    if share <= _LATE_FRAUDS:
+        return []
+    known = f"were known later than genuine_after ({durations.text(genuine_after)})"
+    return [f"{share * 100:.1f} % of the frauds {known}: make it longer"]
 
 
 def unless_changed(lake: Lake) -> Outcome | None:
@@ -387,9 +382,9 @@ def _labelled(past: History, settings: Settings) -> tuple[Rows, history.Labels, 
     ``auto`` takes the verdicts if there are enough of them for every part, otherwise Flink's label.
     """
     begin = datetime.combine(settings.train_from, time()) if settings.train_from else None
-    if settings.labels == "chargebacks":
-        known = past.labelled("chargebacks", settings.genuine_after).between(begin, None)
-        return known, "chargebacks", search.split(known, settings.holdout)
+    if settings.are_chargebacks:
+        by_age = past.labelled("chargebacks", settings.genuine_after).between(begin, None)
+        return by_age, "chargebacks", search.split(by_age, settings.holdout)
     if settings.labels != "flink":
         by_verdict = past.labelled("verdicts").between(begin, None)
         try:

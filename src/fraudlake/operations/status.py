@@ -14,6 +14,7 @@ from fraudlake.desk import reviewed
 from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift
+from fraudlake.model.prediction_quality import CHARGEBACKS, judge_of
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.quarantine import replay
@@ -21,8 +22,8 @@ from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import quality_rules
 from fraudlake.sources import file_source, kafka, kafka_source
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.sql_text import literal, one_of
-from fraudlake.streams import deliver, ingest
+from fraudlake.sql_text import literal, one_of, value
+from fraudlake.streams import deliver, ingest, prediction_figures
 
 if TYPE_CHECKING:
     from fraudlake.desk.missed import Missed
@@ -343,10 +344,21 @@ def _quality(lake: Lake) -> dict[str, Any]:
         tables.GOLD_PREDICTION_QUALITY,
         "model_version, sum(transactions) AS transactions, sum(fraud) AS fraud, "
         "sum(true_prediction_rate * transactions) / sum(transactions) AS true_prediction_rate",
-        "WHERE judged_by = 'flink' GROUP BY model_version",
+        f"WHERE {_is_judged(lake)} GROUP BY model_version",
     )
     latest: dict[str, Any] = max(versions.to_pylist(), key=lambda version: int(version["model_version"]), default={})
     return latest and {**latest, "after_training": _after_training(lake, latest["model_version"])}
+
+
+def _is_judged(lake: Lake) -> str:
+    """Return the condition that rows of the quality are by the judge of all predictions; in SQL.
+
+    Of chargebacks only frauds are known on the latest days, whose figures would be those of fraud alone.
+    """
+    judge = judge_of(lake.settings)
+    is_judged = f"judged_by = {literal(judge)}"
+    until = prediction_figures.genuine_until(lake) if judge == CHARGEBACKS else None
+    return is_judged if until is None else f"{is_judged} AND date < {value(until.date())}"
 
 
 def _after_training(lake: Lake, version: str) -> dict[str, float]:
@@ -358,7 +370,7 @@ def _after_training(lake: Lake, version: str) -> dict[str, float]:
     (row,) = lake.query(
         tables.GOLD_PREDICTION_QUALITY,
         ", ".join(["count(*) AS days", *(f"avg({name}) AS {name}" for name in _AFTER_TRAINING)]),
-        f"WHERE judged_by = 'flink' AND {of_version} AND {one_of('date', days)}",
+        f"WHERE {_is_judged(lake)} AND {of_version} AND {one_of('date', days)}",
     ).to_pylist()
     return {name: value for name, value in row.items() if value is not None} if row["days"] else {}
 
@@ -390,6 +402,21 @@ def _latest_day(lake: Lake) -> _Day:
     return _Day(str(day), str(version), psi)
 
 
+def _rates(lake: Lake, day: _Day) -> list[dict[str, Any]]:
+    """Return how often a version was right on a day, by judge; of chargebacks, on its latest day that they know."""
+    of_version, on = f"model_version = {literal(day.version)}", f"date = DATE '{day.date}'"
+    if lake.settings.are_chargebacks:
+        is_known = f"{_is_judged(lake)} AND date <= DATE '{day.date}'"
+        (known,) = lake.query(
+            tables.GOLD_PREDICTION_QUALITY, "max(date) AS day", f"WHERE {of_version} AND {is_known}"
+        ).to_pylist()
+        if known["day"] is None:
+            return []
+        on = f"judged_by = {literal(CHARGEBACKS)} AND date = {value(known['day'])}"
+    columns, clauses = "date, judged_by, true_prediction_rate", f"WHERE {of_version} AND {on} ORDER BY judged_by"
+    return [*lake.query(tables.GOLD_PREDICTION_QUALITY, columns, clauses).to_pylist()]
+
+
 def _breaches(day: _Day, lake: Lake) -> list[str]:
     settings = lake.settings
     sentences = [
@@ -399,14 +426,10 @@ def _breaches(day: _Day, lake: Lake) -> list[str]:
         if psi > settings.max_drift
     ]
     if day.date:
-        rates = lake.query(
-            tables.GOLD_PREDICTION_QUALITY,
-            "judged_by, true_prediction_rate",
-            f"WHERE date = DATE '{day.date}' AND model_version = '{day.version}' ORDER BY judged_by",
-        ).to_pylist()
+        rates = _rates(lake, day)
         sentences += [
             f"model version {day.version} is right on {row['true_prediction_rate']:.2%} of the transactions of "
-            f"{day.date} (judged by {row['judged_by']}), below {settings.min_true_prediction_rate:.2%}: "
+            f"{row['date']} (judged by {row['judged_by']}), below {settings.min_true_prediction_rate:.2%}: "
             "train again, or roll back"
             for row in rates
             if row["true_prediction_rate"] < settings.min_true_prediction_rate

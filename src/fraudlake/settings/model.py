@@ -34,13 +34,13 @@ class Model(BaseModel):
     )
     labels: Literal["auto", "flink", "verdicts", "chargebacks"] = Field(
         "auto",
-        description="Labels for training: Flink's, analysts' verdicts, verdicts if there are enough, or chargebacks: "
-        "what has no verdict is genuine once it is old enough.",
+        description="Labels: Flink's, analysts' verdicts, verdicts if there are enough, or verdicts and, without one, "
+        "genuine after a time (chargebacks).",
     )
     genuine_after: Duration = Field(
         timedelta(days=45),
-        gt=timedelta(0),
-        description="Age from which a payment without a verdict is genuine, if the labels are chargebacks.",
+        ge=timedelta(0),
+        description="Age at which a transaction without a verdict is genuine, if labels are chargebacks.",
     )
     label_delay: Duration = Field(
         timedelta(0),
@@ -83,3 +83,18 @@ class Model(BaseModel):
     min_true_prediction_rate: float = Field(
         0.95, ge=0, le=1, description="True prediction rate of the latest day below which 'status' fails."
     )
+
+    @property
+    def are_chargebacks(self) -> bool:
+        """Whether a transaction without a verdict becomes genuine with age, whatever Flink's label says."""
+        return self.labels == "chargebacks"
+
+    @property
+    def flink_delay(self) -> timedelta:
+        """How long after its transaction Flink's label is known; 0 if it does not count."""
+        return timedelta(0) if self.are_chargebacks else self.label_delay
+
+    @property
+    def known_after(self) -> timedelta:
+        """How long after its transaction a label that is no verdict is known."""
+        return self.genuine_after if self.are_chargebacks else self.label_delay

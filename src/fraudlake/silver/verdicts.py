@@ -66,3 +66,15 @@ def latest_of(verdicts: pa.Table) -> pa.Table:
     order = pc.sort_indices(verdicts, [("decided_at", "ascending"), ("verdict", "ascending")])
     grouped = verdicts.take(order).group_by("transaction_id", use_threads=False)
     return grouped.aggregate([("verdict", "last")]).rename_columns(["transaction_id", "verdict"])
+
+
+def first_frauds_of(verdicts: pa.Table) -> pa.Table:
+    """Return ``transaction_id, fraud_known``: the time (microseconds) of the first verdict that calls it fraud."""
+    frauds = verdicts.filter(verdicts["verdict"])
+    decided_at = frauds["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    grouped = pa.table({"transaction_id": frauds["transaction_id"], "at": decided_at}).group_by("transaction_id")
+    return (
+        grouped.aggregate([("at", "min")])
+        .select(["transaction_id", "at_min"])
+        .rename_columns(["transaction_id", "fraud_known"])
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake import tables
+from fraudlake import sql_text, tables
 from fraudlake.lake import threads
 from fraudlake.model import drift, prediction_quality, published
 from fraudlake.model.metrics import Budget
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fraudlake.model.drift import Profile
 
 _DAYS = list(prediction_quality.DAYS)
-_READ = ("transaction_id", "account_id", "amount", *_DAYS, "label", "prediction", "probability")
+_READ = ("transaction_id", "account_id", "timestamp", "amount", *_DAYS, "label", "prediction", "probability")
 _FEW = 1_000_000
 """The number of predictions that this process reads at once; Spark reads a day that has more."""
 Group = tuple["date", str]
@@ -49,9 +50,11 @@ def stream(lake: Lake) -> Stream:
         if decided_on:
             scored = lake.query(tables.GOLD_FRAUD_PREDICTIONS, f"DISTINCT {', '.join(_DAYS)}", _on(decided_on))
             groups |= {(row["date"], row["model_version"]) for row in scored.to_pylist()}
-        if groups:
-            versions = sorted({version for _, version in groups})
-            measure(lake, groups, published.profiles(lake, versions))
+        # The figures of a batch's own days are the last to be written: a repeated one finds the same older days.
+        for part in (_matured(lake, groups), groups):
+            if part:
+                versions = sorted({version for _, version in part})
+                measure(lake, part, published.profiles(lake, versions))
 
     return Stream(
         "prediction_quality",
@@ -62,6 +65,38 @@ def stream(lake: Lake) -> Stream:
     )
 
 
+def _matured(lake: Lake, groups: Collection[Group]) -> set[Group]:
+    """Return older groups in which transactions have become genuine since figures were written; of chargebacks."""
+    if not lake.settings.are_chargebacks or not groups:
+        return set()
+    last = max(day for day, _ in groups)
+    (known,) = lake.query(
+        tables.GOLD_FEATURE_DRIFT, "max(date) AS day", f"WHERE date < {sql_text.value(last)}"
+    ).to_pylist()
+    since = min(day for day, _ in groups) if known["day"] is None else known["day"]
+    first, end = (
+        (datetime.combine(day, time()) - lake.settings.genuine_after).date()
+        for day in (since, last + timedelta(days=1))
+    )
+    days = f"WHERE date BETWEEN {sql_text.value(first)} AND {sql_text.value(end)}"
+    older = lake.query(tables.GOLD_FRAUD_PREDICTIONS, f"DISTINCT {', '.join(_DAYS)}", days).to_pylist()
+    return {(row["date"], row["model_version"]) for row in older}.difference(groups)
+
+
+def genuine_until(lake: Lake) -> datetime | None:
+    """Return the time of the latest prediction that is genuine without a verdict, at that of the newest prediction.
+
+    None if nothing is scored.
+    """
+    (newest,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(date) AS day").to_pylist()
+    if newest["day"] is None:
+        return None
+    on_day = f"WHERE date = {sql_text.value(newest['day'])}"
+    (latest,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(timestamp) AS time", on_day).to_pylist()
+    at: datetime = latest["time"]
+    return at.astimezone(UTC) - lake.settings.genuine_after
+
+
 def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile]) -> None:
     """Compute quality and drift of days and versions, each whole, and merge the figures into their tables."""
     dates = {day for day, _ in groups}
@@ -69,8 +104,9 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
         return
     counted = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "date, count(*) AS total", f"{_on(dates)} GROUP BY date")
     totals = {row["date"]: row["total"] for row in counted.to_pylist()}
+    until = genuine_until(lake) if lake.settings.are_chargebacks else None
     figures = [
-        _of_few(lake, lot, profiles) if sum(totals[day] for day in lot) <= _FEW else _of_many(lake, lot, profiles)
+        (_of_few if sum(totals[day] for day in lot) <= _FEW else _of_many)(lake, lot, profiles, until)
         for lot in _lots(totals)
     ]
 
@@ -100,7 +136,9 @@ def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
         yield lot
 
 
-def _of_few(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tuple[pa.Table, pa.Table]:
+def _of_few(
+    lake: Lake, dates: list[date], profiles: dict[str, Profile], until: datetime | None = None
+) -> tuple[pa.Table, pa.Table]:
     """Return quality and drift of days, computed in this process: each query of Spark takes longer than that."""
     decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY), _on(dates))
     latest = verdicts.latest_of(decided)
@@ -113,17 +151,19 @@ def _of_few(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tupl
     for group in rows.group_by(_DAYS).aggregate([]).to_pylist():
         is_of = pc.and_(*(pc.equal(rows[name], pa.scalar(group[name], rows[name].type)) for name in _DAYS))
         part = rows.filter(is_of)
-        quality.append(prediction_quality.of_group(part, latest, _budget(lake)))
+        quality.append(prediction_quality.of_group(part, latest, _budget(lake), until))
         if group["model_version"] in profiles:
             moved.append(drift.of_group(part, profiles[group["model_version"]]))
     return pa.concat_tables(quality), pa.concat_tables(moved)
 
 
-def _of_many(lake: Lake, dates: list[date], profiles: dict[str, Profile]) -> tuple[pa.Table, pa.Table]:
+def _of_many(
+    lake: Lake, dates: list[date], profiles: dict[str, Profile], until: datetime | None = None
+) -> tuple[pa.Table, pa.Table]:
     """Return quality and drift of days, computed by Spark."""
     scored = refresh.on_dates(lake.read(tables.GOLD_FRAUD_PREDICTIONS), dates)
     decided = verdicts.latest(refresh.on_dates(lake.read(tables.SILVER_VERDICTS), dates))
-    quality = prediction_quality.prediction_quality(scored, decided, _budget(lake)).toArrow()
+    quality = prediction_quality.prediction_quality(scored, decided, _budget(lake), until).toArrow()
     return quality.cast(tables.GOLD_PREDICTION_QUALITY.schema), drift.drift(scored, profiles)
 
 

@@ -281,7 +281,14 @@ def _tiled(lake: Lake, step: str) -> set[str]:
 
 
 def _declared(lake: Lake) -> str:
-    return json_text.dumps([feature.model_dump(mode="json") for feature in lake.settings.features])
+    declared = [feature.model_dump(mode="json") for feature in lake.settings.features]
+    # Tiles of fraud are others then: they begin anew, from the rows that the stream has read.
+    of_labels = [{"labels": lake.settings.labels}] if _are_chargebacks(lake) else []
+    return json_text.dumps([*declared, *of_labels])
+
+
+def _are_chargebacks(lake: Lake) -> bool:
+    return lake.settings.are_chargebacks and features.see_labels(lake.settings)
 
 
 def _from_kafka(lake: Lake) -> Stream:
