@@ -366,7 +366,7 @@ SILVER_VERDICTS = Table(
     verdict BOOLEAN whether it is fraud
     analyst STRING who decided
     reason STRING why
-    decided_at TIMESTAMP when (UTC)
+    decided_at TIMESTAMP when (UTC); of several of one instant, a later loaded one is a microsecond after the other
     date DATE date (UTC) of the transaction
     """,
 )

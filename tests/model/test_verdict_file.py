@@ -10,10 +10,11 @@ import pytest
 
 from fraudlake.errors import UsageError
 from fraudlake.model import verdict_file
-from fraudlake.model.verdict_file import Format
+from fraudlake.settings.disputes import Format
 
 APRIL_6 = datetime(2026, 4, 6, tzinfo=UTC)
 NOON = datetime(2026, 4, 6, 12, tzinfo=UTC)
+FRAUD = Format(verdict="fraud")
 
 
 def rows(file: Path, of: Format | None = None) -> list[tuple[str | None, bool, str | None, datetime]]:
@@ -42,7 +43,12 @@ def rows(file: Path, of: Format | None = None) -> list[tuple[str | None, bool, s
         ),
         (
             "Fall,Grund,am\na,Müller,06.04.2026\n".encode("cp1252"),
-            Format({"transaction_id": "Fall", "reason": "Grund", "decided_at": "am"}, "fraud", "cp1252", "%d.%m.%Y"),
+            Format(
+                map={"transaction_id": "Fall", "reason": "Grund", "decided_at": "am"},
+                verdict="fraud",
+                encoding="cp1252",
+                date_pattern="%d.%m.%Y",
+            ),
             [("a", True, "Müller", APRIL_6)],
         ),
     ],
@@ -61,6 +67,54 @@ def test_the_delimiter_is_that_outside_of_quotes(tmp_path: Path) -> None:
     file = tmp_path / "decided.csv"
     file.write_text('"transaction_id";"verdict";"a, b, c, d"\na;true;x\n')
     assert [row[:2] for row in rows(file)] == [("a", True)]
+
+
+def test_a_mark_of_utf_8_is_none_of_the_first_name(tmp_path: Path) -> None:
+    file = tmp_path / "decided.csv"
+    file.write_bytes(b"\xef\xbb\xbftransaction_id,verdict\na,true\n")
+    assert [row[:2] for row in rows(file, Format(encoding="utf-8"))] == [("a", True)]
+
+
+def test_whole_numbers_that_pandas_wrote_as_doubles_are_the_ids_that_they_were(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"transaction_id": [12345.0, 4.0], "case_id": [None, 7.0], "verdict": [True, False]})
+    frame.to_csv(tmp_path / "decided.csv", index=False)
+    frame.to_parquet(tmp_path / "decided.PARQUET")
+    for name in ("decided.csv", "decided.PARQUET"):
+        read = verdict_file.read(tmp_path / name, Format()).rows
+        assert read["transaction_id"].to_pylist() == ["12345", "4"]
+        assert read["case_id"].to_pylist() == [None, "7"]
+    frame["transaction_id"] = [12345.0, 2.0**53]
+    frame.to_parquet(tmp_path / "decided.PARQUET")
+    with pytest.raises(UsageError, match=r"row 2: transaction_id 9007199254740992.0 is a number that may have lost"):
+        verdict_file.read(tmp_path / "decided.PARQUET", Format())
+
+
+def test_an_id_that_looks_like_a_number_only_here_and_there_is_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "decided.csv"
+    file.write_text("transaction_id,verdict\n1.0,true\n12e5,true\n")
+    assert [row[0] for row in rows(file)] == ["1.0", "12e5"]
+
+
+def test_account_amount_and_time_are_read_of_rows_that_have_no_id(tmp_path: Path) -> None:
+    file = tmp_path / "disputes.csv"
+    file.write_text(
+        "id;account_id;amount;timestamp;decided_at\n"
+        ";7;12,5;06.04.2026 12:00;07.04.2026\n"
+        ";8;1234.50;06.04.2026 12:00;07.04.2026\n"
+        "a;nobody;a lot;some day;07.04.2026\n"
+    )
+    of = Format(
+        map={"transaction_id": "id"},
+        verdict="fraud",
+        date_pattern="%d.%m.%Y",
+        timestamp_pattern="%d.%m.%Y %H:%M",
+    )
+    read = verdict_file.read(file, of).rows.select(["transaction_id", "account_id", "amount", "timestamp"])
+    assert [tuple(row.values()) for row in read.to_pylist()] == [
+        (None, "7", 12.5, NOON),
+        (None, "8", 1234.5, NOON),
+        ("a", None, None, None),
+    ]
 
 
 def test_a_nested_field_is_refused(tmp_path: Path) -> None:
@@ -108,10 +162,50 @@ def test_a_file_of_pandas_has_times_of_nanoseconds_and_categories(tmp_path: Path
         ),
         (
             b"id,verdict\na,true\n",
-            Format({"transaction_id": "nr"}),
+            Format(map={"transaction_id": "nr"}),
             "has no field nr, which --map names: it has id, verdict",
         ),
         (b'transaction_id,verdict\n"a"b,true\n', Format(), "line 2: ',' expected after '\"'"),
+        # A blank row counts, as a spreadsheet counts; a line break within a value does not.
+        (
+            b'transaction_id,verdict\n\n"a\nb",true\n,\nc,maybe\n',
+            Format(),
+            "row 5: verdict 'maybe' must be true or false",
+        ),
+        (b"transaction_id,verdict\na,\n", Format(), "row 2: verdict '' must be true or false"),
+        (
+            b"transaction_id,verdict\n7,true\n1.2e+10,true\n",
+            Format(),
+            "row 3: transaction_id 1.2e+10 is a number that may have lost digits: write ids as text",
+        ),
+        (
+            b"transaction_id,verdict\n9007199254740993.0,true\n",
+            Format(),
+            "row 2: transaction_id 9007199254740993.0 is a number that may have lost digits: write ids as text",
+        ),
+        (
+            b"transaction_id,verdict,reason\na,true,ok\nb,true," + b"x" * 131_073 + b"\n",
+            Format(),
+            "row 3 has a field of more than 131,072 characters: end its quotes, or shorten it",
+        ),
+        (
+            b"transaction_id,account_id,amount,timestamp,verdict\na,,,,true\n,,,,true\n",
+            Format(),
+            "row 3: names no payment: give transaction_id, alert_id, case_id or reference, or account_id, amount and "
+            "timestamp",
+        ),
+        (b"account_id,amount,timestamp\n1,2.50,\n", FRAUD, "row 2: has no timestamp"),
+        (
+            b'account_id,amount,timestamp\n1,"1,250",2026-04-06\n',
+            FRAUD,
+            "row 2: amount '1,250' is no amount such as 1234.50",
+        ),
+        (
+            b"account_id,amount,timestamp\n1,2.50,06.04.2026\n",
+            FRAUD,
+            "row 2: timestamp '06.04.2026' is no date of the pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; "
+            "--timestamp-pattern names another",
+        ),
     ],
 )
 def test_what_cannot_be_understood_is_named_with_its_row(tmp_path: Path, content: bytes, of: Format, line: str) -> None:
@@ -120,6 +214,25 @@ def test_what_cannot_be_understood_is_named_with_its_row(tmp_path: Path, content
     with pytest.raises(UsageError) as raised:
         verdict_file.read(file, of)
     assert str(raised.value) == f"{file}: {line}"
+
+
+def test_a_folder_of_which_a_file_changes_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "decided"
+    folder.mkdir()
+    frame = pd.DataFrame({"transaction_id": ["a"], "verdict": [True]})
+    frame.to_parquet(folder / "part-0.parquet")
+    read = verdict_file._parquet
+
+    def rewritten(file: Path) -> object:
+        found = read(file)
+        pd.concat([frame, frame]).to_parquet(folder / "part-0.parquet")
+        return found
+
+    monkeypatch.setattr(verdict_file, "_parquet", rewritten)
+    with pytest.raises(UsageError, match="changed while it was read"):
+        verdict_file.read(folder, Format())
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ import pytest
 from fraudlake import simulator, tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
-from fraudlake.model import verdicts
-from fraudlake.model.verdict_file import Format
+from fraudlake.model import disputed, verdicts
 from fraudlake.rules.kinds import RULE
+from fraudlake.settings.disputes import Format
+from fraudlake.silver.verdicts import latest_of
 from fraudlake.streams import cases, ingest, refine
 from tests.conftest import FLINK, FraudlakeHere
 from tests.every_rule import run
@@ -27,6 +28,9 @@ from tests.transactions import MARCH_7, SECOND, detected, land
 pytestmark = pytest.mark.stream
 
 MARCH_7_UTC = datetime(2026, 3, 7, tzinfo=UTC)
+LACKING = (
+    "needs the columns verdict, and transaction_id, alert_id, case_id or reference, or account_id, amount and timestamp"
+)
 DEAR = {"kind": "threshold", "name": "dear", "aggregate": "maximum", "transactions": 1, "above": 800}
 
 
@@ -45,6 +49,14 @@ def ids(lake: Any) -> list[str]:
     """The id of the alert, and that of the shadow's."""
     of_tables = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
     return [lake.query(table, "alert_id")["alert_id"][0].as_py() for table in of_tables]
+
+
+def paid(lake: Any, payments: list[dict[str, Any]]) -> None:
+    """Write payments t0, t1, … to silver."""
+    known = {"timestamp": MARCH_7_UTC, "date": MARCH_7_UTC.date()}
+    rows = [{"transaction_id": f"t{n}", **known, **payment} for n, payment in enumerate(payments)]
+    table = lake.table(tables.SILVER_TRANSACTIONS)
+    lake.writer(table).write(pa.Table.from_pylist(rows, table.schema), "append")
 
 
 def decided(lake: Any) -> list[tuple[str, bool, str | None]]:
@@ -67,8 +79,8 @@ def test_verdicts_name_transactions_alerts_or_cases_and_unknown_ids_are_listed(
     assert done.returncode == 1
     assert done.stdout.startswith("4 verdicts loaded, 0 were known already;")
     assert done.stderr.splitlines()[-1] == (
-        f"fraudlake: {file}: 3 verdicts are about no transaction, alert or case of this lake, and were not loaded: "
-        "no-such-alert, no-such-case, part-0-99"
+        f"fraudlake: {file}: 3 rows with no payment in this lake, or with several: not loaded, but written to "
+        "decided.csv.unmatched.csv: no-such-alert, no-such-case, part-0-99"
     )
     expected = [
         ("part-0-0", False, "ann"),
@@ -94,16 +106,11 @@ def test_payments_are_found_by_their_own_reference_and_the_rest_is_a_file_to_loa
     lake: Any, tmp_path: Path
 ) -> None:
     opened = lake(columns=json.dumps({"row_id": "bigint"}))
-    rows = [
-        {"transaction_id": f"t{n}", "timestamp": MARCH_7_UTC, "date": MARCH_7_UTC.date(), "row_id": row_id}
-        for n, row_id in enumerate((7, 8, 8, None))
-    ]
-    table = opened.table(tables.SILVER_TRANSACTIONS)
-    opened.writer(table).write(pa.Table.from_pylist(rows, table.schema), "append")
+    paid(opened, [{"row_id": row_id} for row_id in (7, 8, 8, None)])
     file = tmp_path / "disputes.csv"
     file.write_text('ref;code\n7;"lost; stolen"\n8;x\n9;y\n')
-    read_as = Format({"reference": "ref", "reason": "code"}, verdict="fraud")
-    done = verdicts.load(opened, file, read_as, "row_id")
+    read_as = Format(map={"reference": "ref", "reason": "code"}, verdict="fraud", reference="row_id")
+    done = verdicts.load(opened, file, read_as)
     assert (done.taken, done.known, done.unmatched, done.unknown) == (1, 0, 2, ["8", "9"])
     loaded = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, reason").to_pylist()
     assert loaded == [{"transaction_id": "t0", "verdict": True, "reason": "lost; stolen"}]
@@ -114,23 +121,110 @@ def test_payments_are_found_by_their_own_reference_and_the_rest_is_a_file_to_loa
         '"9","y","no such payment in the lake"',
     ]
     for _ in range(2):
-        assert verdicts.load(opened, left_out, read_as, "row_id").unmatched == 2
+        assert verdicts.load(opened, left_out, read_as).unmatched == 2
         left_out = verdicts.left_out_file(left_out)
     assert left_out.read_text().splitlines()[0] == '"ref","code","problem"'
     file.write_text('ref;code\n7;"lost; stolen"\n')
-    assert verdicts.load(opened, file, read_as, "row_id").unmatched == 0
+    assert verdicts.load(opened, file, read_as).unmatched == 0
     assert not verdicts.left_out_file(file).exists()
     with pytest.raises(UsageError, match="--reference row is no declared column: the lake has row_id"):
-        verdicts.load(opened, file, read_as, "row")
+        verdicts.load(opened, file, Format(reference="row"))
+    with pytest.raises(UsageError, match="has the reference 7: name the declared column that has it with --reference"):
+        verdicts.load(opened, file, Format(map={"reference": "ref"}, verdict="fraud"))
+
+
+def test_payments_are_found_by_account_amount_and_time(lake: Any, tmp_path: Path) -> None:
+    opened = lake()
+    minutes = (0, 50, 55, 0, 0, 300)
+    amounts = (20.0, 19.99, 19.99, 20.0, 20.004, 20.0)
+    accounts = "111231"
+    paid(
+        opened,
+        [
+            {"account_id": account, "amount": amount, "timestamp": MARCH_7_UTC + timedelta(minutes=minute)}
+            for account, amount, minute in zip(accounts, amounts, minutes, strict=True)
+        ],
+    )
+    file = tmp_path / "disputes.csv"
+    file.write_text(
+        "card,sum,paid\n"
+        '1,"20,00",2026-03-07 01:00:00\n'  # t0; t5 is four hours later
+        "1,19.99,2026-03-07 00:10:00\n"  # t1 or t2
+        "2,20,2026-03-07 01:00:01\n"  # a second too late for t3
+        "3,20,2026-03-06 23:00:00\n"  # t4, whose amount is that to the cent
+    )
+    of = Format(map="account_id=card, amount=sum, timestamp=paid", verdict="fraud", tolerance=timedelta(hours=1))
+    done = verdicts.load(opened, file, of)
+    assert (done.taken, done.unmatched, done.unknown) == (2, 2, ["1", "2"])
+    assert [row[0] for row in decided(opened)] == ["t0", "t4"]
+    left_out = verdicts.left_out_file(file)
+    assert left_out.read_text().splitlines() == [
+        '"card","sum","paid","problem"',
+        '"1","19.99","2026-03-07 00:10:00","several payments of this account, amount and time"',
+        '"2","20","2026-03-07 01:00:01","no such payment in the lake"',
+    ]
+    # Completed by a person, it can be loaded again.
+    left_out.write_text("transaction_id,card,sum,paid,problem\nt1,1,19.99,2026-03-07 00:10:00,several\n")
+    assert verdicts.load(opened, left_out, of).taken == 1
+    assert [row[0] for row in decided(opened)] == ["t0", "t1", "t4"]
+
+
+def test_spark_finds_the_payments_that_delta_rs_finds(lake: Any) -> None:
+    opened = lake(columns=json.dumps({"rowId": "bigint"}))
+    paid(opened, [{"account_id": "1", "amount": 0.285, "rowId": n // 2} for n in range(4)])
+    case = {"alert_ids": ["a", "b"], "transaction_ids": ["t1", "t2"], "date": MARCH_7_UTC.date()}
+    opened.writer(tables.GOLD_CASES).write(pa.Table.from_pylist([case], tables.GOLD_CASES.schema), "append")
+    alert = {"alert_id": "a", "transaction_id": "t3"}
+    opened.writer(tables.SILVER_ALERTS).write(pa.Table.from_pylist([alert], tables.SILVER_ALERTS.schema), "append")
+    time = pa.timestamp("us", "UTC")
+    texts = {name: [None] * 6 for name in ("transaction_id", "alert_id", "case_id", "reference", "account_id")}
+    for nth, (name, text) in enumerate(zip(texts, ("t0", "a", "b", "1", "1"), strict=True)):
+        texts[name][nth] = text
+    columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
+    columns["amount"] = pa.array([None] * 4 + [0.285, 0.29], pa.float64())
+    columns["timestamp"] = pa.array([None] * 4 + [MARCH_7_UTC, MARCH_7_UTC], time)
+    rows = pa.table(columns)
+    by_delta_rs, of = disputed.payments(opened, rows, Format(reference="rowId")), Format(reference="rowId")
+    opened._is_readable = lambda table, delta: False
+    by_spark = disputed.payments(opened, rows, of)
+    expected = [(0, "t0", 1), (1, "t3", 1), (2, "t1", 1), (2, "t2", 1), (3, "t2", 2), (4, "t0", 4)]
+    for found in (by_delta_rs, by_spark):
+        assert sorted((row["nth"], row["transaction_id"], row["alike"]) for row in found.to_pylist()) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "counts"),
+    [
+        (["t0,fraud,ann\nt0,genuine,ann\n"], False),
+        (["t0,fraud,ann\n", "t0,genuine,bob\n"], False),
+        (["t0,genuine,ann\n", "t0,fraud,ann\n", "t0,genuine,bob\n"], False),
+        (["t0,fraud,ann\nt0,genuine,ann\nt0,fraud,ann\n"], True),
+        (["t0,fraud,ann\n", "t0,genuine,ann\nt0,fraud,ann\n"], True),
+        # The third file is the first one, which is known.
+        (["t0,fraud,ann\n", "t0,genuine,bob\n", "t0,fraud,ann\n"], False),
+    ],
+)
+def test_of_verdicts_of_one_instant_the_later_loaded_counts(
+    lake: Any, tmp_path: Path, files: list[str], counts: bool
+) -> None:
+    opened = lake()
+    paid(opened, [{}])
+    for content in files:
+        file = tmp_path / "decided.csv"
+        file.write_text("transaction_id,verdict,analyst,decided_at\n" + content.replace("\n", ",2026-04-06\n"))
+        verdicts.load(opened, file)
+        assert verdicts.load(opened, file).taken == 0
+    written = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, decided_at")
+    assert latest_of(written).to_pylist() == [{"transaction_id": "t0", "verdict": counts}]
+    assert len(set(written["decided_at"].to_pylist())) == len(written)
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("id,verdict\n1,true\n", "needs the columns verdict, and transaction_id, alert_id or case_id"),
-        ("alert_id\n1\n", "needs the columns verdict, and transaction_id, alert_id or case_id"),
-        ("transaction_id,verdict\npart-0-0,maybe\n", "the verdict on part-0-0 must be true or false"),
-        ("transaction_id,verdict\n,true\n", "a verdict has no transaction_id, alert_id or case_id"),
+        ("id,verdict\n1,true\n", f": {LACKING}"),
+        ("alert_id\n1\n", f": {LACKING}"),
+        ("transaction_id,verdict\npart-0-0,maybe\n", ": row 2: verdict 'maybe' must be true or false"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(
@@ -141,7 +235,7 @@ def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(
     file = tmp_path / "decided.csv"
     file.write_text(text)
     done = fraudlake_here("--lake", str(opened.root), "verdicts", str(file))
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"fraudlake: {file}: {line}")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"fraudlake: {file}{line}")
     assert decided(opened) == []
 
 

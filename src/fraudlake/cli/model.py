@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import ValidationError
 
 from fraudlake.cli import summary
 from fraudlake.cli.app import KAFKA, MODEL, STREAMING, App, cli, follow_reviews, options, run_step
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, output, print_done, timed
 from fraudlake.counts import counted
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import FraudlakeError, UsageError, reason_of
 from fraudlake.stop import StoppedError
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.model.training import Outcome
+    from fraudlake.settings.disputes import Format
 
 EVALUATED = (
     *("threshold", "alert_budget", "alert_cost", "holdout"),
@@ -105,36 +107,29 @@ def _trained(result: dict[str, Any]) -> str:
 
 @cli.command(example="fraudlake verdicts decisions.csv")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--map", "fields", metavar="NAME=FIELD,…", help="The file's fields: 'verdict=outcome, reason=code'.")
+@click.option("--map", "map_", metavar="NAME=FIELD,…", help="The file's fields: 'verdict=outcome, reason=code'.")
 @click.option("--verdict", type=click.Choice(["fraud", "genuine"]), help="The verdict of all rows.")
 @click.option("--reference", metavar="COLUMN", help="Declared column that the file's field reference is equal to.")
+@click.option("--tolerance", metavar="DURATION", help="How far timestamp may be from the payment's.  [default: 0 s]")
 @click.option("--encoding", help="Encoding of a CSV file, such as cp1252.  [default: UTF-8]")
 @click.option("--date-pattern", metavar="PATTERN", help="Pattern of decided_at: '%d.%m.%Y'.  [default: ISO 8601]")
+@click.option("--timestamp-pattern", metavar="PATTERN", help="Pattern of timestamp.  [default: that of decided_at]")
 @click.pass_obj
-def verdicts(
-    app: App,
-    /,
-    file: Path,
-    fields: str | None,
-    verdict: str | None,
-    reference: str | None,
-    encoding: str | None,
-    date_pattern: str | None,
-) -> None:
+def verdicts(app: App, /, file: Path, map_: str | None, **flags: str | None) -> None:
     """Verdicts in FILE → silver_verdicts.
 
-    Reads a CSV (with a header) or parquet file with verdict (true: fraud); transaction_id, alert_id or case_id, which
-    stands for all transactions of the case, or reference; and optionally analyst, reason and decided_at (UTC). Loading
-    the same file again adds nothing. Exit code 1 if rows match nothing: they are listed, and written to
-    FILE.unmatched.csv, and all other verdicts are loaded. Needs: refine.
+    Reads a CSV (with a header) or parquet file with verdict (true: fraud); what names the payment; and optionally
+    analyst, reason and decided_at (UTC). A payment is named by transaction_id, alert_id or case_id, which stands for
+    all transactions of the case; by reference; or by account_id, amount and timestamp. Loading the same file again adds
+    nothing. Exit code 1 if rows match no payment, or several: they are listed, and written to FILE.unmatched.csv, and
+    all other verdicts are loaded. Needs: refine.
     """
     from fraudlake.model import verdicts as decided
-    from fraudlake.model.verdict_file import Format
 
-    read_as = Format(_fields(fields), verdict, encoding, date_pattern)
+    of = _format({"map": map_, **flags})
     lake = app.open()
     with console.status("verdicts"):
-        done = decided.load(lake, file, read_as, reference)
+        done = decided.load(lake, file, of)
     future = f"\n{counted(done.future, 'verdict')} dated in the future: each counts from its decided_at on"
     app.say(
         asdict(done),
@@ -145,27 +140,19 @@ def verdicts(
         more = len(done.unknown) - _LISTED
         listed = ", ".join(done.unknown[:_LISTED]) + (f" and {more:,} more, which --json lists" if more > 0 else "")
         raise FraudlakeError(
-            f"{file}: {done.unmatched:,} verdicts are about no transaction, alert or case of this lake, "
-            f"and were not loaded: {listed}"
+            f"{file}: {counted(done.unmatched, 'row')} with no payment in this lake, or with several: not loaded, but "
+            f"written to {decided.left_out_file(file).name}: {listed}"
         )
 
 
-def _fields(text: str | None) -> dict[str, str]:
-    """Return the file's fields by the names that verdicts have.
+def _format(flags: dict[str, str | None]) -> Format:
+    from fraudlake.settings.disputes import Format
 
-    Raises:
-        UsageError: a part is no NAME=FIELD, or no verdict has such a name.
-    """
-    from fraudlake.model.verdict_file import NAMES
-
-    fields = {}
-    for part in (text or "").split(","):
-        name, is_given, source = (side.strip() for side in part.partition("="))
-        if part.strip() and (not is_given or name not in NAMES):
-            raise UsageError(f"--map: '{part.strip()}' is no NAME=FIELD with one of the names {', '.join(NAMES)}")
-        if part.strip():
-            fields[name] = source
-    return fields
+    try:
+        return Format.model_validate({name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"--{str(first['loc'][0]).replace('_', '-')}: {reason_of(first)}") from None
 
 
 @cli.command(example="fraudlake score --from 2026-03-01 --to 2026-03-07")

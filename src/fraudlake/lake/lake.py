@@ -223,6 +223,20 @@ class Lake(ABC):
         ]
         return self.session.sql(" UNION ALL ".join(selects)).toArrow()
 
+    def joined(self, statement: str, given: pa.Table, *read: tables.Table) -> pa.Table:
+        """Return the rows of a query that joins Arrow rows, ``given``, with tables.
+
+        Args:
+            statement: what Spark and DataFusion have in common, and ``explode``, which is unnest to DataFusion; tables
+                have their plain names, and names in capital letters are in backticks.
+            given: rows without nested columns.
+            read: the tables.
+        """
+        for table in read:
+            self.read(table).createOrReplaceTempView(table.name)
+        self.session.createDataFrame(given).createOrReplaceTempView("given")
+        return self.session.sql(statement).toArrow()
+
     def _in_version(self, table: tables.Table, version: int | None) -> str:
         return self.name_of(table) if version is None else f"{self.name_of(table)} VERSION AS OF {version}"
 

@@ -11,56 +11,65 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fraudlake.errors import UsageError
-from fraudlake.silver.verdicts import IDS
+from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
 
-REFERENCE = "reference"
-"""The field with the payment's own reference, which a declared column has, too."""
-NAMES = (*IDS, REFERENCE, "verdict", "analyst", "reason", "decided_at")
-"""The fields that a file may have."""
 _FRAUD, _GENUINE = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
 _QUOTED = re.compile(r'"[^"]*"')
 _HEAD = 100_000
 """The number of characters among which the header ends."""
 PROBLEM = "problem"
 """The field that a file of rows that were not loaded has in addition; it is none of the rows' own."""
-_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_FIRST_ROW = 2
-"""The number of the first row, as a spreadsheet counts: the header is row 1."""
-
-
-@dataclass(frozen=True)
-class Format:
-    """How a file is to be read, where it does not say so itself."""
-
-    fields: Mapping[str, str] = field(default_factory=dict)
-    """The file's fields by :data:`NAMES`; others have these names themselves."""
-    verdict: str | None = None
-    """The verdict of all rows."""
-    encoding: str | None = None
-    """That of a CSV file; by default UTF-8, or UTF-16 if the file begins with its mark."""
-    date_pattern: str | None = None
-    """The pattern of ``decided_at``, as ``strptime`` has it; by default ISO 8601. Times without a zone are UTC."""
+_BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_MARK = "\ufeff"
+_WHOLE = r"^-?\d+\.0$"
+"""A whole number as pandas writes it in a column that lacks some."""
+_ROUNDED = r"^-?\d(\.\d+)?[eE]\+\d+$"
+"""A large number as pandas and spreadsheets write it."""
+_MOST_EXACT = 2**53
+"""The whole numbers up to this one are exact as doubles."""
+_AMOUNT = r"^[+-]?(\d+(\.\d+)?|\d+,\d{1,2})$"
+_ONE_NAME = f"{', '.join(IDS)} or {REFERENCE}, or {', '.join(PAYMENT[:-1])} and {PAYMENT[-1]}"
 
 
 @dataclass(frozen=True)
 class VerdictFile:
     """``given``: the rows of the file as texts, and ``rows``: :data:`NAMES`, null if blank, in the same order.
 
-    ``verdict`` is a boolean, ``decided_at`` a timestamp (UTC), and all others are texts.
+    ``verdict`` is a boolean, ``decided_at`` and ``timestamp`` are timestamps (UTC), ``amount`` is a double, and all
+    others are texts. Of :data:`PAYMENT` only the rows without an id and a reference have values.
     """
 
     given: pa.Table
     rows: pa.Table
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """A file's rows as they are, with the number of each in the file."""
+
+    file: Path
+    table: pa.Table
+    numbers: Sequence[int]
+
+    def column(self, name: str, of: Format) -> pa.ChunkedArray:
+        source = of.map.get(name, name)
+        has_it = source in self.table.column_names
+        return self.table[source] if has_it else pa.chunked_array([pa.nulls(len(self.table), pa.string())])
+
+    def row(self, at: int) -> str:
+        """Return what names a row in messages."""
+        return f"{self.file}: row {self.numbers[at]}"
 
 
 def read(file: Path, of: Format) -> VerdictFile:
@@ -71,27 +80,29 @@ def read(file: Path, of: Format) -> VerdictFile:
     """
     before = _state(file)
     try:
-        is_parquet = file.suffix == ".parquet" or file.is_dir()
-        given = _parquet(file) if is_parquet else _csv(file, of.encoding)
+        is_parquet = file.suffix.lower() == ".parquet" or file.is_dir()
+        raw = _parquet(file) if is_parquet else _csv(file, of.encoding)
     except OSError as error:
         raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except pa.ArrowException as error:
         raise UsageError(f"{file}: cannot be read as parquet: {str(error).splitlines()[0]}") from None
     if _state(file) != before:
         raise UsageError(f"{file}: changed while it was read: load it again when it is finished")
-    given = given.drop_columns([PROBLEM]) if PROBLEM in given.column_names else given
-    return VerdictFile(given, _rows(file, given, of, datetime.fromtimestamp(before[0] // 10**9, UTC)))
+    given = raw.table.drop_columns([PROBLEM]) if PROBLEM in raw.table.column_names else raw.table
+    written = max(nanoseconds for _, nanoseconds, _ in before) // 10**9
+    return VerdictFile(given, _rows(raw, of, datetime.fromtimestamp(written, UTC)))
 
 
-def _state(file: Path) -> tuple[int, int]:
+def _state(file: Path) -> list[tuple[Path, int, int]]:
+    """Return what changes if a file, or one of a folder, does: path, time (nanoseconds) and size."""
     try:
-        status = file.stat()
+        paths = [file, *sorted(file.rglob("*"))] if file.is_dir() else [file]
+        return [(path, status.st_mtime_ns, status.st_size) for path in paths for status in (path.stat(),)]
     except OSError as error:
         raise UsageError(f"{file}: {(error.strerror or 'cannot be read').lower()}") from None
-    return status.st_mtime_ns, status.st_size
 
 
-def _parquet(file: Path) -> pa.Table:
+def _parquet(file: Path) -> _Raw:
     rows = pq.read_table(file, partitioning=None)
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
@@ -100,32 +111,43 @@ def _parquet(file: Path) -> pa.Table:
     for name, column in zip(rows.column_names, columns, strict=True):
         if pa.types.is_nested(column.type):
             raise UsageError(f"{file}: the field {name} is nested ({column.type}): leave it out, or write it as a text")
-    return pa.table(columns, rows.column_names)
+    return _Raw(file, pa.table(columns, rows.column_names), range(1, len(rows) + 1))
 
 
-def _csv(file: Path, encoding: str | None) -> pa.Table:
+def _csv(file: Path, encoding: str | None) -> _Raw:
+    """Read CSV; a row has the number that a spreadsheet gives it, so that blank ones count, and the header is row 1."""
     text = _decoded(file, file.read_bytes(), encoding)
-    head = _QUOTED.sub("", text[:_HEAD]).partition("\n")[0]
+    head = _QUOTED.sub("", text[:_HEAD].lstrip()).partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    numbered: list[tuple[int, list[str]]] = []
+    number = 0
     try:
-        rows = [row for row in reader if row]
+        for number, row in enumerate(reader, 1):
+            if any(map(str.strip, row)):
+                numbered.append((number, row))
     except csv.Error as error:
-        raise UsageError(f"{file}: line {reader.line_num}: {error}") from None
-    header = [name.strip() for name in rows[0]] if rows else []
+        if "field limit" not in str(error):
+            raise UsageError(f"{file}: line {reader.line_num}: {error}") from None
+        most = csv.field_size_limit()
+        raise UsageError(
+            f"{file}: row {number + 1} has a field of more than {most:,} characters: end its quotes, or shorten it"
+        ) from None
+    header = [name.strip() for name in numbered[0][1]] if numbered else []
     if twice := [name for name, count in Counter(header).items() if count > 1]:
         raise UsageError(f"{file}: has the field {twice[0]} twice")
-    for number, row in enumerate(rows[1:], _FIRST_ROW):
+    for number, row in numbered[1:]:
         if len(row) != len(header):
             raise UsageError(f"{file}: row {number} has {len(row)} fields, and the header {len(header)}")
-    columns = [pa.array(column, pa.string()) for column in zip(*rows[1:], strict=True)]
-    return pa.table(columns or [pa.array([], pa.string())] * len(header), header)
+    columns = [pa.array(column, pa.string()) for column in zip(*(row for _, row in numbered[1:]), strict=True)]
+    table = pa.table(columns or [pa.array([], pa.string())] * len(header), header)
+    return _Raw(file, table, [number for number, _ in numbered[1:]])
 
 
 def _decoded(file: Path, content: bytes, encoding: str | None) -> str:
     marked = next((name for mark, name in _BOMS.items() if content.startswith(mark)), "utf-8")
     try:
-        return content.decode(encoding or marked)
+        return content.decode(encoding or marked).removeprefix(_MARK)
     except UnicodeDecodeError as error:
         advice = "name another with --encoding" if encoding else "name its encoding, such as --encoding cp1252"
         raise UsageError(f"{file}: is not {error.encoding} at byte {error.start}: {advice}") from None
@@ -133,53 +155,104 @@ def _decoded(file: Path, content: bytes, encoding: str | None) -> str:
         raise UsageError(f"--encoding {encoding} is no encoding that Python knows") from None
 
 
-def _rows(file: Path, given: pa.Table, of: Format, written: datetime) -> pa.Table:
-    _require_fields(file, given.column_names, of)
-    columns = {name: _field(given, of.fields.get(name, name)) for name in NAMES}
-    texts = {name: _text(column) for name, column in columns.items()}
-    ids = [texts[name] for name in (*IDS, REFERENCE)]
-    if pc.any(pc.is_null(pc.coalesce(*ids))).as_py():
-        raise UsageError(f"{file}: a verdict has no transaction_id, alert_id or case_id")
-    if of.verdict is not None:
-        texts["verdict"] = pa.array([of.verdict] * len(given), pa.string())
-    verdict = _verdicts(file, texts["verdict"], pc.coalesce(*ids))
-    decided_at = _times(file, columns["decided_at"], of).fill_null(pa.scalar(written, pa.timestamp("us", "UTC")))
-    return pa.table({**texts, "verdict": verdict, "decided_at": decided_at})
+def _rows(raw: _Raw, of: Format, written: datetime) -> pa.Table:
+    _require_fields(raw, of)
+    columns: dict[str, pa.Array] = {name: _ids(raw, name, raw.column(name, of)) for name in (*IDS, REFERENCE)}
+    lacks_id = pc.is_null(pc.coalesce(*columns.values()))
+    columns |= _payment(raw, of, lacks_id)
+    lacks_any = pc.and_(lacks_id, pc.is_null(columns[PAYMENT[0]]))
+    if (nameless := pc.index(lacks_any, True).as_py()) >= 0:
+        raise UsageError(f"{raw.row(nameless)}: names no payment: give {_ONE_NAME}")
+    columns |= {name: _text(raw.column(name, of)) for name in ("analyst", "reason")}
+    decided_at = _times(raw, "decided_at", raw.column("decided_at", of), of.date_pattern)
+    columns["decided_at"] = decided_at.fill_null(pa.scalar(written, decided_at.type))
+    columns["verdict"] = _verdicts(raw, of)
+    return pa.table({name: columns[name] for name in NAMES})
 
 
-def _require_fields(file: Path, names: Sequence[str], of: Format) -> None:
-    if missing := [source for source in of.fields.values() if source not in names]:
-        raise UsageError(f"{file}: has no field {missing[0]}, which --map names: it has {', '.join(names)}")
-    has = {name for name in NAMES if of.fields.get(name, name) in names}
+def _require_fields(raw: _Raw, of: Format) -> None:
+    names = raw.table.column_names
+    if missing := [source for source in of.map.values() if source not in names]:
+        raise UsageError(f"{raw.file}: has no field {missing[0]}, which --map names: it has {', '.join(names)}")
+    has = {name for name in NAMES if of.map.get(name, name) in names}
     if of.verdict is not None and "verdict" in has:
-        raise UsageError(f"{file}: has a verdict in each row: leave out --verdict {of.verdict}")
-    if not has & {*IDS, REFERENCE} or not ("verdict" in has or of.verdict):
-        raise UsageError(f"{file}: needs the columns verdict, and transaction_id, alert_id or case_id")
+        raise UsageError(f"{raw.file}: has a verdict in each row: leave out --verdict {of.verdict}")
+    if not (has & {*IDS, REFERENCE} or has >= {*PAYMENT}) or not ("verdict" in has or of.verdict):
+        raise UsageError(f"{raw.file}: needs the columns verdict, and {_ONE_NAME}")
 
 
-def _field(given: pa.Table, name: str) -> pa.ChunkedArray:
-    return given[name] if name in given.column_names else pa.chunked_array([pa.nulls(len(given), pa.string())])
+def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
+    """Return :data:`PAYMENT` of the rows that have nothing else to name their payment."""
+    parts = {name: raw.column(name, of) for name in PAYMENT}
+    if not pc.any(lacks_id).as_py():
+        parts = {name: pa.chunked_array([pa.nulls(len(lacks_id), pa.string())]) for name in PAYMENT}
+    used = {name: pc.if_else(lacks_id, part, pa.scalar(None, part.type)) for name, part in parts.items()}
+    pattern = of.timestamp_pattern or of.date_pattern
+    found = {
+        "account_id": _ids(raw, "account_id", used["account_id"]),
+        "amount": _amounts(raw, used["amount"]),
+        "timestamp": _times(raw, "timestamp", used["timestamp"], pattern, "--timestamp-pattern"),
+    }
+    given = np.array([part.is_valid().to_numpy(zero_copy_only=False) for part in found.values()])
+    for at in np.flatnonzero(given.any(axis=0) & ~given.all(axis=0))[:1]:
+        raise UsageError(f"{raw.row(at)}: has no {PAYMENT[given[:, at].argmin()]}")
+    return found
+
+
+def _ids(raw: _Raw, name: str, column: pa.ChunkedArray) -> pa.Array:
+    """Return ids as texts, also those that a program has written as doubles, if none of their digits is lost."""
+    if pa.types.is_floating(column.type):
+        given = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column).combine_chunks()
+        is_exact = pc.and_(pc.equal(pc.floor(given), given), pc.less(pc.abs(given), _MOST_EXACT))
+        _require_exact(raw, name, given, is_exact)
+        return given.cast(pa.int64()).cast(pa.string())
+    texts = _text(column)
+    _require_exact(raw, name, texts, pc.invert(pc.match_substring_regex(texts, _ROUNDED)))
+    if texts.null_count == len(texts) or not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
+        return texts
+    whole = pc.utf8_slice_codeunits(texts, 0, -2)
+    _require_exact(raw, name, texts, pc.less(pc.utf8_length(whole), len(str(_MOST_EXACT))))
+    return whole
+
+
+def _require_exact(raw: _Raw, name: str, values: pa.Array, is_exact: pa.Array) -> None:
+    if (at := pc.index(is_exact, False).as_py()) >= 0:
+        value = values[at].as_py()
+        raise UsageError(f"{raw.row(at)}: {name} {value} is a number that may have lost digits: write ids as text")
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as texts; what is blank is null."""
-    if pa.types.is_timestamp(column.type):
-        return pa.nulls(len(column), pa.string())
     texts = column.cast(pa.string())
     blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
     return pc.if_else(blank, pa.scalar(None, pa.string()), texts).combine_chunks()
 
 
-def _verdicts(file: Path, texts: pa.Array, ids: pa.Array) -> pa.Array:
+def _amounts(raw: _Raw, column: pa.ChunkedArray) -> pa.Array:
+    """Return amounts as doubles; a text may have a decimal comma, and no separator of thousands."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column.cast(pa.float64()).combine_chunks()
+    texts = pc.utf8_trim_whitespace(_text(column))
+    if (at := pc.index(pc.match_substring_regex(texts, _AMOUNT), False).as_py()) >= 0:
+        raise UsageError(f"{raw.row(at)}: amount '{texts[at].as_py()}' is no amount such as 1234.50")
+    return pc.replace_substring(texts, ",", ".").cast(pa.float64())
+
+
+def _verdicts(raw: _Raw, of: Format) -> pa.Array:
+    if of.verdict is not None:
+        return pa.array(np.full(len(raw.table), of.verdict == "fraud"))
+    texts = _text(raw.column("verdict", of))
     words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     is_fraud, is_genuine = (pc.is_in(words, pa.array(known)) for known in (_FRAUD, _GENUINE))
     unclear = pc.index(pc.or_(is_fraud, is_genuine), False).as_py()
     if unclear >= 0:
-        raise UsageError(f"{file}: the verdict on {ids[unclear].as_py()} must be true or false")
+        raise UsageError(f"{raw.row(unclear)}: verdict '{texts[unclear].as_py() or ''}' must be true or false")
     return is_fraud
 
 
-def _times(file: Path, column: pa.ChunkedArray, of: Format) -> pa.Array:
+def _times(
+    raw: _Raw, name: str, column: pa.ChunkedArray, pattern: str | None, flag: str = "--date-pattern"
+) -> pa.Array:
     """Return times in UTC; what is blank is null."""
     kind = pa.timestamp("us", "UTC")
     if pa.types.is_timestamp(column.type):
@@ -188,11 +261,11 @@ def _times(file: Path, column: pa.ChunkedArray, of: Format) -> pa.Array:
         return column.cast(pa.timestamp("us")).cast(kind).combine_chunks()
     texts = _text(column)
     known = texts.unique().drop_null().to_pylist()
-    parsed = {text: _time(text, of.date_pattern) for text in known}
+    parsed = {text: _time(text, pattern) for text in known}
     if wrong := next((text for text, time in parsed.items() if time is None), None):
-        row = pc.index(texts, wrong).as_py() + _FIRST_ROW
-        pattern = of.date_pattern or "YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; --date-pattern names another"
-        raise UsageError(f"{file}: row {row}: decided_at '{wrong}' is no date of the pattern {pattern}")
+        wanted = pattern or f"YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; {flag} names another"
+        row = raw.row(pc.index(texts, wrong).as_py())
+        raise UsageError(f"{row}: {name} '{wrong}' is no date of the pattern {wanted}")
     times = pa.array([parsed[text] for text in known], kind)
     return times.take(pc.index_in(texts, pa.array(known, pa.string())))
 

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake.merge import merge, same
-from fraudlake.model import verdict_file
-from fraudlake.model.verdict_file import PROBLEM, REFERENCE, Format
-from fraudlake.silver import verdicts
+from fraudlake.model import disputed, verdict_file
+from fraudlake.model.verdict_file import PROBLEM
+from fraudlake.settings.disputes import IDS, REFERENCE, Format
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
 
-_ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-_KEYS = ("transaction_id", "verdict", "analyst", "decided_at")
-_NAMED = (*verdicts.IDS, REFERENCE)
+_COLUMNS = tables.SILVER_VERDICTS.column_names
+_DECIDED = ("verdict", "analyst", "reason", "decided_at")
+_INSTANT = ("transaction_id", "decided_at")
+_KEYS = (*_INSTANT, "verdict", "analyst")
+_UNKNOWN = "no such payment in the lake"
+_AMBIGUOUS = {True: "several payments have this reference", False: "several payments of this account, amount and time"}
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class Loaded:
     known: int
     unmatched: int
     unknown: list[str]
-    """The ids that match no transaction, alert or case."""
+    """What names the payments of the rows that match none or several: their ids, references or accounts."""
     future: int
     """The number of verdicts in the file that are dated in the future: each counts from its ``decided_at`` on."""
 
 
-def load(lake: Lake, file: Path, of: Format | None = None, reference: str | None = None) -> Loaded:
+def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
     """Insert the verdicts of a CSV (with a header) or parquet file; loading the same file again adds nothing.
 
     What is about a transaction, an alert or a case of the lake is inserted, whatever else the file holds. The other
@@ -53,30 +55,30 @@ def load(lake: Lake, file: Path, of: Format | None = None, reference: str | None
     Args:
         lake: the lake.
         file: the file.
-        of: how it is to be read.
-        reference: the column of ``silver_transactions`` that has the payments' own references.
+        of: how it is to be read, and how its payments are found.
 
     Raises:
-        UsageError: the file cannot be read or understood, or there is no such column. Nothing is loaded.
+        UsageError: the file cannot be read or understood, there is no column of references, or the rows that were not
+            loaded cannot be written. Nothing is loaded.
     """
-    _require_column(lake, reference)
-    given = verdict_file.read(file, of or Format())
-    rows = given.rows.append_column("row", pa.array(np.arange(len(given.rows))))
-    found = _payments(lake, rows, reference)
-    times = pc.value_counts(found["row"])
-    counts = np.zeros(len(rows), np.int64)
-    counts[times.field("values").to_numpy()] = times.field("counts").to_numpy()
-    by_reference = pc.is_null(pc.coalesce(*(rows[name] for name in verdicts.IDS))).to_numpy()
-    is_ambiguous = by_reference & (counts > 1)
-    left_out = np.flatnonzero((counts == 0) | is_ambiguous)
-    _write_left_out(file, given.given, left_out, is_ambiguous, of.encoding if of else None)
-    found = found.filter(pc.invert(pc.is_in(found["row"], pa.array(left_out))))
-    decided = rows.take(found["row"])
+    of = of or Format()
+    _require_column(lake, of.reference)
+    given = verdict_file.read(file, of)
+    rows = given.rows
+    if of.reference is None and (at := pc.index(_is_by_reference(rows), True).as_py()) >= 0:
+        name = rows[REFERENCE][at].as_py()
+        raise UsageError(f"{file}: has the reference {name}: name the declared column that has it with --reference")
+    found = disputed.payments(lake, rows, of)
+    alike = np.zeros(len(rows), np.int64)
+    alike[found["nth"].to_numpy()] = found["alike"].to_numpy()
+    left_out = np.flatnonzero(alike != 1)
+    _write_left_out(file, given, left_out, alike > 1, of.encoding)
+    found = found.filter(pc.equal(found["alike"], 1)).sort_by("nth")
+    decided = rows.select(_DECIDED).take(found["nth"])
     is_of_future = pc.greater(decided["decided_at"], pa.scalar(datetime.now(UTC), decided["decided_at"].type))
-    columns = {name: decided[name] for name in ("verdict", "analyst", "reason", "decided_at")}
-    new = pa.table({**columns, "transaction_id": found["transaction_id"], "date": found["date"]})
+    new = pa.table({name: (found if name in found.column_names else decided)[name] for name in _COLUMNS})
     taken = _insert(lake, new)
-    names = pc.coalesce(*(rows[name] for name in _NAMED)).take(pa.array(left_out))
+    names = pc.coalesce(*(rows[name] for name in (*IDS, REFERENCE, "account_id"))).take(pa.array(left_out))
     future = pc.sum(is_of_future).as_py() or 0
     return Loaded(taken, len(new) - taken, len(left_out), sorted({*names.to_pylist()}), future)
 
@@ -92,45 +94,105 @@ def _require_column(lake: Lake, reference: str | None) -> None:
         raise UsageError(f"--reference {reference} is no declared column: the lake has {declared}")
 
 
-def _payments(lake: Lake, rows: pa.Table, reference: str | None) -> pa.Table:
-    """Return ``row, transaction_id, date`` of the payments that rows are about."""
-    given = lake.session.createDataFrame(rows.select(["row", *_NAMED]))
-    has = {name: rows[name].null_count < len(rows) for name in _NAMED}
-    raised = [lake.read(table).select("alert_id", "transaction_id") for table in _ALERTS]
-    alerts = _unless(not has["alert_id"], raised[0].unionByName(raised[1]))
-    cases = lake.read(tables.GOLD_CASES).select(F.explode("alert_ids").alias("case_id"), "transaction_ids")
-    own = F.col(reference).cast("string") if reference else F.lit(None).cast("string")
-    silver = lake.read(tables.SILVER_TRANSACTIONS).select("transaction_id", "date", own.alias(REFERENCE))
-    return verdicts.payments(given, silver, alerts, _unless(not has["case_id"], cases)).toArrow()
-
-
-def _unless(is_needless: bool, rows: DataFrame) -> DataFrame:
-    """Return no rows if none is needed: Spark then leaves out what is computed from them."""
-    return rows.limit(0) if is_needless else rows
+def _is_by_reference(rows: pa.Table) -> pa.ChunkedArray:
+    has_id = pc.is_valid(pc.coalesce(*(rows[name] for name in IDS)))
+    return pc.and_not(pc.is_valid(rows[REFERENCE]), has_id)
 
 
 def _write_left_out(
-    file: Path, given: pa.Table, left_out: NDArray[np.int64], is_ambiguous: NDArray[np.bool_], encoding: str | None
+    file: Path,
+    given: verdict_file.VerdictFile,
+    left_out: NDArray[np.int64],
+    is_ambiguous: NDArray[np.bool_],
+    encoding: str | None,
 ) -> None:
     """Write the rows that were not loaded, in the encoding of the file; none remain of an earlier load."""
     place = left_out_file(file)
-    if not len(left_out):
-        place.unlink(missing_ok=True)
-        return
-    problems = np.where(is_ambiguous[left_out], "several payments have this reference", "no such payment in the lake")
-    rows = given.take(pa.array(left_out)).append_column(PROBLEM, pa.array(problems.tolist(), pa.string()))
-    texts = pa.table([column.cast(pa.string()) for column in rows.columns], rows.column_names)
-    written = pa.BufferOutputStream()
-    pa.csv.write_csv(texts, written)
-    place.write_bytes(written.getvalue().to_pybytes().decode().encode(encoding or "utf-8"))
+    try:
+        if not len(left_out):
+            place.unlink(missing_ok=True)
+            return
+        by_reference = _is_by_reference(given.rows).to_pylist()
+        problems = [_AMBIGUOUS[by_reference[at]] if is_ambiguous[at] else _UNKNOWN for at in left_out]
+        rows = given.given.take(pa.array(left_out)).append_column(PROBLEM, pa.array(problems, pa.string()))
+        texts = pa.table([column.cast(pa.string()) for column in rows.columns], rows.column_names)
+        written = pa.BufferOutputStream()
+        pa.csv.write_csv(texts, written)
+        place.write_bytes(written.getvalue().to_pybytes().decode().encode(encoding or "utf-8"))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"{place}: {reason}: it is for the rows that are not loaded") from None
 
 
 def _insert(lake: Lake, new: pa.Table) -> int:
-    """Insert verdicts that the table lacks; return their number."""
+    """Insert verdicts that the table lacks; return their number.
+
+    In a workspace nothing keeps another process out, which may insert the same verdict: it counts once all the same.
+    """
     if not len(new):
         return 0
-    frame = lake.session.createDataFrame(new.select(tables.SILVER_VERDICTS.schema.names).combine_chunks())
     with lake.exclusive("verdicts"):
-        # The MERGE only inserts, so downstream streams read it as appended rows.
-        merged = merge(lake, frame.distinct(), tables.SILVER_VERDICTS, same(_KEYS), "WHEN NOT MATCHED THEN INSERT *")
-        return int(merged["num_inserted_rows"])
+        lacking = _lacking(new, disputed.verdicts_on(lake, new.select(["transaction_id"])))
+        if len(lacking):
+            lake.writer(tables.SILVER_VERDICTS).write(lacking, "append")
+    return len(lacking)
+
+
+def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
+    """Return the verdicts that are not known, those of one instant a microsecond apart, in the order of their rows.
+
+    Of verdicts of one instant the fraud would count (:func:`fraudlake.silver.verdicts.latest`), and none is later. So
+    one that differs from the one before it is dated a microsecond after it.
+
+    Args:
+        new: ``transaction_id``, ``decided_at``, ``verdict``, ``analyst`` and other columns.
+        known: the same four of all verdicts on these transactions.
+    """
+    keys, known = _in_microseconds(new), _in_microseconds(known)
+    instants = keys.group_by(_INSTANT).aggregate([([], "count_all")])
+    repeated = instants.filter(pc.greater(instants["count_all"], 1)).select(_INSTANT)
+    shared = pa.concat_tables([repeated, known.select(_INSTANT)]).group_by(_INSTANT).aggregate([])
+    numbered = keys.append_column("nth", pa.array(np.arange(len(keys))))
+    tied = numbered.join(shared, list(_INSTANT), join_type="left semi").sort_by("nth")
+    of_tied = known.join(tied.select(["transaction_id"]), "transaction_id", join_type="left semi")
+    times = keys["decided_at"].to_numpy().copy()
+    is_new = np.ones(len(new), bool)
+    times[tied["nth"]], is_new[tied["nth"]] = _untied(tied, of_tied)
+    at = new.column_names.index("decided_at")
+    dated = pa.array(times).cast(new.schema.field(at).type)
+    return new.set_column(at, new.schema.field(at), dated).filter(pa.array(is_new))
+
+
+def _untied(tied: pa.Table, known: pa.Table) -> tuple[list[int], list[bool]]:
+    """Return the time (microseconds) of each verdict, and whether it is new.
+
+    Verdicts that follow each other by a microsecond are of one instant. A row of a file is known if one of them is
+    equal, and is not before the one that an earlier row of the file is equal to.
+    """
+    there: defaultdict[tuple[str, int], set[tuple[bool, str | None]]] = defaultdict(set)
+    for transaction, decided_at, *verdict in _tuples(known):
+        there[transaction, decided_at].add(tuple(verdict))
+    last: dict[tuple[str, int], int] = {}
+    times, is_new = [], []
+    for transaction, decided_at, *verdict in _tuples(tied):
+        time = last.get((transaction, decided_at), decided_at)
+        while tuple(verdict) not in there[transaction, time] and (transaction, time + 1) in there:
+            time += 1
+        present = there[transaction, time]
+        is_new.append(tuple(verdict) not in present)
+        if is_new[-1] and present and any(is_fraud for is_fraud, _ in present) != verdict[0]:
+            time += 1
+        there[transaction, time].add(tuple(verdict))
+        last[transaction, decided_at] = time
+        times.append(time)
+    return times, is_new
+
+
+def _in_microseconds(rows: pa.Table) -> pa.Table:
+    columns = {name: rows[name] for name in _KEYS}
+    return pa.table({**columns, "decided_at": rows["decided_at"].cast(pa.int64())})
+
+
+def _tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Return ``transaction_id, decided_at, verdict, analyst`` of rows."""
+    return zip(*(rows[name].to_pylist() for name in _KEYS), strict=True)
