@@ -20,7 +20,7 @@ from fraudlake.settings import Settings
 from fraudlake.streams.stream import Done
 from tests.conftest import FraudlakeHere
 
-ALL = "ingest, refine, detect, aggregate, train, score, optimize, status"
+ALL = "ingest, refine, disputes, detect, aggregate, train, score, optimize, status"
 
 
 @pytest.mark.parametrize(

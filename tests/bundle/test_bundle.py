@@ -139,7 +139,7 @@ def test_the_steps_of_a_job_are_one_task_that_starts_once() -> None:
     runs = {job: parameters for job, key, parameters in tasks("prod", **GIVEN) if key == "run"}
     steps = {job: parameters[parameters.index("--steps") + 1] for job, parameters in runs.items()}
 
-    assert steps == {"ingest_and_detect": "ingest,refine,detect", "gold": "aggregate,score,status"}
+    assert steps == {"ingest_and_detect": "ingest,refine,detect", "gold": "disputes,aggregate,score,status"}
 
 
 def test_a_jobs_parameters_are_filled_in() -> None:
@@ -395,6 +395,7 @@ _OF_PACKAGE = (
     "columns",
     "entities",
     "features",
+    "disputes",
     "small_below",
     "large_above",
     "within",

@@ -240,7 +240,7 @@ def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark
     assert group_ends(process)
     assert ingested.startswith("✓ ingest")
     assert line.startswith("fraudlake: stopped by SIGINT (refine")
-    assert "; done: ingest; left: refine, detect, aggregate, train, score, optimize; " in line
+    assert "; done: ingest; left: refine, disputes, detect, aggregate, train, score, optimize; " in line
 
     run(root, "refine")
     process = start(*program, "detect")

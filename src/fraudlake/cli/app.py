@@ -146,7 +146,7 @@ class _Program(Commands):
 
 _TASKS = {
     "First steps": ("setup", "simulate", "run", "status", "watch", "define"),
-    "Steps of a run": ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize"),
+    "Steps of a run": ("ingest", "refine", "disputes", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
     "Review": ("cases", "queue", "review", "decisions", "desk"),
     "Rules and models": ("rules", "features", "model", "verdicts"),

@@ -29,6 +29,7 @@ _VALUES = {
     "entities": "JSON",
     "features": "JSON",
     "row_retention": "JSON",
+    "disputes": "JSON",
     "timestamp_floor": "DATE",
     "train_from": "DATE",
     "threshold": "PROBABILITY",

@@ -1,4 +1,4 @@
-"""Commands for the model: train, verdicts, score, and model list, compare, promote, rollback."""
+"""Commands for the model: train, verdicts, disputes, score, and model list, compare, promote, rollback."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ EVALUATED = (
 )
 """The settings that decide what a model learns from and how it is evaluated."""
 PROMOTED = ("promotion_metric", "promotion_margin")
+_NO_FOLDER = "the setting disputes names no folder"
 _LISTED = 10
 """Maximum number of unknown ids in a message."""
 
@@ -143,6 +144,47 @@ def verdicts(app: App, /, file: Path, map_: str | None, **flags: str | None) -> 
             f"{file}: {counted(done.unmatched, 'row')} with no payment in this lake, or with several: not loaded, but "
             f"written to {decided.left_out_file(file).name}: {listed}"
         )
+
+
+@cli.command(example="fraudlake disputes")
+@options("disputes")
+@click.pass_obj
+def disputes(app: App, /, **flags: str | None) -> None:
+    """New files of the folder of disputes → silver_verdicts.
+
+    Loads each file of the folder that the setting disputes names, as the command verdicts does; again if it changes. A
+    file that cannot be read or understood is named, does not stop the others, and is tried again each time. Rows that
+    match no payment, or several, are written to FILE.unmatched.csv beside it, which is loaded once it is changed.
+    Without the setting nothing is loaded. Needs: refine.
+    """
+    lake = app.open(**flags)
+    files = load_disputes(lake)
+    if files is None:
+        app.say({"files": [], "skipped": _NO_FOLDER}, f"nothing is loaded: {_NO_FOLDER}")
+        return
+    taken = sum(file["taken"] for file in files if file["error"] is None)
+    app.say({"files": files}, f"{counted(taken, 'verdict')} loaded from {counted(len(files), 'file')}")
+
+
+def load_disputes(lake: Lake) -> list[dict[str, Any]] | None:
+    """Load new files of the folder of disputes, and name those that need attention; None: there is no such folder."""
+    from rich.markup import escape
+
+    from fraudlake.model import dispute_folder
+
+    folder = lake.settings.disputes
+    if folder is None:
+        return None
+    files = []
+    with timed("disputes") as report:
+        for one in dispute_folder.load_new(lake, folder):
+            files.append({"file": one.file, "error": one.error, **(asdict(one.loaded) if one.loaded else {})})
+            left = counted(one.loaded.unmatched, "row") if one.loaded and one.loaded.unmatched else None
+            problem = one.error or (left and f"{one.file}: {left} with no payment in this lake, or with several")
+            if problem:
+                console.print(f"[yellow]![/] {escape(problem)}", soft_wrap=True)
+        report.append(counted(len(files), "file"))
+    return files
 
 
 def _format(flags: dict[str, str | None]) -> Format:

@@ -9,7 +9,7 @@ import click
 
 from fraudlake.cli import steps, summary
 from fraudlake.cli.app import App, cli, follow_reviews, options
-from fraudlake.cli.model import train_if_enough
+from fraudlake.cli.model import load_disputes, train_if_enough
 from fraudlake.cli.progress import console, output, planned, run_streams, timed
 from fraudlake.cli.rule_changes import note_other_rules
 from fraudlake.errors import UsageError
@@ -21,7 +21,7 @@ from fraudlake.settings import Settings
 @options("retrain_share")
 @click.pass_context
 def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
-    """Run all steps in order: ingest, refine, detect, aggregate, train, score, optimize.
+    """Run all steps in order: ingest, refine, disputes, detect, aggregate, train, score, optimize.
 
     With --steps runs only some, in this order, each as its own command does, in one process: --steps
     ingest,refine,detect. The list may end with status. With --trigger continuous all streams then run together until
@@ -45,11 +45,16 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
     from fraudlake.streams import aggregate, detect, ingest, refine, score
 
     begun = time.monotonic()
-    with planned("ingest", "refine", "detect", "aggregate", "train", "score", "optimize") as is_done:
+    with planned(*(step for step in steps.COMMANDS if step != "status")) as is_done:
         lake = app.open_for_ingest(**flags)
         lake.steps = steps.streaming(steps.COMMANDS)
         follow_reviews(lake)
-        for step in (ingest, refine, detect, aggregate):
+        for step in (ingest, refine):
+            run_streams(lake, step.streams(lake), "available-now")
+            is_done()
+        disputes = load_disputes(lake)
+        is_done()
+        for step in (detect, aggregate):
             run_streams(lake, step.streams(lake), "available-now")
             is_done()
         trained = train_if_enough(lake)
@@ -68,5 +73,5 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
     note_other_rules(lake)
     with console.status("counting rows"):
         figures = status_of(lake)
-    result = {**figures.as_dict(), "model": trained}
+    result = {**figures.as_dict(), "model": trained} | ({} if disputes is None else {"disputes": disputes})
     app.show(result, lambda: summary.print_run(output, lake, figures, trained, time.monotonic() - begun))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, click.Command] = {
     "ingest": ingestion.ingest,
     "refine": ingestion.refine,
+    "disputes": model.disputes,
     "detect": detection.detect,
     "aggregate": detection.aggregate,
     "train": model.train,
@@ -36,7 +37,7 @@ COMMANDS: Mapping[str, click.Command] = {
 """The steps of a run in their order, and the command of each. The last one shows the figures."""
 _LEFT_OUT = {"score": {"first", "last", "model_version", *KAFKA}}
 """Flags that a step does not have within a run: scoring days again, and scoring a topic instead of silver."""
-_WITHOUT_STREAMS = ("train", "optimize", "status")
+_WITHOUT_STREAMS = ("disputes", "train", "optimize", "status")
 _ONLY_NAMED = {"retry_rejected", "allow_short_retention", "retention", "row_retention"}
 """Flags of what a run does only if its steps are named: it removes neither rows nor files otherwise."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import hashlib
 import io
 import re
 from collections import Counter
@@ -91,6 +92,16 @@ def read(file: Path, of: Format) -> VerdictFile:
     given = raw.table.drop_columns([PROBLEM]) if PROBLEM in raw.table.column_names else raw.table
     written = max(nanoseconds for _, nanoseconds, _ in before) // 10**9
     return VerdictFile(given, _rows(raw, of, datetime.fromtimestamp(written, UTC)))
+
+
+def version(file: Path) -> str:
+    """Return a text that changes if a file, or one of a folder, does.
+
+    Raises:
+        UsageError: it is not there, or may not be looked at.
+    """
+    state = [(str(path.relative_to(file)), modified, size) for path, modified, size in _state(file)]
+    return hashlib.sha256(repr(state).encode()).hexdigest()
 
 
 def _state(file: Path) -> list[tuple[Path, int, int]]:

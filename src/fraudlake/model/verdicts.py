@@ -29,6 +29,8 @@ _COLUMNS = tables.SILVER_VERDICTS.column_names
 _DECIDED = ("verdict", "analyst", "reason", "decided_at")
 _INSTANT = ("transaction_id", "decided_at")
 _KEYS = (*_INSTANT, "verdict", "analyst")
+LEFT_OUT = ".unmatched.csv"
+"""What the name of a file of rows that were not loaded ends with."""
 _UNKNOWN = "no such payment in the lake"
 _AMBIGUOUS = {True: "several payments have this reference", False: "several payments of this account, amount and time"}
 
@@ -62,7 +64,7 @@ def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
             loaded cannot be written. Nothing is loaded.
     """
     of = of or Format()
-    _require_column(lake, of.reference)
+    require_column(lake, of.reference)
     given = verdict_file.read(file, of)
     rows = given.rows
     if of.reference is None and (at := pc.index(_is_by_reference(rows), True).as_py()) >= 0:
@@ -85,10 +87,15 @@ def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
 
 def left_out_file(file: Path) -> Path:
     """Return the file with the rows that were not loaded."""
-    return file.with_name(f"{file.name}.unmatched.csv")
+    return file.with_name(f"{file.name}{LEFT_OUT}")
 
 
-def _require_column(lake: Lake, reference: str | None) -> None:
+def require_column(lake: Lake, reference: str | None) -> None:
+    """Check that payments' own references are in a declared column.
+
+    Raises:
+        UsageError: they are not.
+    """
     if reference is not None and reference not in lake.settings.columns:
         declared = ", ".join(lake.settings.columns) or "none"
         raise UsageError(f"--reference {reference} is no declared column: the lake has {declared}")

@@ -1,14 +1,17 @@
-"""Disputes: how files of verdicts are written, and how their payments are found."""
+"""Disputes: how files of verdicts are written, how their payments are found, and the folder in which they land."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import NoDecode
 
 from fraudlake.durations import Duration
+from fraudlake.values import from_json
 
 IDS = ("transaction_id", "alert_id", "case_id")
 """The fields with an id of the lake."""
@@ -53,3 +56,23 @@ class Format(BaseModel):
     """The pattern of ``decided_at``, as ``strptime`` has it; by default ISO 8601. Times without a zone are UTC."""
     timestamp_pattern: str | None = None
     """The pattern of ``timestamp``; by default that of ``decided_at``."""
+
+
+class DisputeFolder(Format):
+    """A folder of files in one format."""
+
+    folder: Path
+    """The folder, on this machine or in a volume."""
+
+
+def _folder(value: object) -> object:
+    """Read a folder with its format as a table or as JSON; an empty text is none."""
+    return from_json(value, '{"folder": "disputes"}') if value else None
+
+
+class Disputes(BaseModel):
+    """Where dispute files land."""
+
+    disputes: Annotated[DisputeFolder | None, NoDecode, BeforeValidator(_folder)] = Field(
+        None, description='Folder of dispute files, and their format, as JSON: {"folder": …, "verdict": "fraud", …}.'
+    )

@@ -12,6 +12,7 @@ from fraudlake.settings.columns import Columns
 from fraudlake.settings.delivery import Delivery
 from fraudlake.settings.desk import Desk
 from fraudlake.settings.detection import Detection
+from fraudlake.settings.disputes import Disputes
 from fraudlake.settings.entities import Entities
 from fraudlake.settings.features import Features
 from fraudlake.settings.files import Files
@@ -44,6 +45,7 @@ class Settings(
     Spark,
     Storage,
     Desk,
+    Disputes,
     Model,
     Delivery,
     Quality,

@@ -1,0 +1,103 @@
+"""Dispute folder: the files that land in a folder are loaded as verdicts, once each.
+
+A file is loaded again when it changes. So it is if a process is killed before it has noted the file, which changes
+nothing then, since each verdict is inserted once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fraudlake import stop
+from fraudlake.errors import UsageError
+from fraudlake.host import is_folder
+from fraudlake.lake import json_file
+from fraudlake.model import verdict_file, verdicts
+from fraudlake.sources import landing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fraudlake.lake import Lake
+    from fraudlake.model.verdicts import Loaded
+    from fraudlake.settings.disputes import DisputeFolder
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a file: it was loaded, or refused with an error."""
+
+    file: str
+    loaded: Loaded | None
+    error: str | None = None
+
+
+def load_new(lake: Lake, of: DisputeFolder) -> Iterator[Outcome]:
+    """Load the files of a folder that are new, have changed, or were refused before: the oldest first.
+
+    They are the folder's own files, and folders whose name ends in ``.parquet``. Those are left out whose name says
+    that they are not finished: see :func:`fraudlake.sources.landing.is_finished`.
+
+    Raises:
+        UsageError: there is no such folder, or the lake has no such column of references.
+    """
+    if not is_folder(str(of.folder)):
+        raise UsageError(f"folder of disputes {of.folder} does not exist: make it, or change disputes in the settings")
+    verdicts.require_column(lake, of.reference)
+    done = _Done(lake)
+    for file in sorted(_files(of.folder), key=lambda file: (_is_original(file), *_age(file))):
+        stop.check()
+        try:
+            version = verdict_file.version(file)
+            if done.has(file, version):
+                continue
+            loaded = verdicts.load(lake, file, of)
+        except UsageError as error:
+            yield Outcome(file.name, None, str(error))
+        else:
+            done.note(file, version)
+            yield Outcome(file.name, loaded)
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        finished = [file for file in folder.iterdir() if landing.is_finished(file.name)]
+    except OSError as error:
+        raise UsageError(f"folder of disputes {folder}: {(error.strerror or str(error)).lower()}") from None
+    return [file for file in finished if file.is_file() or file.suffix.lower() == ".parquet"]
+
+
+def _age(file: Path) -> tuple[int, str]:
+    """Return what sorts files by their time; one that is gone meanwhile comes first, and is named."""
+    try:
+        return file.stat().st_mtime_ns, file.name
+    except OSError:
+        return 0, file.name
+
+
+def _is_original(file: Path) -> bool:
+    """Return whether a file has no rows that were left out; those that somebody completed would be overwritten."""
+    return not file.name.endswith(verdicts.LEFT_OUT)
+
+
+class _Done:
+    """The versions of the files that are loaded; a file among the lake's checkpoints has them."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._file = lake.checkpoints / "disputes" / "loaded.json"
+        self._versions: dict[str, str] = json.loads(self._file.read_text()) if self._file.exists() else {}
+
+    def has(self, file: Path, version: str) -> bool:
+        return self._versions.get(file.name) == version
+
+    def note(self, file: Path, version: str) -> None:
+        """Note a file, and the one of its rows that were not loaded: it is loaded when somebody has changed it."""
+        self._versions[file.name] = version
+        rest = verdicts.left_out_file(file)
+        if rest.exists():
+            self._versions[rest.name] = verdict_file.version(rest)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write(self._file, self._versions)
