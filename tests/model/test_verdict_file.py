@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fraudlake.errors import UsageError
@@ -117,11 +119,28 @@ def test_account_amount_and_time_are_read_of_rows_that_have_no_id(tmp_path: Path
     ]
 
 
-def test_a_nested_field_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [(["x", "y"], r"list<.*>"), (b"\xff", "binary")],
+)
+def test_a_field_that_is_no_text_is_refused(tmp_path: Path, reason: object, kind: str) -> None:
     file = tmp_path / "decided.parquet"
-    pd.DataFrame({"transaction_id": ["a"], "verdict": [True], "reason": [["x", "y"]]}).to_parquet(file)
-    with pytest.raises(UsageError, match=r"the field reason is nested .*: leave it out, or write it as a text"):
+    pd.DataFrame({"transaction_id": ["a"], "verdict": [True], "reason": [reason]}).to_parquet(file)
+    with pytest.raises(UsageError, match=rf"the field reason is {kind}: leave it out, or write it as a text"):
         rows(file)
+
+
+def test_a_field_of_parquet_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "decided.parquet"
+    pq.write_table(pa.table([["a"], ["b"], [True]], names=["transaction_id", "transaction_id", "verdict"]), file)
+    with pytest.raises(UsageError, match=r"cannot be read: Multiple matches for .*transaction_id"):
+        rows(file)
+
+
+def test_bytes_are_texts(tmp_path: Path) -> None:
+    file = tmp_path / "decided.parquet"
+    pd.DataFrame({"transaction_id": [b"a"], "verdict": [True], "decided_at": [APRIL_6]}).to_parquet(file)
+    assert rows(file) == [("a", True, None, APRIL_6)]
 
 
 def test_a_file_of_pandas_has_times_of_nanoseconds_and_categories(tmp_path: Path) -> None:

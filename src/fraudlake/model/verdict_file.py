@@ -83,15 +83,16 @@ def read(file: Path, of: Format) -> VerdictFile:
     try:
         is_parquet = file.suffix.lower() == ".parquet" or file.is_dir()
         raw = _parquet(file) if is_parquet else _csv(file, of.encoding)
+        if _state(file) != before:
+            raise UsageError(f"{file}: changed while it was read: load it again when it is finished")
+        written = max(nanoseconds for _, nanoseconds, _ in before) // 10**9
+        rows = _rows(raw, of, datetime.fromtimestamp(written, UTC))
     except OSError as error:
         raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except pa.ArrowException as error:
-        raise UsageError(f"{file}: cannot be read as parquet: {str(error).splitlines()[0]}") from None
-    if _state(file) != before:
-        raise UsageError(f"{file}: changed while it was read: load it again when it is finished")
+        raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
     given = raw.table.drop_columns([PROBLEM]) if PROBLEM in raw.table.column_names else raw.table
-    written = max(nanoseconds for _, nanoseconds, _ in before) // 10**9
-    return VerdictFile(given, _rows(raw, of, datetime.fromtimestamp(written, UTC)))
+    return VerdictFile(given, rows)
 
 
 def version(file: Path) -> str:
@@ -119,9 +120,14 @@ def _parquet(file: Path) -> _Raw:
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in rows.columns
     ]
-    for name, column in zip(rows.column_names, columns, strict=True):
-        if pa.types.is_nested(column.type):
-            raise UsageError(f"{file}: the field {name} is nested ({column.type}): leave it out, or write it as a text")
+    for nth, (name, column) in enumerate(zip(rows.column_names, columns, strict=True)):
+        try:
+            # Bytes become texts at once, since they need not be UTF-8.
+            columns[nth] = column.cast(pa.string()) if pa.types.is_binary(column.type) else column
+            column.slice(0, 0).cast(pa.string())
+        except pa.ArrowException:
+            kind = column.type
+            raise UsageError(f"{file}: the field {name} is {kind}: leave it out, or write it as a text") from None
     return _Raw(file, pa.table(columns, rows.column_names), range(1, len(rows) + 1))
 
 

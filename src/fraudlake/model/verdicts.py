@@ -126,8 +126,8 @@ def _write_left_out(
         written = pa.BufferOutputStream()
         pa.csv.write_csv(texts, written)
         place.write_bytes(written.getvalue().to_pybytes().decode().encode(encoding or "utf-8"))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, UnicodeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise UsageError(f"{place}: {reason}: it is for the rows that are not loaded") from None
 
 
