@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import math
 import re
 import tomllib
@@ -535,3 +536,24 @@ def test_impossible_limits_are_refused(tmp_path: Path, limits: dict[str, int]) -
 def test_truth_inside_the_landing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"truth=.*must be outside the landing folder"):
         simulate(tmp_path, Traffic(), rows=10, truth=tmp_path / "truth")
+
+
+def test_chargebacks_are_the_frauds_by_the_day_on_which_they_become_known(tmp_path: Path) -> None:
+    traffic = Traffic(accounts=200, rate=0.02, columns=True, bad=0.05)
+    folders = {"truth": tmp_path / "truth", "chargebacks": tmp_path / "bank"}
+    simulate(tmp_path / "landing", traffic, rows=30_000, file_rows=7_000, **folders)
+    paid, truth = landed(tmp_path / "landing"), landed(tmp_path / "truth")
+    is_fraud = truth["fraud"].to_pylist()
+    frauds = [row for row, fraud in zip(paid.to_pylist(), is_fraud, strict=True) if fraud]
+    expected = sorted((row["accountId"], f"{row['amount']:.2f}", row["dt"]) for row in frauds)
+
+    found = []
+    for file in (tmp_path / "bank").iterdir():
+        with file.open() as lines:
+            for row in csv.DictReader(lines):
+                at, known = map(datetime.fromisoformat, (row["timestamp"], row["decided_at"]))
+                assert file.name == f"{known.date()}.csv"
+                assert timedelta(days=5) <= known - at <= timedelta(days=20)
+                found.append((row["account_id"], row["amount"], at))
+    assert sorted(found) == expected
+    assert len(found) > 300

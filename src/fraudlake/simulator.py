@@ -43,6 +43,7 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 WITHIN = 60 * SECOND
 NEVER = -(1 << 62)
+CHARGEBACK_DAYS = 5, 20  # after a payment, between which its fraud becomes known
 AWAKE = 14  # hours of a day in which an account pays
 
 BLOCK_ROWS = 1 << 16
@@ -178,6 +179,7 @@ def simulate(
     file_rows: int = 100_000,
     real_time: bool = False,
     truth: Path | None = None,
+    chargebacks: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Written:
     """Write the stream to ``landing`` (made when missing) as ``part-<uuid>-<n>.parquet``: SNAPPY, ``dt`` INT64 micros.
@@ -196,25 +198,28 @@ def simulate(
             each file has one row.
         truth: a folder for files of the same names with a row ``file, row (from 0), accountId, dt, fraud, kind`` (null
             if not fraud) for each row.
+        chargebacks: a folder for a CSV file of each day on which frauds become known, 5 to 20 days after the payment:
+            ``account_id, amount, timestamp, decided_at``.
         progress: called after each file with the number of rows written so far.
 
     Raises:
-        ValueError: a number is out of range, or ``truth`` is inside ``landing``.
+        ValueError: a number is out of range, or ``truth`` or ``chargebacks`` is inside ``landing``.
     """
     _require("file_rows", file_rows, 1)
     _require("rows", math.inf if rows is None else rows, 1)
     _require("seconds", math.inf if seconds is None else seconds, 0)
-    if truth and truth.resolve().is_relative_to(landing.resolve()):
-        raise ValueError(f"truth={truth}: must be outside the landing folder {landing}")
+    for name, folder in (("truth", truth), ("chargebacks", chargebacks)):
+        if folder and folder.resolve().is_relative_to(landing.resolve()):
+            raise ValueError(f"{name}={folder}: must be outside the landing folder {landing}")
 
-    for folder in (landing, truth):
-        if folder:
-            folder.mkdir(parents=True, exist_ok=True)
+    for folder in filter(None, (landing, truth, chargebacks)):
+        folder.mkdir(parents=True, exist_ok=True)
     if real_time:
         file_rows = min(file_rows, max(1, int(traffic.rate)))
     run = uuid.uuid4()
     began = time.monotonic()
     files = written = fraud_rows = 0
+    delays = np.random.default_rng(traffic.seed)
     for table in _tables(traffic, min(file_rows, rows or file_rows)):
         if rows:
             table = table.slice(0, rows - written)
@@ -228,6 +233,8 @@ def simulate(
         if truth:
             parts = {truth / name: _truth(table, name), **parts}
         _publish(parts)
+        if chargebacks:
+            _charge_back(table.filter(table["kind"].is_valid()), chargebacks, delays)
 
         files += 1
         written += table.num_rows
@@ -269,6 +276,20 @@ def _truth(table: pa.Table, name: str) -> pa.Table:
             "kind": table["kind"],
         }
     )
+
+
+def _charge_back(frauds: pa.Table, folder: Path, draw: np.random.Generator) -> None:
+    """Append frauds to the files of the days on which they become known, in a random order."""
+    paid = frauds["dt"].to_numpy()
+    delays = (draw.uniform(*CHARGEBACK_DAYS, len(paid)) * DAY).astype("timedelta64[us]")
+    times = map(np.datetime_as_string, (paid, paid + delays))
+    for account, amount, at, known in zip(
+        *(frauds[name].to_pylist() for name in ("accountId", "amount")), *times, strict=True
+    ):
+        file = folder / f"{known[:10]}.csv"
+        header = "" if file.exists() else "account_id,amount,timestamp,decided_at\n"
+        with file.open("a") as rows:
+            rows.write(f"{header}{account},{amount:.2f},{at},{known}\n")
 
 
 def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:

@@ -54,6 +54,29 @@ def test_own_columns(tmp_path: Path) -> None:
     assert f"{terminals} " in printed
 
 
+@pytest.mark.stream
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_chargebacks_from_landing_to_a_promoted_model(tmp_path: Path) -> None:
+    page = Path("docs/how-to/labels.md")
+    before, heading, rest = (ROOT / page).read_text().partition("## From landing to a promoted model\n")
+    text = heading + rest.partition("\n## ")[0]
+    first = before.count("\n")
+    section = [block for block in markdown.blocks(page) if first < block.line < first + text.count("\n")]
+    (tmp_path / "empty").mkdir()
+    printed = walk(section, tmp_path / "empty")
+
+    learned = [
+        [int(number.replace(",", "")) for number in re.findall(r"(?:on ([\d,]+) rows)", line)]
+        for line in printed.splitlines()
+        if "learned from verdicts, and what is genuine since it has none" in line
+    ]
+    assert [f"{sum(rows):,} payments" in text for rows in learned] == [True, True]
+    (left_out,) = re.findall(r"leaves the other ([\d,]+) out", text)
+    assert f"{left_out} transactions left out, younger than 20 days" in printed
+    assert re.search(r"^\d+ +champion", printed, re.MULTILINE)
+
+
 NOT_WALKED = {
     "fraudlake desk --open": "it serves until it is stopped: tests/desk/web",
     "fraudlake rules show": "it starts Spark: tests/detection",

@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same rows.")
 @click.option("--file-rows", type=int, default=100_000, show_default=True, help="Rows in a file.")
 @click.option("--truth", type=click.Path(path_type=Path), help="Folder for the ground truth, row by row.")
+@click.option(
+    "--chargebacks",
+    type=click.Path(path_type=Path),
+    help="Folder for the frauds as banks report them, 5 to 20 days later: a CSV file a day.",
+)
 @click.pass_obj
 def simulate(app: App, /, landing: str | None, real_time: bool | None, start: str, **options: Any) -> None:
     """Write card transactions as Flink would → the landing folder.
@@ -64,7 +69,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
 
     wanted = app.settings(landing=landing)
     begin = datetime.now(UTC) if start == "now" else time_of("--start", start)
-    limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth")}
+    limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth", "chargebacks")}
     of_all = f" of {limits['rows']:,}" if limits["rows"] is not None else ""
     written, end = 0, None
 
