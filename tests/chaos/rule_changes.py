@@ -454,7 +454,7 @@ class RuleChanges:
             _, alerts = backtest.backtest(self.lake, RULE.validate_python(fields), None, None)
             tried = {
                 alert_of(fields["kind"], row["transaction_ids"], json.loads(row["measures"]))
-                for row in alerts.to_pylist()
+                for row in alerts.toArrow().to_pylist()
                 if row["account_id"] != LATE
             }
             live, shadow = raised[f"live_{name}"], raised[f"shadow_{name}"]

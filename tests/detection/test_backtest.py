@@ -6,10 +6,11 @@ import json
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from fraudlake.detection import backtest, evidence
-from fraudlake.detection.report import Range, report
+from fraudlake.detection.report import Range, Report, Tally, report, with_verdicts
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 
@@ -34,13 +35,24 @@ def alert(day: int, *names: str, labels: list[bool | None] | None = None) -> dic
     }
 
 
+def counted(alerts: pa.Table, history: Range, verdicts: dict[str, bool], at_once: int = 10) -> Report:
+    tallies = []
+    for key in dict.fromkeys(alerts["entity_key"].to_pylist()):
+        of_key = with_verdicts(alerts.filter(pc.equal(alerts["entity_key"], key)), verdicts)
+        tally = Tally()
+        for begin in range(0, len(of_key), at_once):
+            tally.add(of_key.slice(begin, at_once))
+        tallies.append(json.loads(json.dumps(tally.as_dict())))
+    return report(RULE, tallies, history, sum(verdicts.values()))
+
+
 def test_figures_count_alerts_by_day_and_what_they_found() -> None:
     found = pa.Table.from_pylist(
         [alert(1, "a", "b", labels=[False, True]), alert(1, "b", "c", labels=[True, None]), alert(2, "d", "e")]
     )
     history = Range(100, None, None, fraud=4)
 
-    figures = report(RULE, found, history, {"a": False, "c": True, "x": True})
+    figures = counted(found, history, {"a": False, "c": True, "x": True})
 
     assert figures.alerts_per_day == {"2026-01-01": 2, "2026-01-02": 1}
     assert figures.amount_at_risk == 30.0
@@ -51,9 +63,31 @@ def test_figures_count_alerts_by_day_and_what_they_found() -> None:
     assert "count 2" in figures.samples[0]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_figures_are_the_same_in_whatever_parts_alerts_are_counted(at_once: int) -> None:
+    found = pa.Table.from_pylist(
+        [
+            {**alert(day, f"{key}{day}", f"{key}{day + 1}", labels=[day % 2 == 0, None]), "entity": "terminal"}
+            | {"entity_key": key, "account_id": account, "amount": amount}
+            for key, account, amount in (("t", "7", 10.0), ("u", "8", 0.1), ("v", "7", 0.2))
+            for day in range(1, 8)
+        ]
+    )
+    figures = counted(found, Range(100, None, None, fraud=9), {"t2": True, "u3": False, "v9": True}, at_once)
+    assert (figures.alerts, figures.accounts, figures.keys, figures.entity) == (21, 2, 3, "terminal")
+    assert figures.alerts_per_day == {f"2026-01-0{day}": 3 for day in range(1, 8)}
+    assert figures.amount_at_risk == pytest.approx(7 * 10.3, rel=1e-15)
+    label = figures.by_label
+    assert (label.alerts_with_truth, label.right_alerts, label.fraud, label.detected_fraud) == (21, 9, 9, 9)
+    verdict = figures.by_verdict
+    # t2 is in the alerts of days 1 and 2, u3 in those of 2 and 3; v9 is in none.
+    assert (verdict.alerts_with_truth, verdict.right_alerts, verdict.fraud, verdict.detected_fraud) == (4, 2, 2, 1)
+    assert len(figures.samples) == 5
+
+
 def test_without_anything_to_find_the_shares_are_unknown() -> None:
     empty = pa.Table.from_pylist([], schema=pa.Table.from_pylist([alert(1, "a")]).schema)
-    figures = report(RULE, empty, Range(0, None, None, fraud=0), {})
+    figures = counted(empty, Range(0, None, None, fraud=0), {})
     assert (figures.by_label.precision, figures.by_label.recall, figures.samples) == (None, None, [])
 
 

@@ -42,7 +42,7 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
     report, found = backtest.backtest(there, rule, date(2026, 1, 1), None)
 
     flinks = [json.loads(row) for row in ANSWERS[QUERY]]
-    ours = [json.loads(measures) for measures in found["measures"].to_pylist()]
+    ours = [json.loads(row["measures"]) for row in found.collect()]
     assert sorted((row["accountId"], row["f"], row["l"], str(row["n"])) for row in ours) == sorted(
         tuple(row[:4]) for row in flinks
     )

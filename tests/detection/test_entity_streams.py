@@ -145,7 +145,7 @@ def test_a_late_row_is_quarantined_once_and_a_backtest_raises_the_same(lake: Any
     }
     for each in opened.settings.known_rules:
         report, alerts = backtest.backtest(opened, each, None, None)
-        tried = sorted((row["entity_key"], row["transaction_ids"]) for row in alerts.to_pylist())
+        tried = sorted((row["entity_key"], row["transaction_ids"]) for row in alerts.toArrow().to_pylist())
         own = [row for row in live if row["rule"] == each.name]
         assert tried == sorted((row["entity_key"], [part["transaction_id"] for part in row["evidence"]]) for row in own)
         assert len(tried) > 3

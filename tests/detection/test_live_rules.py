@@ -101,7 +101,7 @@ def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
         _, alerts = backtest.backtest(opened, each, None, None)
         tried = sorted(
             (row["transaction_ids"], {name: as_text(value) for name, value in json.loads(row["measures"]).items()})
-            for row in alerts.to_pylist()
+            for row in alerts.toArrow().to_pylist()
         )
         live = opened.query(tables.SILVER_ALERTS, "*", f"WHERE rule = '{each.name}'").to_pylist()
         assert len(tried) > 5

@@ -125,7 +125,7 @@ def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_o
     assert coverage.seen(lake, version, by_time=True).count() == len(new)
     of_day, matches = alerts.backtest(lake, version.rule, date(2026, 1, 5), date(2026, 1, 5))
     assert of_day.as_dict() == compared.as_dict()
-    assert {("likely", name) for name in matches["transaction_id"].to_pylist()} == likely(new)
+    assert {("likely", name) for name in matches.toArrow()["transaction_id"].to_pylist()} == likely(new)
     of_all, _ = alerts.backtest(lake, version.rule, None, None)
     assert (of_all.transactions, of_all.alerts) == (len(scored(lake)), len(likely(scored(lake))))
     on_desk = rules_of_desk.backtest(LocalStore(lake.settings), version.rule).report

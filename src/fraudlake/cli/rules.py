@@ -16,9 +16,10 @@ from fraudlake.counts import counted
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import date
 
-    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from fraudlake.desk.missed import Precision
     from fraudlake.detection.comparison import Comparison
@@ -36,7 +37,7 @@ def rules_() -> None:
     """Try rules on history, run them in the shadow, and switch them on and off without a restart."""
 
 
-def _backtested(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, pa.Table]:
+def _backtested(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
     from fraudlake.detection import backtest
     from fraudlake.model import alerts
     from fraudlake.rules.kinds.model import ModelRule
@@ -107,7 +108,7 @@ def backtest(
         report, alerts = _backtested(lake, rule, *days)
         progress.append(f"{counted(report.transactions, 'transaction')}, {counted(report.alerts, 'alert')}")
     if matches is not None:
-        _write(matches, backtest.matches(rule, alerts))
+        _write(matches, backtest.matches_in_order(rule, alerts))
     app.say(report.as_dict(), _text(report))
 
 
@@ -214,9 +215,10 @@ def _weighted(precision: Precision) -> str:
     )
 
 
-def _write(file: Path, lines: list[str]) -> None:
+def _write(file: Path, lines: Iterable[str]) -> None:
     try:
-        file.write_text("".join(f"{line}\n" for line in lines))
+        with file.open("w") as written:
+            written.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise FraudlakeError(f"--matches {file}: {first_line(error)}") from None
 

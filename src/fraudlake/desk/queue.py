@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake.counts import counted
 from fraudlake.desk import cases, draw, review, verdicts
@@ -208,12 +209,13 @@ def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
         f"SELECT case_id, account_id, alert_ids FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}", GOLD_CASES
     ).to_pylist()
     chosen = [row for row in rows if row["case_id"] in case_ids]
-    alerts = {alert for row in chosen for alert in row["alert_ids"]}
+    alerts = pa.array([alert for row in chosen for alert in row["alert_ids"]], pa.string())
     first = f"SELECT min(opened_at) FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}"
     paid = store.query(
         f"SELECT alert_id, account_id FROM {SILVER_ALERTS.name} WHERE timestamp >= ({first})", SILVER_ALERTS, GOLD_CASES
-    ).to_pylist()
-    return {row["account_id"] for row in chosen} | {row["account_id"] for row in paid if row["alert_id"] in alerts}
+    )
+    of_cases = paid.filter(pc.is_in(paid["alert_id"], alerts))
+    return {row["account_id"] for row in chosen} | {*of_cases["account_id"].to_pylist()}
 
 
 def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -> tuple[list[dict[str, Any]], int]:

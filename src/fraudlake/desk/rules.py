@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import combinations
@@ -97,9 +97,10 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
     live, shadow = (_per_day(store, table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS))
     last = max((day for counts in (live, shadow) for _, day in counts), default=datetime.now(UTC).date())
     listed = [last - timedelta(days=days - 1 - number) for number in range(days)]
-    cases = store.query(f"SELECT rules FROM {tables.GOLD_CASES.name}", tables.GOLD_CASES)["rules"].to_pylist()
-    with_rule = Counter(rule for case in cases for rule in case)
-    overlap = Counter(pair for case in cases for pair in combinations(sorted(case), 2))
+    with_rule, overlap = Counter[str](), Counter[tuple[str, str]]()
+    for names, cases in _cases_by_rules(store):
+        with_rule.update(dict.fromkeys(names, cases))
+        overlap.update(dict.fromkeys(combinations(names, 2), cases))
     reviewed = Reviewed.read(store)
     precision = _precision(store, reviewed, shown)
     of_rules = []
@@ -109,6 +110,14 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
         alerts = sum(count for (rule, _), count in counts.items() if rule == name)
         of_rules.append(RuleFigures(version, per_day, alerts, with_rule[name], precision.get(name)))
     return Figures(listed, of_rules, dict(overlap), reviewed.latest() if reviewed else None)
+
+
+def _cases_by_rules(store: Store) -> Iterator[tuple[list[str], int]]:
+    """Yield each set of rules that have cases together, by name, with the number of these cases."""
+    table = tables.GOLD_CASES
+    counted = store.query(f"SELECT rules, count(*) AS cases FROM {table.name} GROUP BY rules", table)
+    for row in counted.to_pylist():
+        yield sorted({*row["rules"]}), row["cases"]
 
 
 def _per_day(store: Store, table: tables.Table) -> dict[tuple[str, date], int]:
@@ -126,7 +135,11 @@ def _precision(store: Store, reviewed: Reviewed | None, shown: Mapping[str, Rule
         return {}
     columns = "rule, coalesce(rule_version, 1) AS version, alert_id, account_id, CAST(timestamp AS DATE) AS day"
     both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-    raised = pa.concat_tables(store.query(f"SELECT {columns} FROM {table.name}", table) for table in both)
+    queue = tables.GOLD_REVIEW_QUEUE
+    of_days = f"WHERE CAST(timestamp AS DATE) IN (SELECT day FROM {queue.name})"
+    raised = pa.concat_tables(
+        store.query(f"SELECT {columns} FROM {table.name} {of_days}", table, queue) for table in both
+    )
     versions = {(name, version.version) for name, version in shown.items()}
     pairs = zip(raised["rule"].to_pylist(), raised["version"].to_pylist(), strict=True)
     of_shown = raised.filter(pa.array([pair in versions for pair in pairs], pa.bool_()))
@@ -174,17 +187,18 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
         UsageError: the rule does not suit the columns.
         FraudlakeError: the lake has no transactions.
     """
-    from fraudlake.detection.report import Range, report
+    from fraudlake.detection.report import Range, Tally, report, with_verdicts
 
     window = latest_days(store, most)
     rows, alerts = _evaluated(store, rule, window)
-    ordered = alerts.sort_by([(name, "ascending") for name in ("time", "account_id", "transaction_id")])
     labels = Counter(rows["label"].to_pylist())
     history = Range(len(rows), window.first, window.last, labels[True])
     decided = verdicts.latest(store, window)
     if rule.looks_at == "predictions":
         decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
-    return Backtest(window, report(rule, ordered, history, decided))
+    tally = Tally()
+    tally.add(with_verdicts(alerts, decided))
+    return Backtest(window, report(rule, [tally.as_dict()], history, sum(decided.values())))
 
 
 def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:

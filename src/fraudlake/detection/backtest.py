@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from fraudlake import json_text, tables
 from fraudlake.detection import buckets, entity, evidence, truth
-from fraudlake.detection.report import Report, report
+from fraudlake.detection.report import Report, Tally, report
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
@@ -26,19 +28,49 @@ if TYPE_CHECKING:
 
 ROWS_OF_TASK = 250_000
 """Transactions that a task of a backtest or a replay holds in memory, about."""
+_ORDER = ("time", "account_id", "transaction_id")
+_MATCHES = 10_000
 
 
-def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, pa.Table]:
+def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
     """``silver_transactions`` of a range of days, both included → the figures of a rule, and its alerts.
 
-    The alerts are sorted by time; :data:`fraudlake.detection.evidence.COLUMNS` has their columns.
+    The figures are counted in the tasks. The alerts, :func:`alerts`, are evaluated again if somebody reads them.
     """
     in_range = truth.condition("date", first, last)
     history = truth.of_range(lake, in_range)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     tasks = max(lake.settings.buckets, -(-history.transactions // ROWS_OF_TASK))
-    raised = in_order(alerts(silver, rule, lake.settings, tasks).toArrow())
-    return report(rule, raised, history, truth.verdicts_on(lake, in_range)), raised
+    frauds, evaluated, needs = 0, silver, [*evidence.NEEDS]
+    if lake.has_rows(tables.SILVER_VERDICTS):
+        decided = truth.verdicts_on(lake, in_range)
+        frauds, needs = truth.frauds(decided), [*needs, "verdict"]
+        evaluated = silver.join(decided, on="transaction_id", how="left")
+    counted = _evaluated(evaluated, rule, lake.settings, tasks, needs, _tallied, _TALLY)
+    return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
+
+
+def tallies(alerts: DataFrame) -> list[dict[str, Any]]:
+    """Count alerts, :data:`evidence.COLUMNS` and ``verdicts``, in tasks that share their keys; see :class:`Tally`."""
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _tallied(pa.Table.from_batches([batch]) for batch in batches)
+
+    return _read(alerts.repartition("entity_key").mapInArrow(count, _TALLY))
+
+
+_TALLY = "tally STRING"
+
+
+def _tallied(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    tally = Tally()
+    for part in parts:
+        tally.add(part)
+    yield pa.RecordBatch.from_pydict({"tally": [json_text.dumps(tally.as_dict())]})
+
+
+def _read(counted: DataFrame) -> list[dict[str, Any]]:
+    return [json.loads(row["tally"]) for row in counted.collect()]
 
 
 def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> DataFrame:
@@ -56,33 +88,53 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     Raises:
         UsageError: the rule does not suit the columns.
     """
+    return _evaluated(silver, rule, settings, tasks, evidence.NEEDS, _batches, evidence.COLUMNS)
+
+
+def _batches(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        yield from part.to_batches()
+
+
+def _evaluated(
+    silver: DataFrame,
+    rule: Rule,
+    settings: Settings,
+    tasks: int,
+    needs: Sequence[str],
+    made: Callable[[Iterable[pa.Table]], Iterator[pa.RecordBatch]],
+    schema: str,
+) -> DataFrame:
+    """Return what is made in each task of its alerts, which it gets some at a time."""
     columns, entities = query_columns(settings.columns), settings.entities
     compiled = rule.compile(columns, entities)
     by = entity.of_evaluated(rule, compiled.partition_by, settings)
 
+    def raised(table: pa.Table) -> Iterator[pa.Table]:
+        # A rule travels to the task; a compiled one holds functions of numpy, which do not.
+        of_rows = rule.compile(columns, entities)
+        found = of_rows.evaluate(table).alerts
+        for begin in range(0, len(found), evidence.AT_ONCE):
+            yield evidence.table(table, found[begin : begin + evidence.AT_ONCE], of_rows.columns, by)
+
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
         if present:
-            table = pa.Table.from_batches(present)
-            # A rule travels to the task; a compiled one holds functions of numpy, which do not.
-            of_rows = rule.compile(columns, entities)
-            raised = of_rows.evaluate(table).alerts
-            for begin in range(0, len(raised), evidence.AT_ONCE):
-                part = raised[begin : begin + evidence.AT_ONCE]
-                yield from evidence.table(table, part, of_rows.columns, by).to_batches()
+            yield from made(raised(pa.Table.from_batches(present)))
 
-    names = dict.fromkeys((*evidence.NEEDS, *compiled.columns))
-    rows = silver.select(*names)
+    rows = silver.select(*dict.fromkeys((*needs, *compiled.columns)))
     if not by.is_account:  # rows without a key are not evaluated
         rows = rows.where(buckets.key_hash(by.columns).isNotNull())
     divided = rows.repartition(tasks, *compiled.partition_by) if compiled.partition_by else rows.coalesce(1)
-    return divided.mapInArrow(evaluate, evidence.COLUMNS)
+    return divided.mapInArrow(evaluate, schema)
 
 
-def in_order(alerts: pa.Table) -> pa.Table:
-    """Sort alerts by time, account and transaction."""
-    keys = [(name, "ascending") for name in ("time", "account_id", "transaction_id")]
-    return alerts.sort_by(keys)
+def matches_in_order(rule: Rule, alerts: DataFrame) -> Iterator[str]:
+    """Return the :func:`matches` of alerts, :data:`evidence.COLUMNS`, by time, some at a time."""
+    time, *others = _ORDER
+    rows = alerts.select(F.unix_micros(time).alias(time), *others, "measures").orderBy(*_ORDER).toLocalIterator()
+    while part := [row.asDict() for row in islice(rows, _MATCHES)]:
+        yield from matches(rule, pa.Table.from_pylist(part))
 
 
 def matches(rule: Rule, alerts: pa.Table) -> list[str]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import coverage, truth
 from fraudlake.detection.alerts import entity_and_key
-from fraudlake.detection.backtest import in_order
+from fraudlake.detection.backtest import tallies
 from fraudlake.detection.report import Report, report
 from fraudlake.lake.missing_version import is_missing
 from fraudlake.lake.rows import persisted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import date
 
     from pyspark.sql import DataFrame
@@ -49,12 +51,11 @@ class Overlap:
     only_other: int
     """Alerts of the other rule that overlap none of this one."""
 
-    @classmethod
-    def of(cls, other: RuleVersion, own: Sequence[Span], others: Sequence[Span]) -> Overlap:
-        """Count the alerts, given by their spans, of a rule and of another one."""
-        both = _overlapping(own, others)
-        counts = (both, len(own) - both, len(others) - _overlapping(others, own))
-        return cls(other.rule.name, other.version, *counts)
+
+def overlap_of(own: Sequence[Span], others: Sequence[Span]) -> tuple[int, int, int]:
+    """Return how many alerts of a rule overlap another rule's, how many do not, and how many of the other do not."""
+    both = _overlapping(own, others)
+    return both, len(own) - both, len(others) - _overlapping(others, own)
 
 
 def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
@@ -72,12 +73,41 @@ def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
     return count
 
 
-def spans(alerts: DataFrame) -> list[Span]:
-    """Return the spans of rows of ``silver_alerts``; alerts of version 0.1.0 have no evidence, but small ones."""
+def spans(alerts: DataFrame, number: int) -> DataFrame:
+    """Return the spans of rows of ``silver_alerts``, with the number of their rule.
+
+    Alerts of version 0.1.0 have no evidence, but small ones.
+    """
     times = F.transform("evidence", lambda part: part["timestamp"])
     first = F.coalesce(F.array_min(times), "small_timestamp", "timestamp")
-    rows = alerts.select("account_id", F.unix_micros(first).alias("begin"), F.unix_micros("timestamp").alias("end"))
-    return [Span(**row) for row in rows.toArrow().to_pylist()]
+    begin, end = F.unix_micros(first).alias("begin"), F.unix_micros("timestamp").alias("end")
+    return alerts.select("account_id", begin, end, F.lit(number).alias("rule"))
+
+
+_COUNTS = ("both", "only_this", "only_other")
+
+
+def overlaps(own: DataFrame, others: Sequence[tuple[RuleVersion, DataFrame]]) -> list[Overlap]:
+    """Return how the alerts of a rule overlap those of each of some others; tasks share the accounts."""
+    together, names = spans(own, 0), ("rule", *_COUNTS)
+    for number, (_, of_other) in enumerate(others, start=1):
+        together = together.unionByName(spans(of_other, number))
+    numbers = range(1, len(others) + 1)
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        of_rule: dict[int, list[Span]] = defaultdict(list)
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            of_rule[row.pop("rule")].append(Span(**row))
+        counts = zip(*((number, *overlap_of(of_rule[0], of_rule[number])) for number in numbers), strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(one, pa.int64()) for one in counts], names)
+
+    counted = together.repartition("account_id").mapInArrow(count, ", ".join(f"{name} BIGINT" for name in names))
+    sums = counted.groupBy("rule").agg(*(F.sum(name).alias(name) for name in _COUNTS))
+    by_number = {row["rule"]: row for row in (sums.collect() if others else ())}
+    return [
+        Overlap(other.rule.name, other.version, *(by_number[number][name] if by_number else 0 for name in _COUNTS))
+        for number, (other, _) in enumerate(others, start=1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -98,15 +128,15 @@ def raised(alerts: DataFrame, version: RuleVersion) -> DataFrame:
     return alerts.where((F.col("rule") == F.lit(version.rule.name)) & is_of_version)
 
 
-def as_evidence(alerts: DataFrame, silver: DataFrame) -> DataFrame:
-    """Return alerts of ``silver_alerts`` in the columns of :data:`evidence.COLUMNS`, with the labels of silver.
+def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> DataFrame:
+    """Return alerts of ``silver_alerts`` in the columns of :data:`evidence.COLUMNS`, with labels and ``verdicts``.
 
-    Alerts of version 0.1.0 have no evidence, and are left out.
+    Alerts of version 0.1.0 have no evidence, and are left out. ``decided`` is from :func:`truth.verdicts_on`.
     """
     parts = alerts.select("alert_id", F.posexplode("evidence").alias("number", "part"))
-    labels = silver.select("transaction_id", "label")
-    labelled = parts.select("alert_id", "number", "part.*").join(labels, on="transaction_id", how="left")
-    rows = F.collect_list(F.struct("number", "variable", "transaction_id", "timestamp", "amount", "label"))
+    known = silver.select("transaction_id", "label").join(decided, on="transaction_id", how="left")
+    labelled = parts.select("alert_id", "number", "part.*").join(known, on="transaction_id", how="left")
+    rows = F.collect_list(F.struct("number", "variable", "transaction_id", "timestamp", "amount", "label", "verdict"))
     collected = labelled.groupBy("alert_id").agg(F.array_sort(rows).alias("parts"))
     return (
         alerts.drop("evidence")
@@ -122,6 +152,7 @@ def as_evidence(alerts: DataFrame, silver: DataFrame) -> DataFrame:
             F.transform("parts.timestamp", F.unix_micros).alias("times"),
             F.col("parts.amount").alias("amounts"),
             F.col("parts.label").alias("labels"),
+            F.col("parts.verdict").alias("verdicts"),
             F.to_json("evidence_columns").alias("columns"),
             F.to_json("measures").alias("measures"),
         )
@@ -149,13 +180,13 @@ def _compare_over(
     in_range = truth.condition("date", first, last)
     with persisted(seen.where(in_range).select("transaction_id", "date", "label")) as transactions:
         history = truth.of_rows(transactions)
-        verdicts = truth.verdicts_on(lake, in_range, transactions)
+        decided = truth.verdicts_on(lake, in_range, transactions)
+        frauds = truth.frauds(decided)
         others = [
             (other, raised(alerts, other).join(transactions, on="transaction_id", how="left_semi"))
             for other in rules.live
             if other.rule != version.rule
         ]
-        own_spans = spans(own)
-        overlaps = [Overlap.of(other, own_spans, spans(of_other)) for other, of_other in others]
-    explained = as_evidence(own, lake.read(tables.SILVER_TRANSACTIONS))
-    return Comparison(report(version.rule, in_order(explained.toArrow()), history, verdicts), overlaps)
+        overlap = overlaps(own, others)
+        counted = tallies(as_evidence(own, lake.read(tables.SILVER_TRANSACTIONS), decided))
+    return Comparison(report(version.rule, counted, history, frauds), overlap)

@@ -37,6 +37,7 @@ for each transaction, of further columns, and null if there are none; ``measures
 :data:`~fraudlake.rules.compiled_rule.EVIDENCE_ROWS` if transactions are left out."""
 AT_ONCE = 5_000
 """Alerts whose texts or lists are made at once: those of a window of thousands of rows repeat most of its rows."""
+_TRUTHS = {"labels": "label", "verdicts": "verdict"}
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
@@ -50,7 +51,7 @@ def of_alert(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
-    """Return alerts in the columns of :data:`COLUMNS`.
+    """Return alerts in the columns of :data:`COLUMNS`; with ``verdict`` in the rows, also ``verdicts`` as a list.
 
     Args:
         rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
@@ -59,8 +60,8 @@ def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Enti
         by: what the rule is by.
     """
     times = _times(rows)
-    columns = {"times": times, "transaction_ids": rows["transaction_id"], "amounts": rows["amount"]}
-    columns["labels"] = rows["label"]
+    columns = {"transaction_ids": rows["transaction_id"], "times": times, "amounts": rows["amount"]}
+    columns |= {name: rows[column] for name, column in _TRUTHS.items() if column in rows.column_names}
     offsets = pa.array([*accumulate((len(alert.rows) for alert in alerts), initial=0)], pa.int32())
     numbers = pa.array([row for alert in alerts for row in alert.rows], pa.int64())
     last = pa.array([alert.rows[-1] for alert in alerts], pa.int64())
@@ -78,7 +79,7 @@ def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Enti
             "entity": pa.repeat(by.name, len(alerts)),
             "entity_key": pa.array(keys(rows, last.to_numpy(), by), pa.string()),
             "roles": pa.ListArray.from_arrays(offsets, roles),
-            **{name: lists[name] for name in ("transaction_ids", "times", "amounts", "labels")},
+            **lists,
             "columns": pa.array([_list(further, alert) for alert in alerts], pa.string()),
             "measures": measures,
         }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
+from heapq import nsmallest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +22,10 @@ if TYPE_CHECKING:
     from fraudlake.rules.kinds import Rule
 
 SAMPLES = 5
+Sample = tuple[int, int, str]
+"""An alert by which some are shown: a hash of its transaction that draws it, its time (microseconds) and its story."""
+TRUTHS = ("labels", "verdicts")
+"""The lists of an alert with what is known of each of its transactions: Flink's label, and the latest verdict."""
 
 
 @dataclass(frozen=True)
@@ -86,53 +95,131 @@ class Report:
         return {**asdict(self), **agreements}
 
 
-def report(rule: Rule, alerts: pa.Table, history: Range, verdicts: Mapping[str, bool]) -> Report:
-    """Count alerts.
+class Tally:
+    """Counts alerts, some at a time. All alerts of a key are in one tally; those of an account may be in several."""
+
+    def __init__(self) -> None:
+        """Begin without alerts."""
+        self._alerts, self._entity = 0, ACCOUNT
+        self._accounts: set[str] = set()
+        self._keys: set[str] = set()
+        self._amounts: dict[str, float] = {}
+        self._days: Counter[str] = Counter()
+        self._truths = {name: _Truth() for name in TRUTHS}
+        self._samples: list[Sample] = []
+
+    def add(self, alerts: pa.Table) -> None:
+        """Count alerts, :data:`evidence.COLUMNS`, and ``verdicts``, a list of the latest ones, if that is there."""
+        if not len(alerts):
+            return
+        self._alerts += len(alerts)
+        self._entity = alerts["entity"][0].as_py()
+        self._keys.update(pc.unique(alerts["entity_key"]).to_pylist())
+        self._accounts.update(pc.unique(alerts["account_id"]).to_pylist())
+        self._amounts.update(zip(alerts["transaction_id"].to_pylist(), alerts["amount"].to_pylist(), strict=True))
+        for day in pc.value_counts(alerts["time"].cast(pa.date32())).to_pylist():
+            self._days[day["values"].isoformat()] += day["counts"]
+        for name, truth in self._truths.items():
+            if name in alerts.column_names:
+                truth.add(alerts["transaction_ids"], alerts[name])
+        self._samples = nsmallest(SAMPLES, [*self._samples, *_drawn(alerts)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures, for :func:`report`. Accounts are named only if they are not the keys."""
+        return {
+            "alerts": self._alerts,
+            "entity": self._entity,
+            "keys": len(self._keys),
+            "accounts": [] if self._entity == ACCOUNT else sorted(self._accounts),
+            "amount": math.fsum(amount or 0.0 for amount in self._amounts.values()),
+            "days": self._days,
+            "truths": {name: truth.counts for name, truth in self._truths.items()},
+            "samples": self._samples,
+        }
+
+
+class _Truth:
+    """Counts alerts with a known truth and right ones, and the fraud that they have."""
+
+    def __init__(self) -> None:
+        self._known = self._right = 0
+        self._detected: set[str] = set()
+
+    def add(self, ids: pa.ChunkedArray, truths: pa.ChunkedArray) -> None:
+        alert, named, truth = pc.list_parent_indices(ids), pc.list_flatten(ids), pc.list_flatten(truths)
+        is_fraud = truth.fill_null(False)
+        self._known += _distinct(alert.filter(truth.is_valid()))
+        self._right += _distinct(alert.filter(is_fraud))
+        self._detected.update(pc.unique(named.filter(is_fraud)).to_pylist())
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        return self._known, self._right, len(self._detected)
+
+
+def report(rule: Rule, tallies: Iterable[Mapping[str, Any]], history: Range, fraud_by_verdict: int) -> Report:
+    """Add up what tallies have counted.
 
     Args:
         rule: the rule.
-        alerts: its alerts, :data:`evidence.COLUMNS`, in order.
+        tallies: from :meth:`Tally.as_dict`.
         history: what there was to find.
-        verdicts: analysts' latest verdicts on transactions of the range, by their ids; true is fraud.
+        fraud_by_verdict: transactions of the range that the latest verdict calls fraud.
     """
-    ends = alerts.group_by("transaction_id", use_threads=False).aggregate([("amount", "last")])["amount_last"]
-    days = pc.value_counts(alerts["time"].cast(pa.date32())).to_pylist()
-    decided = pa.table({"id": pa.array(verdicts, pa.string()), "truth": pa.array(verdicts.values(), pa.bool_())})
-    named = _flat(alerts["transaction_ids"])
-    by_verdict = decided["truth"].take(pc.index_in(named, decided["id"]))
-    alert = pc.list_parent_indices(alerts["transaction_ids"])
-    step = max(1, len(alerts) // SAMPLES)
+    parts = [part for part in tallies if part["alerts"]]
+    days: Counter[str] = Counter()
+    for part in parts:
+        days.update(part["days"])
+    accounts = {account for part in parts for account in part["accounts"]}
+    keys = sum(part["keys"] for part in parts)
+    entity = parts[0]["entity"] if parts else ACCOUNT
+    label, verdict = (
+        Agreement(known, right, fraud, detected)
+        for fraud, (known, right, detected) in (
+            (fraud, [sum(part["truths"][name][place] for part in parts) for place in range(3)])
+            for name, fraud in zip(TRUTHS, (history.fraud, fraud_by_verdict), strict=True)
+        )
+    )
     return Report(
         rule=rule.name,
         kind=rule.kind,
         transactions=history.transactions,
         first=history.first,
         last=history.last,
-        alerts=len(alerts),
-        accounts=_distinct(alerts["account_id"]),
-        entity=alerts["entity"][0].as_py() if len(alerts) else ACCOUNT,
-        keys=_distinct(alerts["entity_key"]),
-        alerts_per_day=dict(sorted((day["values"].isoformat(), day["counts"]) for day in days)),
-        amount_at_risk=sum(amount or 0.0 for amount in ends.to_pylist()),
-        by_label=_agreement(alert, named, _flat(alerts["labels"]), history.fraud),
-        by_verdict=_agreement(alert, named, by_verdict, sum(verdicts.values())),
-        samples=[
-            evidence.story(row)
-            for row in alerts.take(pa.array(range(0, len(alerts), step)[:SAMPLES], pa.int64())).to_pylist()
-        ],
+        alerts=sum(part["alerts"] for part in parts),
+        accounts=keys if entity == ACCOUNT else len(accounts),
+        entity=entity,
+        keys=keys,
+        alerts_per_day=dict(sorted(days.items())),
+        amount_at_risk=math.fsum(part["amount"] for part in parts),
+        by_label=label,
+        by_verdict=verdict,
+        samples=_by_time(sample for part in parts for sample in part["samples"]),
     )
 
 
-def _flat(lists: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.list_flatten(lists)
+def with_verdicts(alerts: pa.Table, verdicts: Mapping[str, bool]) -> pa.Table:
+    """Return alerts with the latest verdicts on their transactions, which are given by the transactions' ids."""
+    decided = pa.table({"id": pa.array(verdicts, pa.string()), "truth": pa.array(verdicts.values(), pa.bool_())})
+    ids = alerts["transaction_ids"].combine_chunks()
+    truth = decided["truth"].take(pc.index_in(ids.flatten(), decided["id"])).combine_chunks()
+    offsets = pc.subtract(ids.offsets, ids.offsets[0])
+    return alerts.append_column("verdicts", pa.ListArray.from_arrays(offsets, truth))
+
+
+def _drawn(alerts: pa.Table) -> Iterator[Sample]:
+    hashes = (zlib.crc32(name.encode()) for name in alerts["transaction_id"].to_pylist())
+    drawn = nsmallest(SAMPLES, ((hash_, number) for number, hash_ in enumerate(hashes)))
+    shown = alerts.take(pa.array([number for _, number in drawn], pa.int64()))
+    times, stories = shown["time"].cast(pa.int64()).to_pylist(), map(evidence.story, shown.to_pylist())
+    return zip((hash_ for hash_, _ in drawn), times, stories, strict=True)
+
+
+def _by_time(samples: Iterable[Sample]) -> list[str]:
+    """Return the stories of the samples that were drawn first, by time."""
+    drawn = nsmallest(SAMPLES, samples)
+    return [story for _, _, story in sorted(drawn, key=itemgetter(1, 2))]
 
 
 def _distinct(values: pa.ChunkedArray) -> int:
     return int(pc.count_distinct(values, mode="all").as_py())
-
-
-def _agreement(alert: pa.ChunkedArray, named: pa.ChunkedArray, truth: pa.ChunkedArray, fraud: int) -> Agreement:
-    """Compare alerts with a truth; the three have an entry for each transaction of each alert."""
-    is_fraud = truth.fill_null(False)
-    known, right, detected = alert.filter(truth.is_valid()), alert.filter(is_fraud), named.filter(is_fraud)
-    return Agreement(_distinct(known), _distinct(right), fraud, _distinct(detected))

@@ -37,8 +37,8 @@ def of_rows(transactions: DataFrame) -> Range:
     return Range(*transactions.agg(*figures).collect()[0])
 
 
-def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None) -> dict[str, bool]:
-    """Return the latest verdicts of a range, by the ids of their transactions; true is fraud.
+def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None) -> DataFrame:
+    """Return ``transaction_id, verdict`` of the latest verdicts of a range; true is fraud.
 
     Args:
         lake: the lake.
@@ -48,5 +48,9 @@ def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None
     latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range).where("verdict IS NOT NULL")
     if transactions is not None:
         latest = latest.join(transactions, on="transaction_id", how="left_semi")
-    decided = latest.select("transaction_id", "verdict").toArrow().to_pylist()
-    return {row["transaction_id"]: row["verdict"] for row in decided}
+    return latest.select("transaction_id", "verdict")
+
+
+def frauds(decided: DataFrame) -> int:
+    """Return the number of verdicts that say fraud."""
+    return decided.where("verdict").count()

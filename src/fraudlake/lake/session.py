@@ -223,6 +223,9 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         # Delta's own store looks whether a commit is there, then renames: another process's commit in between is lost.
         "spark.delta.logStore.file.impl": "fraudlake.HardLinkLogStore",
         "spark.driver.memory": settings.driver_memory,
+        # The rows that a model learns from are more than the default, 1 GB: docs/explanation/sizing.md says what bounds
+        # them, and all else that reaches this process.
+        "spark.driver.maxResultSize": "0",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # What a UI would show of past work, by default of a thousand queries with their plans, fills the heap.

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import comparison, truth
 from fraudlake.detection.alerts import alert_id
-from fraudlake.detection.backtest import in_order
+from fraudlake.detection.backtest import tallies
 from fraudlake.detection.report import Report, report
 from fraudlake.model import budget, published
 from fraudlake.rules.any_rule import ACCOUNT
@@ -22,7 +22,6 @@ from fraudlake.silver import clock
 if TYPE_CHECKING:
     from datetime import date
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.lake import Lake
@@ -110,7 +109,7 @@ def of_days(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion])
     return of_predictions(one_each, versions, published.all_profiles(lake))
 
 
-def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None) -> tuple[Report, pa.Table]:
+def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
     """``gold_fraud_predictions`` of a range of days, both included → the figures of a rule, and its alerts.
 
     They are over the transactions that have a prediction; see :func:`fraudlake.detection.backtest.backtest`.
@@ -119,10 +118,9 @@ def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None)
     predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
-    alerts = of_days(predictions, lake, RuleSet.of([rule]).versions)
-    raised = in_order(comparison.as_evidence(alerts, silver).toArrow())
-    verdicts = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
-    return report(rule, raised, truth.of_rows(scored), verdicts), raised
+    decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
+    alerts = comparison.as_evidence(of_days(predictions, lake, RuleSet.of([rule]).versions), silver, decided)
+    return report(rule, tallies(alerts), truth.of_rows(scored), truth.frauds(decided)), alerts
 
 
 def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:
