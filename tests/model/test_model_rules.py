@@ -192,10 +192,12 @@ def test_a_micro_batch_that_is_killed_anywhere_raises_each_alert_once_under_its_
     first, second = scored(lake, 5), scored(lake, 6)
     versions = {row["model_version"] for row in first.values()}, {row["model_version"] for row in second.values()}
     assert versions == ({"1"} if appends else {"2"}, {"2"})
-    assert {*raised(lake)} == likely(first)
+    # A micro-batch that has raised nothing yet takes the rules as they are now.
+    is_fixed = appends >= 2
+    assert {*raised(lake)} == (likely(first) if is_fixed else set())
     shadows = {*raised(lake, tables.SILVER_SHADOW_ALERTS)}
-    assert {key for key in shadows if key[0] == "likely"} == likely(second)
+    assert {key for key in shadows if key[0] == "likely"} == likely(second) | (set() if is_fixed else likely(first))
     (version,) = versions[0]
     level = budget.threshold("2 accounts a day", published.all_profiles(lake)[version]["budgets"], version)
     few = {("few", name) for name, row in first.items() if row["probability"] >= level}
-    assert {key for key in shadows if key[0] == "few"} == few
+    assert {key for key in shadows if key[0] == "few"} == (few if is_fixed else set())

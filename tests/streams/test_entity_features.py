@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
+from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake
+from fraudlake.lake.appender import Appender
 from fraudlake.lake.definition import Change
 from fraudlake.model import features, history, training
 from fraudlake.streams import prediction_figures, score, stream
@@ -181,6 +183,61 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     names = ["transaction_id", *features.names(opened.settings)]
     rows = features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
     assert {row["transaction_id"]: row for row in rows} == truth
+
+
+def test_a_new_feature_that_fails_is_taken_back_and_the_stream_goes_on_as_if_it_had_never_been(
+    lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
+    shared = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
+    opened = lake(buckets=2, features=json.dumps(FIRST), label_delay="1 day", shuffle_partitions=2, **given)
+    add(opened, transactions(0, 900))
+    assert training.train(opened).is_champion
+    assert scored(opened) == of_history(opened)
+
+    added = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **shared)
+    add(added, transactions(900, 1000))
+    with monkeypatch.context() as patched:
+        patched.setattr(Appender, "append", lambda *arguments, **options: 1 / 0)
+        with pytest.raises(FraudlakeError, match=r"by zero: .* first one with terminal_month, .*takes it back"):
+            scored(added)
+
+    opened = lake(change=Change("test"), features=json.dumps(FIRST), **shared)
+    add(opened, transactions(1000, 1100))
+    assert scored(opened) == of_history(opened)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_killed_micro_batch_takes_up_a_new_feature_and_new_verdicts_once(
+    lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
+    again = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
+    opened = lake(buckets=2, features=json.dumps(FIRST), label_delay="1 day", shuffle_partitions=2, **given)
+    add(opened, transactions(0, 900))
+    assert training.train(opened).is_champion
+    scored(opened)
+
+    decide(opened, [(n, n % 2 == 0, 900 + n % 50) for n in range(700, 900, 3)])
+    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **again)
+    add(opened, transactions(900, 1000))
+    append = Appender.append
+
+    def killed(*arguments: Any, **options: Any) -> None:
+        if is_written:
+            append(*arguments, **options)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Appender, "append", killed)
+        with pytest.raises(FraudlakeError, match="killed"):
+            scored(opened)
+    assert (opened.count(tables.GOLD_FRAUD_PREDICTIONS) == 1000) == is_written
+    add(opened, transactions(1000, 1100))
+    new = {row["transaction_id"] for row in transactions(900, 1100).to_pylist()}
+    found, truth = scored(opened), of_history(opened)
+    assert {name: row for name, row in found.items() if name in new} == {name: truth[name] for name in new}
+    assert truth != of_history(opened, "WHERE false")
 
 
 def test_of_chargebacks_the_stream_has_the_features_of_the_history_and_flinks_frauds_leave_its_state(

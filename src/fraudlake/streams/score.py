@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
@@ -82,6 +82,7 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
     seen, first = _SeenVerdicts.of(lake, "score"), lake.checkpoint("score").next_batch
+    new_features = _new_features(lake, "score")
     changed: list[bool] = []
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
@@ -113,9 +114,28 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'", **_alerts_of_one(lake, FROM_KAFKA)},
         fixed=_fixed(lake),
         persist=False,
+        explain=lambda failure: _advice(failure, new_features),
         before=before,
         renewed=seen.renewed(lake, rebuilt),
     )
+
+
+def _advice(failure: str, new: Sequence[str]) -> str | None:
+    """Return what to do about a failure in a micro-batch that begins with new features."""
+    if not new:
+        return None
+    return (
+        f"{cause_of(failure)}: this micro-batch is the first one with {', '.join(new)}; if a feature is the cause, "
+        "'fraudlake features apply FILE' with the others takes it back, and the next run goes on from here"
+    )
+
+
+def _new_features(lake: Lake, step: str) -> list[str]:
+    """Return the names of the declared features that the next micro-batch is the first to compute."""
+    checkpoint = lake.checkpoint(step)
+    done = checkpoint.next_batch - 1
+    before = json.loads(checkpoint.features_of(done) or "[]") if done >= 0 else []
+    return [feature["name"] for feature in json.loads(_declared(lake)) if "name" in feature and feature not in before]
 
 
 def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:

@@ -1,7 +1,7 @@
 """Score alerts: the predictions of a micro-batch become alerts of the rules of the kind ``model``.
 
-The alerts are of the predictions as they were committed, so a micro-batch that is repeated after a crash raises the
-same ones, also if the champion has changed since. Its rules are those that the checkpoint notes; see
+The alerts are of the predictions as they were committed, so a micro-batch that is repeated after a crash raises them of
+the same ones, also if the champion has changed since. The checkpoint notes its rules; see
 :mod:`~fraudlake.streams.rule_notes`.
 """
 
@@ -43,14 +43,22 @@ class ScoreAlerts:
     step: str
     appender: Appender
     rules: RuleSet
+    is_fixed: bool
+    """Whether the micro-batch is repeated under the rules that were noted for it."""
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> ScoreAlerts:
-        """Return the alerts of the next micro-batch: one that is repeated keeps its rules."""
-        checkpoint, appender = lake.checkpoint(step), Appender.of(lake, step)
+        """Return the alerts of the next micro-batch.
+
+        One that is repeated keeps its rules if it has written alerts, or predictions that were to raise none. Otherwise
+        it takes the rules as they are now: so a rule that makes the stream fail can be retired.
+        """
+        appender = Appender.of(lake, step)
         pending = appender.repeated
-        rules = _latest(lake) if pending is None else rule_notes.noted(lake, checkpoint, pending, "predictions")
-        return cls(step, appender, rules)
+        if pending is None or not _has_written(lake, appender, pending):
+            return cls(step, appender, _latest(lake), is_fixed=False)
+        rules = rule_notes.noted(lake, lake.checkpoint(step), pending, "predictions")
+        return cls(step, appender, rules, is_fixed=True)
 
     def note(self, lake: Lake) -> None:
         """Note in the checkpoint the rules of the next micro-batch, if there are any now, or were before it."""
@@ -58,7 +66,7 @@ class ScoreAlerts:
         batch = checkpoint.next_batch
         if self.rules.evaluated:
             rule_table.start(lake)
-        if self.appender.repeated is None and (self.rules.evaluated or checkpoint.rules_of(batch)):
+        if not self.is_fixed and (self.rules.evaluated or checkpoint.rules_of(batch)):
             self._note(lake, self.rules.change)
 
     def note_latest(self, lake: Lake) -> None:
@@ -70,8 +78,8 @@ class ScoreAlerts:
         batch = checkpoint.next_batch
         if checkpoint.rules_of(batch) == change:
             return
-        read = rule_notes.of_silver(lake, checkpoint, batch)
-        if read["silver_version"] is None:  # it reads a topic, or begins
+        read = {**checkpoint.read_before(batch)} or rule_notes.of_silver(lake, checkpoint, batch)
+        if read["silver_version"] is None and read["newest"] is None:  # it reads a topic, or begins
             newest = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(timestamp) AS newest")["newest"]
             read["newest"] = newest.cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()
         checkpoint.note_rules(batch, change, read, {})
@@ -118,6 +126,14 @@ class ScoreAlerts:
         raised = alerts.of_predictions(predictions.where(of_batch), versions, profiles)
         self.appender.append(lake, raised, table, batch_id)
         return True
+
+
+def _has_written(lake: Lake, appender: Appender, batch_id: int) -> bool:
+    """Return whether a micro-batch has written alerts, or predictions that were to raise none."""
+    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+    scored = appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
+    raises_none = scored is not None and "scored_at" not in scored.record
+    return raises_none or any(appender.commit(lake, table, batch_id) for table in both)
 
 
 def _latest(lake: Lake) -> RuleSet:
