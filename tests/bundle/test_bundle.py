@@ -452,6 +452,17 @@ def test_the_ci_example_deploys_to_staging_before_prod() -> None:
     assert deployed < probed < smoked
 
 
+@pytest.mark.parametrize("target", ["staging", "prod"])
+def test_the_ci_example_gives_the_desk_the_code_of_each_deploy(target: str) -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
+    steps = workflow["jobs"][target]["steps"]
+    deployed = next(number for number, step in enumerate(steps) if "bundle deploy" in step.get("run", ""))
+
+    assert steps[deployed + 1]["run"] == f"databricks bundle run desk --target {target}"
+    assert steps[deployed + 1]["if"] == "vars.FRAUDLAKE_DESK == 'true'"
+    assert "desk" in render(target, has_desk=True, **GIVEN).resources["apps"]
+
+
 def test_the_ci_example_has_the_cli_for_its_tests_and_pins_it() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
 

@@ -336,8 +336,10 @@ def a_run(number: int, job: int, state: dict[str, str], url: str = "http://works
 
 def _statement(workspace: Workspace, *, query: dict[str, str], body: dict[str, Any]) -> Answer:
     assert set(body) == {
-        *("statement", "warehouse_id", "catalog", "schema", "parameters", "wait_timeout", "on_wait_timeout")
+        *("statement", "warehouse_id", "catalog", "schema", "parameters", "wait_timeout", "on_wait_timeout"),
+        *("disposition", "format"),
     }
+    assert (body["disposition"], body["format"]) == ("INLINE", "JSON_ARRAY")
     awake = next((one for one in workspace.warehouses if one.get("state") == "RUNNING"), workspace.warehouses[0])
     assert (body["warehouse_id"], body["catalog"], body["schema"]) == (awake["id"], "main", workspace.schema)
     assert body["on_wait_timeout"] == "CONTINUE"

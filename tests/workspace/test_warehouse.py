@@ -1,93 +1,170 @@
-"""The desk's store in a workspace: statements of a SQL warehouse, whose answers are texts in parts."""
+"""The desk's store in a workspace: statements of a SQL warehouse, whose answers are Arrow behind links, or texts."""
 
 from __future__ import annotations
 
+import math
+import re
+import socket
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from types import SimpleNamespace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from databricks.sdk.service.sql import StatementState
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.core import Config
+from databricks.sdk.service.sql import ExternalLink
 
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake import contents, lake_format
 from fraudlake.settings import load
-from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_REVIEW_EVENTS
+from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_DEFINITION, SILVER_REVIEW_EVENTS, Table
+from fraudlake.workspace import answers
 from fraudlake.workspace.warehouse import WarehouseStore
+from tests.desk.small_lake import write
+from tests.workspace.warehouse import LIMIT, Warehouse, serving
+from tests.workspace_http import TOKEN
 
-TABLES = ("silver_review_events", "silver_definition", "gold_review_queue")
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 
-class Warehouse:
-    """A client of a workspace with a warehouse; ``answers`` are columns with types, and parts of rows."""
-
-    def __init__(self) -> None:
-        self.statements: list[str] = []
-        self.answers: dict[str, tuple[dict[str, str], list[list[list[Any]]]]] = {}
-        self.failure: str | None = None
-        self.config = SimpleNamespace(warehouse_id=None)
-        running = SimpleNamespace(id="w1", name="sql", state=SimpleNamespace(value="RUNNING"))
-        self.warehouses = SimpleNamespace(list=lambda: [running])
-        self.statement_execution = self
-
-    def execute_statement(self, statement: str, warehouse: str, **given: Any) -> Any:
-        assert (warehouse, given["catalog"], given["schema"]) == ("w1", "main", "fraud")
-        self.statements.append(statement)
-        if self.failure is not None:
-            failed = SimpleNamespace(state=StatementState.FAILED, error=SimpleNamespace(message=self.failure))
-            return SimpleNamespace(status=failed, result=None, manifest=None, statement_id="s")
-        columns, parts = self.answers.get(statement, ({}, [[]]))
-        if statement == "SHOW TABLES":
-            parts = [[["fraud", name, "false"] for name in TABLES]]
-        described = [
-            SimpleNamespace(name=name, type_name=SimpleNamespace(value=kind)) for name, kind in columns.items()
-        ]
-        self.parts = parts
-        return SimpleNamespace(
-            status=SimpleNamespace(state=StatementState.SUCCEEDED),
-            manifest=SimpleNamespace(schema=SimpleNamespace(columns=described)),
-            result=self.get_statement_result_chunk_n("s", 0),
-            statement_id="s",
-        )
-
-    def get_statement_result_chunk_n(self, statement_id: str, number: int) -> Any:
-        following = number + 1 if number + 1 < len(self.parts) else None
-        return SimpleNamespace(data_array=self.parts[number], next_chunk_index=following)
-
-
 @pytest.fixture
-def warehouse() -> Warehouse:
-    return Warehouse()
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    root = tmp_path / "lake"
+    root.mkdir()
+    lake_format.mark(root)
+    for table in (SILVER_REVIEW_EVENTS, SILVER_DEFINITION, GOLD_REVIEW_QUEUE):
+        write(root, table, [])
+    with serving(Warehouse(root)) as served:
+        yield served
 
 
-@pytest.fixture
-def store(warehouse: Warehouse) -> WarehouseStore:
-    return WarehouseStore(load(catalog="main", schema_name="fraud", warehouse="sql"), warehouse)
+@pytest.fixture(params=["links", "texts"])
+def store(request: pytest.FixtureRequest, warehouse: Warehouse) -> WarehouseStore:
+    warehouse.has_links = request.param == "links"
+    return opened(warehouse)
 
 
-def test_rows_come_in_parts_with_the_types_of_their_columns(store: WarehouseStore, warehouse: Warehouse) -> None:
-    columns = {
-        "id": "STRING",
-        "n": "LONG",
-        "x": "DOUBLE",
-        "is_it": "BOOLEAN",
-        "day": "DATE",
-        "at": "TIMESTAMP",
-        "ids": "ARRAY",
-    }
-    parts = [
-        [["a", "1", "0.5", "true", "2026-03-07", "2026-03-07T12:00:00.000Z", '["x","y"]']],
-        [[None] * 7],
-    ]
-    warehouse.answers["SELECT"] = (columns, parts)
+def opened(warehouse: Warehouse) -> WarehouseStore:
+    config = Config(host=warehouse.host, token=TOKEN, auth_type="pat", http_timeout_seconds=5, retry_timeout_seconds=1)
+    return WarehouseStore(load(catalog="main", schema_name="fraud", warehouse="sql"), WorkspaceClient(config=config))
 
-    first, second = store.query("SELECT").to_pylist()
 
-    assert first == {
-        "id": "a", "n": 1, "x": 0.5, "is_it": True, "day": date(2026, 3, 7), "at": NOON, "ids": ["x", "y"],
-    }  # fmt: skip
-    assert set(second.values()) == {None}
+def a_value(kind: pa.DataType, number: int) -> Any:
+    """A value of a type, with the milliseconds, marks and letters that a wire may lose."""
+    if pa.types.is_list(kind):
+        return [a_value(kind.value_type, number), None, a_value(kind.value_type, number + 1)]
+    if pa.types.is_map(kind):
+        return [(f"key {number} ${{x}}", a_value(kind.item_type, number)), ("none", None)]
+    if pa.types.is_struct(kind):
+        return {field.name: a_value(field.type, number) for field in kind}
+    return {
+        pa.string(): f'it\'s "{number}" \\ ü 😀\n',
+        pa.binary(): bytes([0, 255, number]),
+        pa.bool_(): number % 2 == 0,
+        pa.int32(): -(2**31),
+        pa.int64(): 2**63 - 1,
+        pa.float64(): 0.1 + number,
+        pa.date32(): date(1969, 12, 31),
+        pa.timestamp("us", tz="UTC"): datetime(2026, 3, 7, 23, 59, 59, 123000, UTC),
+    }[kind]
+
+
+@pytest.mark.parametrize("table", contents.TABLES, ids=lambda table: table.name)
+def test_every_column_of_a_lake_comes_as_it_is(store: WarehouseStore, warehouse: Warehouse, table: Table) -> None:
+    rows = [{field.name: a_value(field.type, number) for field in table.schema} for number in range(2)]
+    of_lake = pa.Table.from_pylist([*rows, dict.fromkeys(table.schema.names)], table.schema)
+    warehouse.answers["SELECT all"], warehouse.answers["SELECT none"] = of_lake, of_lake.slice(0, 0)
+
+    assert store.query("SELECT all") == of_lake
+    assert store.query("SELECT none") == of_lake.slice(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.decimal128(10, 2), [Decimal("-12345678.90"), Decimal("0.10")]),
+        (pa.float64(), [math.inf, -math.inf, 5e-324]),
+        (pa.float32(), [1.5]),
+        (pa.int8(), [-128]),
+        (pa.int16(), [32767]),
+        (pa.timestamp("us"), [datetime(2026, 3, 29, 2, 30)]),
+        (pa.null(), [None]),
+        (pa.list_(pa.field("element", pa.decimal128(4, 1))), [[Decimal("1.5")], []]),
+        (pa.map_(pa.int64(), pa.list_(pa.field("element", pa.binary()))), [[(7, [b"\xff"])], None]),
+        (
+            pa.struct([("a b", pa.struct([("at", pa.timestamp("us", tz="UTC"))]))]),
+            [{"a b": {"at": NOON}}, {"a b": None}],
+        ),
+    ],
+    ids=str,
+)
+def test_other_types_of_a_query_come_as_they_are(
+    store: WarehouseStore, warehouse: Warehouse, kind: pa.DataType, values: list[Any]
+) -> None:
+    warehouse.answers["SELECT x"] = pa.table({"x": pa.array(values, kind)})
+    answer = store.query("SELECT x")["x"]
+    assert (answer.type, answer.to_pylist()) == (kind, values)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ARRAY<STRING>", pa.list_(pa.field("element", pa.string()))),
+        (
+            "STRUCT<`a b`: STRING NOT NULL, c: DECIMAL(10,2)>",
+            pa.struct({"a b": pa.string(), "c": pa.decimal128(10, 2)}),
+        ),
+        ("MAP<STRING, ARRAY<MAP<INT, DATE>>>", None),
+        ("INTERVAL DAY TO SECOND", pa.string()),
+        ("VARIANT", pa.string()),
+    ],
+)
+def test_a_type_is_read_as_the_manifest_writes_it(text: str, kind: pa.DataType | None) -> None:
+    of_map = pa.map_(pa.string(), pa.list_(pa.field("element", pa.map_(pa.int32(), pa.date32()))))
+    assert answers.type_of(text) == (kind or of_map)
+
+
+def test_links_keep_microseconds_and_texts_milliseconds(warehouse: Warehouse) -> None:
+    exact = datetime(2026, 3, 7, 12, 0, 0, 123_456, UTC)
+    warehouse.answers["SELECT at"] = pa.table({"at": pa.array([exact], pa.timestamp("us", tz="UTC"))})
+    store = opened(warehouse)
+    assert store.query("SELECT at")["at"].to_pylist() == [exact]
+    warehouse.has_links = False
+    assert store.query("SELECT at")["at"].to_pylist() == [exact.replace(microsecond=123_000)]
+
+
+def test_an_answer_of_more_than_25_mib_comes_in_parts(warehouse: Warehouse) -> None:
+    large = pa.table({"id": [f"{number:0128}" for number in range(LIMIT // 100)]})
+    assert large.nbytes > LIMIT
+    warehouse.answers["SELECT id"], warehouse.chunk = large, 50_000
+    store = opened(warehouse)
+    assert store.query("SELECT id") == large
+    warehouse.has_links = False
+    with pytest.raises(FraudlakeError, match=r"^SQL failed \(Inline byte limit exceeded"):
+        store.query("SELECT id")
+
+
+def test_a_storage_that_refuses_is_a_line_without_its_link(warehouse: Warehouse) -> None:
+    store, warehouse.storage = opened(warehouse), 403
+    warehouse.answers["SELECT 1"] = pa.table({"one": [1]})
+    host = warehouse.host.removeprefix("http://")
+    line = (
+        f"{host}, which has the answer, refuses it with 403: let the network of the desk reach the workspace's storage"
+    )
+    with pytest.raises(FraudlakeError, match=f"^{re.escape(line)}$"):
+        store.query("SELECT 1")
+
+
+def test_a_storage_that_cannot_be_reached_is_a_line_without_its_link() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{closed.getsockname()[1]}"
+        link = ExternalLink(external_link=f"http://{host}/rows?signature=secret")
+        with pytest.raises(FraudlakeError, match=f"^{host}, which has the answer, cannot be reached: let the network"):
+            answers.of_links([link], pa.schema([("one", pa.int64())]))
 
 
 def test_a_table_that_is_not_there_has_no_rows(store: WarehouseStore, warehouse: Warehouse) -> None:
@@ -112,6 +189,9 @@ def test_an_event_is_inserted_if_its_number_is_new_whatever_its_texts_contain(
     assert "CAST(concat('it', chr(39), 's ', chr(36), '{x} ', chr(92)) AS STRING) AS note" in merged
     assert "CAST(TIMESTAMP '2026-03-07 12:00:00.000000Z' AS TIMESTAMP) AS at" in merged
     assert "CAST(array('t1', concat('t', chr(39), '2')) AS ARRAY<STRING>) AS transaction_ids" in merged
+    names = ("number", "note", "at", "transaction_ids")
+    written = store.query(f"SELECT {', '.join(names)} FROM silver_review_events", SILVER_REVIEW_EVENTS)
+    assert written.to_pylist() == rows.select(names).to_pylist()
 
 
 def test_the_queue_of_a_day_is_replaced_in_one_statement(store: WarehouseStore, warehouse: Warehouse) -> None:

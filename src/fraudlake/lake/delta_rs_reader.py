@@ -88,6 +88,10 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     """Return a type without views, which Arrow can neither sort nor filter."""
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
     return _NOT_VIEWS.get(kind, kind)
 
 

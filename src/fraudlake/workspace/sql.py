@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from databricks.sdk.service.sql import (
+    Disposition,
     ExecuteStatementRequestOnWaitTimeout,
+    Format,
     StatementParameterListItem,
     StatementResponse,
     StatementState,
 )
 
 from fraudlake.errors import FraudlakeError, first_line
+from fraudlake.workspace import answers
 from fraudlake.workspace.client import asking, pauses
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from databricks.sdk import WorkspaceClient
-    from databricks.sdk.service.sql import EndpointInfo
+    from databricks.sdk.service.sql import EndpointInfo, ResultData
 
-_TYPES = {
-    "INT": pa.int32(),
-    "LONG": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-}
-"""Types of the columns of answers, by their names there; others are texts."""
 _UNDER_WAY = {StatementState.PENDING, StatementState.RUNNING}
 
 
@@ -66,23 +59,28 @@ class Sql:
         Raises:
             FraudlakeError: the statement failed.
         """
-        return self._rows(self._answer(statement, parameters))
+        return self._rows(self._answer(statement, parameters, Disposition.INLINE))
 
     def table(self, statement: str) -> pa.Table:
         """Run a query, wait until it has ended, and return its rows; times in UTC.
 
-        Raises:
-            FraudlakeError: the statement failed.
-        """
-        answer = self._answer(statement, {})
-        described = answer.manifest.schema.columns if answer.manifest and answer.manifest.schema else None
-        rows = self._rows(answer)
-        columns = [(str(one.name), str(one.type_name and one.type_name.value)) for one in described or []]
-        return pa.table(
-            {name: _typed([row[place] for row in rows], kind) for place, (name, kind) in enumerate(columns)}
-        )
+        The rows come as Arrow, through links to the workspace's storage: rows of text have no microseconds, and at most
+        25 MiB. A warehouse that has no links gives those.
 
-    def _answer(self, statement: str, parameters: Mapping[str, str]) -> StatementResponse:
+        Raises:
+            FraudlakeError: the statement failed, or the storage cannot be reached.
+        """
+        try:
+            answer = self._answer(statement, {}, Disposition.EXTERNAL_LINKS)
+        except FraudlakeError as error:
+            if "disposition" not in str(error).lower():
+                raise
+            answer = self._answer(statement, {}, Disposition.INLINE)
+            return answers.of_texts(self._rows(answer), answers.schema(answer.manifest))
+        links = (link for part in self._parts(answer) for link in part.external_links or ())
+        return answers.of_links(links, answers.schema(answer.manifest))
+
+    def _answer(self, statement: str, parameters: Mapping[str, str], disposition: Disposition) -> StatementResponse:
         api = self.client.statement_execution
         with asking(self.client, "SQL"):
             answer = api.execute_statement(
@@ -90,6 +88,8 @@ class Sql:
                 self.warehouse_id,
                 catalog=self.catalog,
                 schema=self.schema,
+                disposition=disposition,
+                format=Format.JSON_ARRAY if disposition is Disposition.INLINE else Format.ARROW_STREAM,
                 parameters=[StatementParameterListItem(name, value=value) for name, value in parameters.items()],
                 wait_timeout="30s",
                 on_wait_timeout=ExecuteStatementRequestOnWaitTimeout.CONTINUE,
@@ -106,21 +106,15 @@ class Sql:
         return answer
 
     def _rows(self, answer: StatementResponse) -> list[list[str]]:
-        """Return the rows of an answer, which come in parts."""
-        api, part = self.client.statement_execution, answer.result
-        rows = (part.data_array if part else None) or []
-        while part is not None and part.next_chunk_index is not None:
+        return [row for part in self._parts(answer) for row in part.data_array or ()]
+
+    def _parts(self, answer: StatementResponse) -> Iterator[ResultData]:
+        """Yield the parts in which an answer comes, each as it is asked for: its links live for minutes."""
+        part = answer.result
+        while part is not None:
+            yield part
+            following = (part.external_links[-1] if part.external_links else part).next_chunk_index
+            if following is None:
+                return
             with asking(self.client, "SQL"):
-                part = api.get_statement_result_chunk_n(str(answer.statement_id), part.next_chunk_index)
-            rows += part.data_array or []
-        return rows
-
-
-def _typed(texts: list[str | None], kind: str) -> pa.Array:
-    """Return a column of an answer, whose values are texts or null, in its type in SQL."""
-    if kind == "ARRAY":
-        return pa.array([None if text is None else json.loads(text) for text in texts])
-    column = pa.array(texts, pa.string())
-    if kind == "BOOLEAN":
-        return pc.equal(column, "true")
-    return column.cast(_TYPES.get(kind, pa.string()))
+                part = self.client.statement_execution.get_statement_result_chunk_n(str(answer.statement_id), following)

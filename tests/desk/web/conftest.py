@@ -1,20 +1,30 @@
-"""What the tests of the pages share: a small lake, and browsers of people who look at it."""
+"""What the tests of the pages share: a small lake, and browsers of people who look at it.
+
+They look at it on a laptop, and through the SQL warehouse of a workspace.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.core import Config
 from starlette.testclient import TestClient
 
+from fraudlake import tables
 from fraudlake.desk.local_store import LocalStore
+from fraudlake.desk.store import Store
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
 from fraudlake.settings import Settings
+from fraudlake.workspace.warehouse import WarehouseStore
 from tests.desk import small_lake
+from tests.workspace.warehouse import Warehouse, serving
+from tests.workspace_http import TOKEN
 
 PORT = 8642
 ADDRESS = f"http://127.0.0.1:{PORT}"
@@ -56,13 +66,34 @@ def store(root: Path) -> LocalStore:
 
 
 @pytest.fixture
-def browse(root: Path) -> Open:
+def warehouse(root: Path) -> Iterator[Warehouse]:
+    """A SQL warehouse over the lake, in which the job define has made what the desk writes; answers come in parts."""
+    for table in (tables.SILVER_REVIEW_EVENTS, tables.SILVER_VERDICTS, tables.SILVER_RULES):
+        small_lake.write(root, table, [])
+    with serving(Warehouse(root, chunk=7)) as served:
+        yield served
+
+
+OpenStore = Callable[..., Store]
+
+
+@pytest.fixture(params=["laptop", "workspace"])
+def open_store(request: pytest.FixtureRequest, root: Path) -> OpenStore:
+    """Open the lake on a laptop, and in a workspace."""
+    if request.param == "laptop":
+        return lambda **settings: LocalStore(Settings(lake=root, **settings))
+    warehouse = request.getfixturevalue("warehouse")
+    config = Config(host=warehouse.host, token=TOKEN, auth_type="pat", retry_timeout_seconds=1)
+    named = {"catalog": "main", "schema_name": "fraud", "warehouse": "sql"}
+    return lambda **settings: WarehouseStore(Settings(**named, **settings), WorkspaceClient(config=config))
+
+
+@pytest.fixture
+def browse(open_store: OpenStore) -> Open:
     """Open the desk as an analyst, or as a reader."""
 
     def open_(name: str = "anna", may_decide: bool = True, **settings: object) -> Browser:
-        site, access = server.site_of_one(
-            LocalStore(Settings(lake=root, **settings)), name, may_decide, ("127.0.0.1", PORT)
-        )
+        site, access = server.site_of_one(open_store(**settings), name, may_decide, ("127.0.0.1", PORT))
         browser = Browser(application(site), base_url=ADDRESS, raise_server_exceptions=False)
         assert browser.get(f"/?token={access.token}").status_code == 200
         return browser

@@ -24,6 +24,7 @@ from fraudlake.errors import FraudlakeError
 from tests.desk import small_lake
 from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
+from tests.workspace.warehouse import Warehouse
 
 PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
 LIKELY = {"kind": "model", "name": "likely", "threshold": 0.5}
@@ -206,7 +207,9 @@ def test_a_budget_of_scores_is_tried_by_the_level_of_each_version_of_the_model(b
     assert "Transactions 50 Alerts 10 " in text_of(browser.get("/rules/likely/backtest").text)
 
 
-def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore) -> None:
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore, warehouse: Warehouse, has_links: bool) -> None:
+    warehouse.has_links = has_links
     browser, page = browse(), "/rules/small_then_large"
     moved = {"small_below": "1", "large_above": "900", "reason": "fewer alerts"}
     text = text_of(browser.submit(page, f"{page}/draft", **moved))
