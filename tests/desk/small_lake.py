@@ -21,6 +21,10 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 HOSTILE = "<img src=x onerror=alert(1)>'\"&"
 """An account's id; it is a part of addresses, attributes and texts."""
 SENTENCE = "</p><script>alert('sentence')</script>"
+COLUMNS = {"terminal_id": {"from": "terminalId", "type": "string"}}
+SILVER = tables.with_declared(
+    tables.SILVER_TRANSACTIONS, {name: DeclaredColumn.model_validate(given) for name, given in COLUMNS.items()}
+)
 ACCOUNTS = [f"A{number}" for number in range(9)] + [HOSTILE]
 
 
@@ -40,18 +44,12 @@ def make(root: Path) -> Path:
     """Make the lake: each account pays five times; all but two of them have an alert, and are in the queue."""
     lake_format.mark(root)
     write(root, tables.BRONZE_TRANSACTIONS, [_landed(row) for row in transactions()])
-    columns = {"terminal_id": {"from": "terminalId", "type": "string"}}
-    defined = {"columns": columns, "entities": {"terminal": ["terminal_id"]}}
+    defined = {"columns": COLUMNS, "entities": {"terminal": ["terminal_id"]}}
     write(root, tables.SILVER_DEFINITION, [
         {"change": 1, "setting": name, "value": json.dumps(value), "author": "settings", "changed_at": NOON}
         for name, value in defined.items()
     ])  # fmt: skip
-    silver = tables.SILVER_TRANSACTIONS
-    write(
-        root,
-        tables.with_declared(silver, {"terminal_id": DeclaredColumn.model_validate(columns["terminal_id"])}),
-        transactions(),
-    )
+    write(root, SILVER, transactions())
     write(root, tables.SILVER_ALERTS, alerts())
     write(root, tables.GOLD_CASES, map(case, alerts()))
     write(root, tables.GOLD_REVIEW_QUEUE, queue())

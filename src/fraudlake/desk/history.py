@@ -110,6 +110,18 @@ def of_account(store: Store, account: str) -> Item:
     return Item("", None, ACCOUNT, account, account, (), frozenset(), day)
 
 
+def accounts_beginning(store: Store, beginning: str) -> list[str]:
+    """Return the accounts with transactions whose names begin with a text, and are longer."""
+    silver, length = tables.SILVER_TRANSACTIONS, len(beginning)
+    found = store.query(
+        f"SELECT DISTINCT account_id FROM {silver.name} "
+        f"WHERE substr(account_id, 1, {length}) = {literal(beginning)} AND length(account_id) > {length}",
+        silver,
+    )
+    names: list[str] = found["account_id"].to_pylist()
+    return names
+
+
 def events(store: Store, item: Item) -> list[Event]:
     """Return the events of an item, and of other items of its account or key, in their order."""
     same = f"entity = {literal(item.entity)} AND entity_key = {literal(item.entity_key)}"

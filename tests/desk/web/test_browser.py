@@ -209,6 +209,29 @@ def test_nothing_shuts_people_out_and_every_page_fits(desk: Any, window: Any, sc
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("DE/4711", "DE/4711"),
+        ("..", ".."),
+        (" 7 ", "␣7␣"),
+        ("Jose\u0301", "Jose⟨U+0301⟩"),
+        ("L" * 70_000, "L" * 200 + "… (70,000 letters)"),
+    ],
+    ids=["slash", "dots", "blanks", "decomposed", "long"],
+)
+def test_an_account_is_found_by_any_name(desk: Any, window: Any, root: Path, name: str, shown: str) -> None:
+    paid = {"transaction_id": "t", "account_id": name, "timestamp": small_lake.NOON, "date": small_lake.DAY}
+    small_lake.write(root, small_lake.SILVER, [{**paid, "amount": 1.0, "source": "s", "position": 0}])
+    one = desk()
+    page = window(one.address)
+    page.fill("#find", name)
+    page.press("#find", "Enter")
+    expect(page.locator("h1")).to_have_text(f"Account {shown}")
+    page.click("text=30 days before")
+    expect(page.locator("h1")).to_have_text(f"Account {shown}")
+
+
 def test_each_verdict_exists_once_or_not_at_all_if_the_desk_is_killed(desk: Any, root: Path) -> None:
     for number in range(20):
         one = desk()

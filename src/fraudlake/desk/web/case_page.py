@@ -21,8 +21,10 @@ from fraudlake.desk.items import Named
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
+from fraudlake.desk.web.names import account as address_of
+from fraudlake.desk.web.names import digest, segment, shown
 from fraudlake.desk.web.queue_page import day_of
-from fraudlake.desk.web.site import amount, done, moment, path, share
+from fraudlake.desk.web.site import amount, done, moment, share
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
@@ -64,14 +66,13 @@ def routes(site: Site) -> list[Route]:
         return _page(site, request, site.store_of(request.state.person), named)
 
     def find(request: Request) -> Response:
-        name, store = request.query_params.get("name", "").strip(), site.store_of(request.state.person)
-        if name and items.find(store, name):
-            return RedirectResponse(f"/items/{path(name)}", 303)
-        if name and history.of_account(store, name).day:
-            return RedirectResponse(f"/accounts/{path(name)}", 303)
-        for case in cases.of_key(store, name, 1, of_accounts=False):
-            return RedirectResponse(f"/items/{path(case['case_id'])}", 303)
-        raise MissingError(f"there is no account, case, alert or drawn account '{name}', and no case of such a key")
+        given, store = request.query_params.get("name", ""), site.store_of(request.state.person)
+        for name in dict.fromkeys((given, given.strip())):  # blanks are a part of a name, or of what was copied
+            if address := _address(store, name):
+                return RedirectResponse(address, 303)
+        raise MissingError(
+            f"there is no account, case, alert or drawn account '{shown(given)}', and no case of such a key"
+        )
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
@@ -92,6 +93,13 @@ def routes(site: Site) -> list[Route]:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         return _page(site, request, store, Named(history.of_account(store, name), None, None))
 
+    def long_account(request: Request) -> Response:
+        store, beginning = site.store_of(request.state.person), request.path_params["name"]
+        for name in history.accounts_beginning(store, beginning):
+            if digest(name) == request.path_params["digest"]:
+                return _page(site, request, store, Named(history.of_account(store, name), None, None))
+        raise MissingError(f"there is no account {shown(beginning)}… any more: it was forgotten")
+
     def form(carry_out: Callable[[Store, str, Item, dict[str, str]], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             fields = await forms.read(request, site.access)
@@ -102,20 +110,33 @@ def routes(site: Site) -> list[Route]:
             store, day = site.store_of(person), day_of(fields.get("day"))
             event = carry_out(store, person.name, _find(store, name, day).item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {})
-            return f"/items/{path(name)}?{urlencode(query)}"
+            return f"/items/{segment(name)}?{urlencode(query)}"
 
         return answer
 
     return [
-        Route("/items/{name:str}", item),
-        Route("/items/{name:str}/shared", shared),
-        Route("/items/{name:str}/dossier", dossier_),
-        Route("/items/{name:str}/take", form(_take), methods=["POST"]),
-        Route("/items/{name:str}/release", form(_release), methods=["POST"]),
-        Route("/items/{name:str}/verdict", form(_decide), methods=["POST"]),
-        Route("/accounts/{name:str}", account),
+        Route("/items/{name:text}", item),
+        Route("/items/{name:text}/shared", shared),
+        Route("/items/{name:text}/dossier", dossier_),
+        Route("/items/{name:text}/take", form(_take), methods=["POST"]),
+        Route("/items/{name:text}/release", form(_release), methods=["POST"]),
+        Route("/items/{name:text}/verdict", form(_decide), methods=["POST"]),
+        Route("/accounts/{name:text}", account),
+        Route("/accounts/{name:text}/{digest:str}", long_account),
         Route("/find", find),
     ]
+
+
+def _address(store: Store, name: str) -> str | None:
+    """Return the address of the page of an id, an account or the latest case of a key; None if there is none."""
+    if not name:
+        return None
+    if items.find(store, name):
+        return f"/items/{segment(name)}"
+    if history.of_account(store, name).day:
+        return address_of(name)
+    of_key = cases.of_key(store, name, 1, of_accounts=False)
+    return f"/items/{segment(of_key[0]['case_id'])}" if of_key else None
 
 
 def _take(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
@@ -176,7 +197,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         is_drawn=row is not None and row["kind"] == "drawn",
         is_correction=state.decision is not None and state.covers(item),
         expired=_expired(state),
-        dossier=f"/items/{path(item.item_id)}/dossier" if case else None,
+        dossier=f"/items/{segment(item.item_id)}/dossier" if case else None,
         facts=_facts(item, case, row),
         cases=[] if item.names else cases.of_key(store, item.account_id, _CASES, of_accounts=True),
         history=known,
@@ -209,7 +230,9 @@ def _find(store: Store, name: str, day: date | None = None) -> Named:
     """
     named = items.find(store, name, day)
     if named is None:
-        raise MissingError(f"there is no case, alert or drawn account {name} any more: it was forgotten or replaced")
+        raise MissingError(
+            f"there is no case, alert or drawn account {shown(name)} any more: it was forgotten or replaced"
+        )
     return named
 
 
@@ -262,8 +285,8 @@ def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) 
     if row and row["probability"] is not None:
         facts.append(("Probability of fraud", share(row["probability"])))
     if item.entity != ACCOUNT:
-        facts.append(("First account", item.account_id))
-    return facts or [("Account", item.account_id)]
+        facts.append(("First account", shown(item.account_id)))
+    return facts or [("Account", shown(item.account_id))]
 
 
 def _timeline(known: History, item: Item) -> Markup:
@@ -280,7 +303,7 @@ def _timeline(known: History, item: Item) -> Markup:
         )
         for row in known.transactions
     ]
-    return charts.timeline(marks, f"{len(marks):,} transactions of {item.entity_key} by time and amount")
+    return charts.timeline(marks, f"{len(marks):,} transactions of {shown(item.entity_key)} by time and amount")
 
 
 def _text(row: dict[str, Any]) -> str:

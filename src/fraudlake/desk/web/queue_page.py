@@ -14,7 +14,8 @@ from fraudlake import tables
 from fraudlake.desk import cases, items, review
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import PageError
-from fraudlake.desk.web.site import done, path
+from fraudlake.desk.web.names import segment
+from fraudlake.desk.web.site import done
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.access import Person
-    from fraudlake.desk.web.site import Site
+from fraudlake.desk.web.site import Site
 
 
 def routes(site: Site) -> list[Route]:
@@ -78,7 +79,7 @@ def day_of(text: str | None) -> date | None:
 
 def address(queued: Queued) -> str:
     """Return the address of the page of an item of a queue."""
-    return f"/items/{path(queued.row['item_id'])}?{urlencode({'day': queued.row['day']})}"
+    return f"/items/{segment(queued.row['item_id'])}?{urlencode({'day': queued.row['day']})}"
 
 
 def missing(store: Store, day: date | None) -> str:

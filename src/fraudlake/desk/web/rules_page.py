@@ -11,7 +11,8 @@ from starlette.routing import Route
 from fraudlake.desk import charts, rules
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.site import Site, amount, done, number, path, share
+from fraudlake.desk.web.names import segment
+from fraudlake.desk.web.site import Site, amount, done, number, share
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,13 +95,13 @@ def routes(site: Site) -> list[Route]:
             return rules.add_draft(store, rule, request.state.person.name, reason)
 
         added = await run_in_threadpool(add)
-        return done(request, f"/rules/{path(added.rule.name)}?saved={added.version}")
+        return done(request, f"/rules/{segment(added.rule.name)}?saved={added.version}")
 
     return [
         Route("/rules", all_rules),
-        Route("/rules/{name:str}", one_rule),
-        Route("/rules/{name:str}/backtest", backtest),
-        Route("/rules/{name:str}/draft", draft, methods=["POST"]),
+        Route("/rules/{name:text}", one_rule),
+        Route("/rules/{name:text}/backtest", backtest),
+        Route("/rules/{name:text}/draft", draft, methods=["POST"]),
     ]
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from fraudlake.desk.store import Store
 
+_ADDRESS = 1 << 20
+"""Bytes of an address and its headers: a name of 70,000 letters to find, with each of them encoded."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -82,6 +84,7 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
         access_log=False,
         server_header=False,
         lifespan="off",
+        h11_max_incomplete_event_size=_ADDRESS,
         proxy_headers=False,
         timeout_graceful_shutdown=10,
         limit_concurrency=200,

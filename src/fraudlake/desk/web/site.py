@@ -10,12 +10,12 @@ from datetime import date, datetime
 from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fraudlake.counts import counted
+from fraudlake.desk.web.names import account, segment, shown
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -54,7 +54,9 @@ class Site:
             "decimals": decimals,
             "moment": moment,
             "number": number,
-            "path": path,
+            "path": segment,
+            "account_address": account,
+            "shown": shown,
             "plain": plain,
             "share": share,
             "short": short,
@@ -128,8 +130,3 @@ def short(value: str) -> str:
 def words(name: str) -> str:
     """Write a table's name."""
     return name.replace("_", " ").capitalize()
-
-
-def path(value: str) -> str:
-    """Write a text as a part of an address."""
-    return quote(value, safe="")
