@@ -16,8 +16,8 @@ needed = pytest.mark.skipif(_PROGRAM is None, reason="there is no Chromium here:
 
 
 @contextmanager
-def started() -> Iterator[Browser]:
+def started(*flags: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_PROGRAM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=_PROGRAM, args=["--no-sandbox", *flags])
         yield browser
         browser.close()

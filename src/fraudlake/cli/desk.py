@@ -32,7 +32,7 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104
 @click.option("--read-only", is_flag=True, help="Only show pages.")
 @click.option("--analysts", "groups", multiple=True, help="In a Databricks App: a group of who decides.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
-@options("warehouse")
+@options("public_url", "user_header", "trusted_proxies", "warehouse")
 @click.pass_obj
 def desk(
     app: App,
@@ -48,7 +48,8 @@ def desk(
     """Serve the review queue, cases, rules and health as pages, until it is stopped.
 
     Prints an address with a token: anybody who has it has your rights. Only this machine can reach it, unless --host
-    says otherwise. Reads the lake's tables without Spark.
+    says otherwise. A team shares one desk if a proxy says who they are: give --public-url, --user-header and
+    --trusted-proxies. Reads the lake's tables without Spark.
     """
     from fraudlake.desk.web import server
     from fraudlake.desk.web.application import application
@@ -57,14 +58,20 @@ def desk(
     if _APP in os.environ:
         server.serve(application(_site_of_users(settings, groups)), server.listen(_ANY[0], int(os.environ[_APP])))
         return
+    if analyst and settings.user_header:
+        raise UsageError("--analyst says who decides, and with --user-header the proxy does: give one of them")
     store = app.open_store(**flags)
     with server.listen(host, port) as listening:
         port = listening.getsockname()[1]
         activity = None if settings.is_in_workspace else partial(_activity, settings)
-        name = analyst or machine.user_name()
-        site, access = server.site_of_one(store, name, not read_only, (host, port), activity)
         shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{port}/?token={access.token}"
+        address = f"{settings.public_url or f'http://{shown}:{port}'}/"
+        if settings.user_header:
+            site = server.site_of_team(store, not read_only, host, activity)
+        else:
+            name, place = analyst or machine.user_name(), (host, port)
+            site, access = server.site_of_one(store, name, not read_only, place, activity, settings.public_url)
+            address += f"?token={access.token}"
         app.say({"address": address}, f"the desk of {store.name}: {address}")
         if host not in server.LOOPBACK:
             console.print(

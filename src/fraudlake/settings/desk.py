@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from fraudlake.durations import Duration
+
+
+def _origin(text: str) -> str:
+    """Check an address without a path, and write it as a browser names an origin."""
+    try:
+        parts = urlsplit(text)
+        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    is_plain = not (parts.username or parts.query or parts.fragment) and parts.path in ("", "/")
+    if parts.scheme not in ("http", "https") or not host or not is_plain:
+        raise ValueError("must be an address without a path, such as 'https://desk.example'")
+    host = f"[{host}]" if ":" in host else host
+    is_usual = port in (None, {"http": 80, "https": 443}[parts.scheme])
+    return f"{parts.scheme}://{host}" if is_usual else f"{parts.scheme}://{host}:{port}"
+
+
+def _networks(text: str) -> str:
+    """Check addresses."""
+    try:
+        return ", ".join(str(ip_network(one.strip())) for one in text.split(","))
+    except ValueError:
+        raise ValueError("must be addresses or networks such as '127.0.0.1, 10.1.0.0/16'") from None
 
 
 class Desk(BaseModel):
@@ -24,6 +50,22 @@ class Desk(BaseModel):
     review_lock: Duration = Field(
         timedelta(minutes=30), gt=timedelta(0), description="How long an item that an analyst has taken is kept."
     )
+    public_url: Annotated[str, AfterValidator(_origin)] | None = Field(
+        None, description="Where people reach the desk, if a proxy is in front of it, such as https://desk.example."
+    )
+    user_header: str | None = Field(
+        None,
+        pattern="^[A-Za-z0-9-]+$",
+        description="Header in which the proxy, which has checked who it is, names the person.",
+    )
+    trusted_proxies: Annotated[str, AfterValidator(_networks)] | None = Field(
+        None, description="Addresses or networks of the proxies whose user_header is believed."
+    )
     warehouse: str | None = Field(
         None, description="In a workspace: id of the SQL warehouse that the desk reads and writes through."
     )
+
+    @property
+    def proxies(self) -> list[IPv4Network | IPv6Network]:
+        """The networks of ``trusted_proxies``."""
+        return [ip_network(one) for one in (self.trusted_proxies or "").split(", ") if one]

@@ -33,9 +33,10 @@ ADDRESS = f"http://127.0.0.1:{PORT}"
 class Browser(TestClient):
     """A browser with the cookie of a desk."""
 
-    def form(self, page: str, action: str) -> dict[str, str]:
+    def form(self, page: str, action: str, headers: list[tuple[bytes, bytes]] | None = None) -> dict[str, str]:
         """The fields of a form of a page that a browser would send."""
-        form = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', self.get(page).text, re.DOTALL)
+        text = self.get(page, headers=headers).text
+        form = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', text, re.DOTALL)
         assert form, f"{page} has no form for {action}"
         return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form[0]))
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import forms, guard, server
-from fraudlake.desk.web.access import PlatformAccess
+from fraudlake.desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
 from fraudlake.desk.web.application import application
 from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
-from fraudlake.settings import Settings
+from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from tests.desk.web.conftest import ADDRESS, PORT, Browser, Open
 
@@ -93,6 +95,135 @@ def test_the_desks_own_form_is_carried_out(browse: Open, root: Path) -> None:
     headers = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
     assert browser.post(TAKE, data=browser.form(CASE, TAKE), headers=headers).status_code == 200
     assert events(root) == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "null", "sec-fetch-site": "same-origin"},  # of a form without a script, by the policy of a proxy
+        {"origin": ADDRESS.replace("http:", "https:")},  # through a proxy that ends TLS and keeps the host
+        {},
+    ],
+)
+def test_a_form_of_the_desk_is_carried_out_as_browsers_send_it(
+    browse: Open, root: Path, headers: dict[str, str]
+) -> None:
+    browser = browse()
+    assert browser.post(TAKE, data=browser.form(CASE, TAKE), headers=headers).status_code == 200
+    assert events(root) == 1
+
+
+def behind_a_proxy(root: Path, access: Access, peer: str = "127.0.0.1", host: str = f"127.0.0.1:{PORT}") -> Browser:
+    """A browser that asks a desk through a proxy, which connects from an address and names a host."""
+    app = application(Site(lambda person: LocalStore(Settings(lake=root)), access))
+    return Browser(app, base_url=f"http://{host}", raise_server_exceptions=False, client=(peer, 50_000))
+
+
+@pytest.mark.parametrize("host", ["desk.example", f"127.0.0.1:{PORT}"], ids=["kept", "rewritten"])
+def test_the_public_address_is_that_of_the_pages_whatever_host_the_proxy_names(root: Path, host: str) -> None:
+    access = TokenAccess("anna", True, ("127.0.0.1",), PORT, "https://desk.example")
+    browser = behind_a_proxy(root, access, host=host)
+    signed_in = browser.get(f"/?token={access.token}", follow_redirects=False)
+    assert "secure" in signed_in.headers["set-cookie"].lower() and signed_in.headers["location"] == "/"
+    browser.headers["cookie"] = signed_in.headers["set-cookie"].partition(";")[0]
+    form = browser.form(CASE, TAKE)
+    for origin, status in (
+        ("https://evil.example", 403),
+        ("http://desk.example:1", 403),
+        ("https://desk.example", 303),
+    ):
+        assert browser.post(TAKE, data=form, headers={"origin": origin}, follow_redirects=False).status_code == status
+    assert events(root) == 1
+    assert browser.get("/", headers={"host": "rebound.example"}).status_code == 403
+
+
+def of_team(**changed: Any) -> ProxyAccess:
+    trusted = [ip_network("127.0.0.1"), ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
+    given = {"header": "X-Forwarded-User", "trusted": trusted, "may_decide": True, "hosts": ()}
+    return ProxyAccess(**{**given, "public_url": "https://desk.example", **changed})
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "10.1.255.7", "::ffff:10.1.0.9", "fd00::1"])
+def test_a_trusted_proxy_names_who_decides(root: Path, peer: str) -> None:
+    browser = behind_a_proxy(root, of_team(), peer)
+    for name, item in (("anna", "alert2"), ("Jürgen Groß", "alert3")):
+        named, page = [(b"x-forwarded-user", name.encode())], f"/items/{item}"
+        assert name in browser.get(page, headers=named).text
+        assert (
+            "It is yours"
+            in browser.post(f"{page}/take", data=browser.form(page, f"{page}/take", named), headers=named).text
+        )
+    rows = LocalStore(Settings(lake=root)).query("SELECT analyst FROM silver_review_events", SILVER_REVIEW_EVENTS)
+    assert sorted(rows["analyst"].to_pylist()) == ["Jürgen Groß", "anna"]
+
+
+@pytest.mark.parametrize("peer", ["10.2.0.1", "127.0.0.2", "::1", "::ffff:10.2.0.1", "testclient"])
+def test_nobody_but_a_trusted_proxy_names_a_person(root: Path, peer: str) -> None:
+    answer = behind_a_proxy(root, of_team(), peer).get("/", headers={"x-forwarded-user": "anna"})
+    assert answer.status_code == 403 and f"open https://desk.example: {peer} is no proxy" in answer.text
+
+
+@pytest.mark.parametrize("names", [[], [""], ["  "], ["mallory", "anna"]])
+def test_a_proxy_that_names_nobody_or_two_lets_nobody_in(root: Path, names: list[str]) -> None:
+    headers = [(b"x-forwarded-user", name.encode()) for name in names]
+    answer = behind_a_proxy(root, of_team()).get("/", headers=headers)
+    assert answer.status_code == 403 and "it must set the header X-Forwarded-User, once" in answer.text
+
+
+def test_a_form_of_one_person_is_not_that_of_another(root: Path) -> None:
+    browser = behind_a_proxy(root, of_team())
+    browser.headers["x-forwarded-user"] = "anna"
+    form = browser.form(CASE, TAKE)
+    answer = browser.post(TAKE, data=form, headers={"x-forwarded-user": "bert"})
+    assert answer.status_code == 403 and events(root) == 0
+
+
+def test_a_team_of_readers_does_not_decide(root: Path) -> None:
+    browser = behind_a_proxy(root, of_team(may_decide=False))
+    page = browser.get(CASE, headers={"x-forwarded-user": "anna"})
+    assert page.status_code == 200 and f'action="{TAKE}"' not in page.text
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"user_header": "X-User"}, "--user-header needs --public-url, and --trusted-proxies"),
+        ({"user_header": "X-User", "public_url": "https://d.example"}, "--user-header needs --public-url, and --trus"),
+        ({"user_header": "X-User", "trusted_proxies": "10.0.0.1"}, "--user-header needs --public-url, and --trusted"),
+    ],
+)
+def test_a_header_needs_the_addresses_that_may_set_it(root: Path, given: dict[str, str], line: str) -> None:
+    with pytest.raises(UsageError, match=f"^{line}"):
+        server.site_of_team(LocalStore(load(lake=root, **given)), True, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"public_url": "desk.example"}, "must be an address without a path"),
+        ({"public_url": "https://desk.example/desk"}, "must be an address without a path"),
+        ({"public_url": "https://desk.example:x"}, "must be an address without a path"),
+        ({"public_url": "ftp://desk.example"}, "must be an address without a path"),
+        ({"trusted_proxies": "proxy.example"}, "must be addresses or networks"),
+        ({"trusted_proxies": "10.1.0.5/16"}, "must be addresses or networks"),
+    ],
+)
+def test_a_setting_that_says_no_place_is_refused(given: dict[str, str], line: str) -> None:
+    with pytest.raises(UsageError, match=line):
+        load(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("https://Desk.Example/", "https://desk.example"),
+        ("https://desk.example:443", "https://desk.example"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
+    ],
+)
+def test_a_public_address_is_written_as_browsers_write_an_origin(given: str, origin: str) -> None:
+    assert load(public_url=given).public_url == origin
 
 
 def test_a_reader_reads_and_does_not_decide(browse: Open, root: Path) -> None:

@@ -1,7 +1,8 @@
 """Access: a request becomes the person who sent it, or a refusal.
 
-On a machine of one's own, the command prints an address with a token, which the browser exchanges for a cookie. In a
-workspace, Databricks Apps has checked who it is, and says so in headers that no browser can set.
+On a machine of one's own, the command prints an address with a token, which the browser exchanges for a cookie. A proxy
+may have checked who it is, and say so in a header. In a workspace, Databricks Apps has, and says so in headers that no
+browser can set.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
@@ -21,6 +24,7 @@ from fraudlake.desk.web.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from ipaddress import IPv4Network, IPv6Network
 
     from starlette.requests import Request
 
@@ -44,9 +48,16 @@ class Person:
 class Access(ABC):
     """Finds out who sent a request."""
 
-    def __init__(self) -> None:
-        """Make a secret for the tokens of forms, which do not outlive the process."""
-        self._secret = secrets.token_bytes(32)
+    def __init__(self, public_url: str | None = None, hosts: Collection[str] = ()) -> None:
+        """Make a secret for the tokens of forms, which do not outlive the process.
+
+        Args:
+            public_url: where people reach the pages, if a proxy is between; None: where they are served.
+            hosts: names of this machine that a browser may use; empty for any.
+        """
+        self._secret, self._public, self._hosts = secrets.token_bytes(32), public_url, set(hosts)
+        if hosts and public_url:
+            self._hosts.add(str(urlsplit(public_url).hostname))
 
     @abstractmethod
     async def person(self, request: Request) -> Person | Response:
@@ -56,9 +67,9 @@ class Access(ABC):
             RefusedError: nobody who may look at the pages.
         """
 
-    @abstractmethod
     def is_own_host(self, request: Request) -> bool:
         """Return whether a request names a host that this is; a page of another name may be a rebound one."""
+        return not self._hosts or (request.url.hostname or "") in self._hosts
 
     def form_token(self, person: Person) -> str:
         """Return the token that a person's forms contain."""
@@ -71,21 +82,27 @@ class Access(ABC):
             RefusedError: another site sent it, or the desk has been started again since.
         """
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        is_foreign = origin is not None and not self._is_own_origin(request, origin)
+        is_hidden = origin == "null" and site == "same-origin"  # by an extension, or a policy of a proxy
+        is_foreign = origin is not None and not is_hidden and not self._is_own_origin(request, origin)
         if is_foreign or site not in (None, "same-origin", "none"):
             raise RefusedError("another site sent this form, so nothing was done")
         if not hmac.compare_digest(token.encode(), self.form_token(person).encode()):
             raise RefusedError("this page is from before the desk was started again: load it again, nothing was done")
 
-    @abstractmethod
     def _is_own_origin(self, request: Request, origin: str) -> bool:
-        """Return whether an origin is that of the pages."""
+        """Return whether an origin is that of the pages, whose scheme is another one behind a proxy with TLS."""
+        return origin in (self._public, f"http://{self._host(request)}", f"https://{self._host(request)}")
+
+    def _host(self, request: Request) -> str | None:
+        return request.headers.get("host")
 
 
 class TokenAccess(Access):
     """One person, who has the address that the command printed."""
 
-    def __init__(self, name: str, may_decide: bool, hosts: Collection[str], port: int) -> None:
+    def __init__(
+        self, name: str, may_decide: bool, hosts: Collection[str], port: int, public_url: str | None = None
+    ) -> None:
         """Make the token.
 
         Args:
@@ -93,10 +110,12 @@ class TokenAccess(Access):
             may_decide: whether they are an analyst.
             hosts: names of this machine that a browser may use; empty for any.
             port: the port, since cookies are not separate by port.
+            public_url: where people reach the pages, if a proxy is between.
         """
-        super().__init__()
+        super().__init__(public_url, hosts)
         self.token = secrets.token_urlsafe(24)
-        self._name, self._may_decide, self._hosts = name, may_decide, hosts
+        self._name, self._may_decide = name, may_decide
+        self._is_encrypted = bool(public_url and public_url.startswith("https:"))
         self._cookie, self._session = f"fraudlake_desk_{port}", secrets.token_urlsafe(24)
 
     async def person(self, request: Request) -> Person | Response:
@@ -106,21 +125,71 @@ class TokenAccess(Access):
             if not hmac.compare_digest(given.encode(), self.token.encode()):
                 raise RefusedError(_ASK)
             answer = RedirectResponse(request.url.remove_query_params("token").path, 303)
-            answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(
+                self._cookie, self._session, httponly=True, samesite="strict", path="/", secure=self._is_encrypted
+            )
             return answer
         if not hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._session.encode()):
             raise RefusedError(_ASK)
         return Person(self._name, self._may_decide, session=self._session)
 
-    def is_own_host(self, request: Request) -> bool:
-        """Return whether the name is one of this machine's."""
-        return not self._hosts or (request.url.hostname or "") in self._hosts
-
-    def _is_own_origin(self, request: Request, origin: str) -> bool:
-        return origin == f"{request.url.scheme}://{request.headers.get('host')}"
-
 
 _ASK = "open the address that 'fraudlake desk' printed when it started: its token lets you in"
+
+
+class ProxyAccess(Access):
+    """The people whom a proxy lets through: it has checked who they are, and sets a header."""
+
+    def __init__(
+        self,
+        header: str,
+        trusted: Collection[IPv4Network | IPv6Network],
+        may_decide: bool,
+        hosts: Collection[str],
+        public_url: str,
+    ) -> None:
+        """Believe a header of some addresses.
+
+        Args:
+            header: the header with a person's name.
+            trusted: the addresses of proxies that set it, and remove what browsers send in it.
+            may_decide: whether people are analysts.
+            hosts: names of this machine that a browser may use; empty for any.
+            public_url: where people reach the proxy.
+        """
+        super().__init__(public_url, hosts)
+        self._header, self._trusted, self._may_decide = header, trusted, may_decide
+
+    async def person(self, request: Request) -> Person | Response:
+        """Return the person whom a trusted proxy names."""
+        peer = request.client.host if request.client else ""
+        if not self._trusts(peer):
+            raise RefusedError(f"open {self._public}: {peer} is no proxy that this desk trusts (trusted_proxies)")
+        given = request.headers.getlist(self._header)
+        name = _utf8(given[0]).strip() if len(given) == 1 else ""
+        if not name:
+            raise RefusedError(
+                f"the proxy did not say who you are: it must set the header {self._header}, once, and remove what "
+                "browsers send in it"
+            )
+        return Person(name, self._may_decide, session=name)
+
+    def _trusts(self, peer: str) -> bool:
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        # A socket for both versions of IP writes 127.0.0.1 as ::ffff:127.0.0.1.
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in self._trusted)
+
+
+def _utf8(header: str) -> str:
+    """Return the text of a header, whose bytes Starlette reads as Latin-1."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 class PlatformAccess(Access):
@@ -155,10 +224,5 @@ class PlatformAccess(Access):
             self._known[name] = time.monotonic(), may_decide
         return may_decide
 
-    def is_own_host(self, request: Request) -> bool:
-        """Return true: the platform routes by host."""
-        return True
-
-    def _is_own_origin(self, request: Request, origin: str) -> bool:
-        host = request.headers.get("x-forwarded-host") or request.headers.get("host")
-        return origin.partition("://")[2] == host
+    def _host(self, request: Request) -> str | None:
+        return request.headers.get("x-forwarded-host") or request.headers.get("host")

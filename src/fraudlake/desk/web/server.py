@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from fraudlake import stop
-from fraudlake.desk.web.access import TokenAccess
+from fraudlake.desk.web.access import ProxyAccess, TokenAccess
 from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
 
@@ -47,6 +47,7 @@ def site_of_one(
     may_decide: bool,
     address: tuple[str, int],
     activity: Callable[[], Mapping[str, Any]] | None = None,
+    public_url: str | None = None,
 ) -> tuple[Site, TokenAccess]:
     """Return the site of one person, and its access, which has the token.
 
@@ -56,10 +57,37 @@ def site_of_one(
         may_decide: whether they are an analyst.
         address: host and port.
         activity: :attr:`Site.activity`.
+        public_url: where people reach it, if a proxy is between.
     """
     host, port = address
-    access = TokenAccess(name, may_decide, LOOPBACK if host in LOOPBACK else (), port)
+    access = TokenAccess(name, may_decide, _names(host), port, public_url)
     return Site(lambda person: store, access, activity), access
+
+
+def site_of_team(
+    store: Store, may_decide: bool, host: str, activity: Callable[[], Mapping[str, Any]] | None = None
+) -> Site:
+    """Return the site of the people whom a proxy names, as the settings of the lake say.
+
+    Args:
+        store: the tables.
+        may_decide: whether people are analysts.
+        host: the address that the desk listens on.
+        activity: :attr:`Site.activity`.
+
+    Raises:
+        UsageError: the settings do not say where the proxy is, or where people reach it.
+    """
+    settings = store.settings
+    if settings.user_header is None or settings.public_url is None or not settings.proxies:
+        raise UsageError("--user-header needs --public-url, and --trusted-proxies with the addresses that may set it")
+    access = ProxyAccess(settings.user_header, settings.proxies, may_decide, _names(host), settings.public_url)
+    return Site(lambda person: store, access, activity)
+
+
+def _names(host: str) -> tuple[str, ...]:
+    """Return the names by which a browser may ask for a host; none are all."""
+    return LOOPBACK if host in LOOPBACK else ()
 
 
 class _Server(uvicorn.Server):
