@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from fraudlake import tables
 from fraudlake.desk.web import names
 from tests.desk import small_lake
 from tests.desk.web.conftest import Open
@@ -80,6 +81,20 @@ def test_an_address_survives_proxies_that_decode_it(name: str) -> None:
 def test_names_that_differ_are_shown_as_such() -> None:
     shown = [names.shown(name) for name in SHOWN if len(name) < 1000]
     assert len(shown) == len(set(shown))
+
+
+def test_a_sentence_about_a_name_shows_its_letters(browse: Open, root: Path) -> None:
+    hidden = "a\u200bb turned \u202e"
+    alert = {**small_lake.alerts()[0], "alert_id": "of hidden", "explanation": hidden}
+    small_lake.write(root, tables.SILVER_ALERTS, [alert])
+    small_lake.write(root, tables.GOLD_CASES, [{**small_lake.case(alert), "case_id": "of hidden"}])
+    small_lake.write(root, tables.GOLD_REVIEW_QUEUE, [
+        {**small_lake.queue()[0], "item_id": "of hidden", "rank": 99, "reasons": hidden, "day": small_lake.DAY}
+    ])  # fmt: skip
+    browser = browse()
+    for page in ("/", "/items/of hidden"):
+        assert "a⟨U+200B⟩b turned ⟨U+202E⟩" in browser.get(page).text
+        assert not {"\u200b", "\u202e"} & set(browser.get(page).text)
 
 
 def test_what_was_copied_with_blanks_is_found(browse: Open) -> None:

@@ -85,7 +85,9 @@ class Access(ABC):
         is_hidden = origin == "null" and site == "same-origin"  # by an extension, or a policy of a proxy
         is_foreign = origin is not None and not is_hidden and not self._is_own_origin(request, origin)
         if is_foreign or site not in (None, "same-origin", "none"):
-            raise RefusedError("another site sent this form, so nothing was done")
+            raise RefusedError(
+                "another site sent this form, so nothing was done: behind a proxy, start the desk with --public-url"
+            )
         if not hmac.compare_digest(token.encode(), self.form_token(person).encode()):
             raise RefusedError("this page is from before the desk was started again: load it again, nothing was done")
 

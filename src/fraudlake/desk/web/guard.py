@@ -71,7 +71,9 @@ class Guard:
     async def _checked(self, request: Request) -> Response | None:
         """Find out who sent a request, for the pages; return an answer that comes before them, if any."""
         if not self._access.is_own_host(request):
-            raise RefusedError("this is not the address that 'fraudlake desk' printed")
+            raise RefusedError(
+                "this is not the address that 'fraudlake desk' printed: behind a proxy, start it with --public-url"
+            )
         if request.url.path.startswith(PUBLIC):
             return None
         found = await self._access.person(request)

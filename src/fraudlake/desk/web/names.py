@@ -62,11 +62,17 @@ def shown(name: str) -> str:
 
     So are marks of a name that is not composed (NFC). Blanks that a page would leave out are ``␣``.
     """
-    text = name[:LONGEST]
+    beginning = seen(_BLANKS.sub(lambda match: "␣" * len(match[0]), name[:LONGEST]))
+    return beginning if len(name) <= LONGEST else f"{beginning}… ({len(name):,} letters)"
+
+
+def seen(text: str) -> str:
+    """Return a text, such as a sentence with a name in it, in which letters without a shape are shown by their numbers.
+
+    So are the marks of a text that is not composed (NFC).
+    """
     is_composed = unicodedata.is_normalized("NFC", text)
-    blanks = _BLANKS.sub(lambda match: "␣" * len(match[0]), text)
-    seen = "".join(letter if _is_seen(letter, is_composed) else f"⟨U+{ord(letter):04X}⟩" for letter in blanks)
-    return seen if len(name) <= LONGEST else f"{seen}… ({len(name):,} letters)"
+    return "".join(letter if _is_seen(letter, is_composed) else f"⟨U+{ord(letter):04X}⟩" for letter in text)
 
 
 def _is_seen(letter: str, is_composed: bool) -> bool:

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fraudlake.counts import counted
-from fraudlake.desk.web.names import account, segment, shown
+from fraudlake.desk.web.names import account, seen, segment, shown
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -57,6 +57,7 @@ class Site:
             "path": segment,
             "account_address": account,
             "shown": shown,
+            "seen": seen,
             "plain": plain,
             "share": share,
             "short": short,
