@@ -11,11 +11,15 @@ from fraudlake.sources import auto_loader
 from tests.standin.auto_loader import DOCUMENTED
 
 
-@pytest.mark.parametrize("file_events", ["off", "notifications", "managed"])
+@pytest.mark.parametrize("file_events", ["off", "managed"])
 def test_every_option_is_a_documented_one(file_events: str) -> None:
     options = auto_loader.options(Settings(file_events=file_events, max_bytes_per_trigger="10g"))
     assert set(options) <= DOCUMENTED
     assert all(isinstance(value, str) for value in options.values())
+
+
+def test_listing_is_asked_for_since_newer_runtimes_use_file_events_by_themselves() -> None:
+    assert auto_loader.options(Settings())["cloudFiles.useManagedFileEvents"] == "false"
 
 
 def test_settings_choose_bounds_and_events() -> None:

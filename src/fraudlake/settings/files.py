@@ -18,8 +18,8 @@ class Files(BaseModel):
         None, description="Approximate size of a micro-batch, such as 512m or 2g."
     )
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of Flink, which wrote the files.")
-    file_events: Literal["off", "notifications", "managed"] = Field(
-        "off", description="How Auto Loader finds new files: by listing, by a queue, or by managed file events."
+    file_events: Literal["off", "managed"] = Field(
+        "off", description="How Auto Loader finds new files: by listing, or by the file events of the landing folder."
     )
 
     @field_validator("landing_timezone")

@@ -34,13 +34,11 @@ def options(settings: Settings) -> dict[str, str]:
         "ignoreMissingFiles": "true",
         # Flink's file names need not have a suffix. A name that starts with a dot or an underscore is unfinished.
         "pathGlobFilter": "[!._]*",
+        # Always said: since runtime 18.1 Auto Loader by default uses the file events of a location that has them.
+        "cloudFiles.useManagedFileEvents": "true" if settings.file_events == "managed" else "false",
     }
     if settings.max_bytes_per_trigger:
         options["cloudFiles.maxBytesPerTrigger"] = settings.max_bytes_per_trigger
-    if settings.file_events == "managed":
-        options["cloudFiles.useManagedFileEvents"] = "true"
-    elif settings.file_events == "notifications":
-        options["cloudFiles.useNotifications"] = "true"
     return options
 
 
