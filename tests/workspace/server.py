@@ -63,6 +63,14 @@ class Workspace:
             {"id": "w2", "name": "Shared", "state": "RUNNING"},
         ]
     )
+    storage: str | None = "s3://bucket/lake"
+    """Storage of the catalogs."""
+    warehouse_users: dict[str, str] = field(
+        default_factory=lambda: {"fraudlake-readers": "CAN_USE", APPLICATION_ID: "CAN_MANAGE", "viewers": "CAN_VIEW"}
+    )
+    """Level by principal, on each warehouse."""
+    uses_file_events: bool | None = None
+    """What the triggers of jobs say."""
     secrets: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": ["kafka"]})
     acls: dict[str, list[str]] = field(default_factory=lambda: {"fraudlake": [APPLICATION_ID]})
     """Who may read the secrets of a scope."""
@@ -192,7 +200,8 @@ def _securable(workspace: Workspace, kind: str, name: str, *, query: dict[str, s
     if (securable, name) not in workspace.grants:
         code = f"{securable}_DOES_NOT_EXIST"
         return 404, {"error_code": code, "message": f"{securable.title()} '{name}' does not exist."}
-    return 200, {"name": name.rpartition(".")[2], "owner": workspace.owners.get(name, "admins")}
+    storage = {"storage_root": workspace.storage} if kind == "catalogs" else {}
+    return 200, {"name": name.rpartition(".")[2], "owner": workspace.owners.get(name, "admins"), **storage}
 
 
 def _effective(workspace: Workspace, kind: str, name: str, *, query: dict[str, str], body: None) -> Answer:
@@ -253,6 +262,20 @@ def _warehouses(workspace: Workspace, *, query: dict[str, str], body: None) -> A
     return 200, {"warehouses": workspace.warehouses}
 
 
+def _warehouse_permissions(workspace: Workspace, number: str, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query)
+    assert number in {warehouse["id"] for warehouse in workspace.warehouses}
+    return 200, {
+        "access_control_list": [
+            {
+                "service_principal_name" if name == APPLICATION_ID else "group_name": name,
+                "all_permissions": [{"permission_level": level, "inherited": False}],
+            }
+            for name, level in workspace.warehouse_users.items()
+        ]
+    }
+
+
 def _secrets(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     _takes(query, "scope")
     if query["scope"] not in workspace.secrets:
@@ -280,6 +303,13 @@ def _jobs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
     if "page_token" not in query:
         return 200, {"jobs": workspace.jobs[:1], "has_more": True, "next_page_token": "2"}
     return 200, {"jobs": workspace.jobs[1:], "has_more": False}
+
+
+def _job(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
+    _takes(query, "job_id")
+    (job,) = [job for job in workspace.jobs if str(job["job_id"]) == query["job_id"]]
+    uses = workspace.uses_file_events
+    return 200, job if uses is None else {**job, "trigger_state": {"file_arrival": {"using_file_events": uses}}}
 
 
 def _runs(workspace: Workspace, *, query: dict[str, str], body: None) -> Answer:
@@ -369,12 +399,14 @@ _ROUTES: dict[tuple[str, str], Callable[..., Answer]] = {
     ("PUT", r"/api/2\.0/fs/files(/.+)"): _put_file,
     ("DELETE", r"/api/2\.0/fs/files(/.+)"): _delete_file,
     ("GET", r"/api/2\.0/sql/warehouses"): _warehouses,
+    ("GET", r"/api/2\.0/permissions/warehouses/([^/]+)"): _warehouse_permissions,
     ("POST", r"/api/2\.0/sql/statements/?"): _statement,
     ("GET", r"/api/2\.0/sql/statements/s(\d+)"): _statement_result,
     ("GET", r"/api/2\.0/secrets/list"): _secrets,
     ("GET", r"/api/2\.0/secrets/acls/list"): _acls,
     ("GET", r"/api/2\.0/secrets/get"): _secret,
     ("GET", r"/api/2\.2/jobs/list"): _jobs,
+    ("GET", r"/api/2\.2/jobs/get"): _job,
     ("GET", r"/api/2\.2/jobs/runs/list"): _runs,
     ("GET", r"/api/2\.2/jobs/runs/get"): _run,
     ("GET", r"/api/2\.2/jobs/runs/get-output"): _output,

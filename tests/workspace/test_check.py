@@ -14,6 +14,7 @@ def test_all_is_well_in_one_line_each(fraudlake: Command, workspace: Workspace) 
     assert [line.partition(" at ")[0] for line in out.splitlines()] == [
         "✓ identity: jane@example.com",
         "✓ catalog main: may USE CATALOG",
+        "✓ storage of catalog main: s3://bucket/lake",
         "✓ schema main.fraud: may USE SCHEMA, SELECT, MODIFY, CREATE TABLE, CREATE MODEL",
         "✓ volume /Volumes/main/fraud/landing: can be read",
         "✓ volume /Volumes/main/fraud/checkpoints: can be read and written",
@@ -46,6 +47,7 @@ def test_a_catalog_that_does_not_exist_is_reported(fraudlake: Command, workspace
     code, out, _ = fraudlake("check")
     assert code == 1
     assert "✗ catalog main: it does not exist (Catalog 'main' does not exist)" in out
+    assert "✗ storage of catalog main: it does not exist" in out
     assert "✗ schema main.fraud: it does not exist" in out
 
 
@@ -72,7 +74,7 @@ def test_only_groups_of_the_account_can_be_granted_rights(fraudlake: Command) ->
     named = ("fraudlake-readers", "fraudlake-local", "fraudlake-nobody")
     code, out, _ = fraudlake("check", *(part for group in named for part in ("--group", group)), json=True)
     assert code == 1
-    groups = [check for check in json.loads(out)["checks"] if "group" in check["what"]]
+    groups = [check for check in json.loads(out)["checks"] if check["what"] in {f"group {name}" for name in named}]
     assert {check["what"]: (check["ok"], check["seen"]) for check in groups} == {
         "group fraudlake-readers": (True, "is a group of the account"),
         "group fraudlake-local": (
@@ -92,13 +94,14 @@ def test_the_service_principal_must_be_one_of_the_workspaces(fraudlake: Command,
 def test_the_service_principal_has_what_the_bundle_grants(fraudlake: Command) -> None:
     code, out, _ = fraudlake("check", "--kafka-secret", "fraudlake/kafka", "--service-principal", APPLICATION_ID)
     assert code == 0
-    assert out.splitlines()[7:] == [
+    assert out.splitlines()[8:] == [
         f"✓ service principal {APPLICATION_ID}: fraudlake prod",
         f"✓ {APPLICATION_ID} on catalog main: may USE CATALOG",  # through its group
         f"✓ {APPLICATION_ID} on schema main.fraud: may USE SCHEMA, SELECT, MODIFY, CREATE TABLE, CREATE MODEL",
         f"✓ {APPLICATION_ID} on volume main.fraud.landing: may READ VOLUME",
         f"✓ {APPLICATION_ID} on volume main.fraud.checkpoints: may READ VOLUME, WRITE VOLUME",
         f"✓ {APPLICATION_ID} on model main.fraud.fraud_model: may EXECUTE, MANAGE",
+        f"✓ {APPLICATION_ID} on the warehouse: may use Shared",
         f"✓ {APPLICATION_ID} on secret scope fraudlake: may READ",
     ]
 
@@ -133,3 +136,74 @@ def test_a_service_principal_is_given_by_its_application_id(fraudlake: Command, 
     code, out, err = fraudlake("check", "--service-principal", name)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"--service-principal {name}: must be the application id of a service principal" in err
+
+
+def test_people_and_the_service_principal_must_be_able_to_query_the_warehouse(
+    fraudlake: Command, workspace: Workspace
+) -> None:
+    workspace.warehouse_users.pop(APPLICATION_ID)
+    workspace.groups = {"fraudlake-readers": "Group", "viewers": "Group"}
+    given = ("--service-principal", APPLICATION_ID, "--group", "fraudlake-readers", "--group", "viewers")
+    code, out, _ = fraudlake("check", *given)
+    assert code == 1
+    assert f"✗ {APPLICATION_ID} on the warehouse: lacks CAN USE on Shared" in out
+    assert "✓ group fraudlake-readers on the warehouse: may use Shared" in out
+    assert "✗ group viewers on the warehouse: lacks CAN USE on Shared" in out  # CAN VIEW runs no query
+
+
+def test_everybody_may_query_a_warehouse_of_everybody(fraudlake: Command, workspace: Workspace) -> None:
+    workspace.warehouse_users = {"users": "CAN_USE"}
+    code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID, "--group", "fraudlake-readers")
+    assert (code, out.count("on the warehouse: may use Shared")) == (0, 2)
+
+
+def test_clusters_cannot_reach_default_storage(fraudlake: Command, workspace: Workspace) -> None:
+    workspace.storage = "s3://dbstorage-prod-a1b2c/uc/6f0a/7c1d"
+    code, out, _ = fraudlake("check")
+    assert (code, "✓ storage of catalog main: is default storage, which only serverless compute reaches" in out) == (
+        0,
+        True,
+    )
+
+    workspace.jobs[1]["settings"]["job_clusters"] = [{"job_cluster_key": "streams", "new_cluster": {}}]
+    code, out, _ = fraudlake("check")
+    assert code == 1
+    assert "✗ storage of catalog main: is default storage" in out
+    assert "not [dev jane] fraudlake ingest and detect" in out
+
+
+@pytest.mark.parametrize(
+    ("uses_file_events", "mark", "seen"),
+    [
+        (True, "✓", "waits for files, by file events"),
+        (False, "✗", "it lists the folder, which has no file events, and ends at 10,000 landed files"),
+        (None, "✓", "waits for files; whether it uses file events is known once it has looked for some"),
+    ],
+)
+def test_a_trigger_without_file_events_ends_at_ten_thousand_files(
+    fraudlake: Command, workspace: Workspace, uses_file_events: bool | None, mark: str, seen: str
+) -> None:
+    workspace.jobs[1]["settings"]["trigger"] = {"file_arrival": {"url": "/Volumes/main/fraud/landing/"}}
+    workspace.uses_file_events = uses_file_events
+    code, out, _ = fraudlake("check")
+    assert (code, out.splitlines()[7]) == (
+        int(mark == "✗"),
+        f"{mark} trigger of [dev jane] fraudlake ingest and detect: {seen}",
+    )
+
+
+def test_a_job_that_reads_kafka_must_not_wait_for_files(fraudlake: Command, workspace: Workspace) -> None:
+    settings = workspace.jobs[1]["settings"]
+    settings["trigger"] = {"file_arrival": {"url": "/Volumes/main/fraud/landing/"}}
+    settings["tasks"][0]["python_wheel_task"]["parameters"] += ["--source", "kafka"]
+    code, out, _ = fraudlake("check")
+    assert (code, "✗ trigger of [dev jane] fraudlake ingest and detect: it waits for files" in out) == (1, True)
+
+
+def test_the_model_is_checked_under_the_name_that_the_jobs_give_it(fraudlake: Command, workspace: Workspace) -> None:
+    """As in the target staging, where its name has a prefix."""
+    name = "main.fraud.staging_fraud_model"
+    workspace.grants["FUNCTION", name] = workspace.grants.pop(("FUNCTION", "main.fraud.fraud_model"))
+    workspace.jobs[1]["settings"]["tasks"][0]["python_wheel_task"]["parameters"] += ["--model-name", name]
+    code, out, _ = fraudlake("check", "--service-principal", APPLICATION_ID)
+    assert (code, f"✓ {APPLICATION_ID} on model {name}: may EXECUTE, MANAGE" in out) == (0, True)

@@ -1,8 +1,9 @@
-"""Check: a result for each right that this identity needs in a workspace, with the grant for a missing one."""
+"""Check: a result for each right and property that the jobs need in a workspace, with the remedy for a missing one."""
 
 from __future__ import annotations
 
 import io
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from databricks.sdk.errors import NotFound
 from databricks.sdk.errors.base import DatabricksError
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.workspace import sql
+from fraudlake.workspace import jobs, sql
 from fraudlake.workspace.client import asking
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.service.iam import ComplexValue, ServicePrincipal
+    from databricks.sdk.service.jobs import BaseJob
 
     from fraudlake.settings import Settings
 
@@ -31,6 +33,11 @@ _ON_CHECKPOINTS = ("READ_VOLUME", "WRITE_VOLUME")
 # MLflow's registry lets the owner add versions and set aliases; ALL PRIVILEGES does not include MANAGE.
 _ON_MODEL = ("EXECUTE", "MANAGE")
 _EVERYBODY = "account users"
+_EVERYBODY_HERE = "users"
+"""The group of all identities of a workspace, which Unity Catalog does not know."""
+_MAY_QUERY = {"CAN_USE", "CAN_MONITOR", "CAN_MANAGE", "IS_OWNER"}
+# No field of the API says it. Databricks' buckets have such names on AWS; for other clouds no example was found.
+_DEFAULT_STORAGE = re.compile(r"\w+://([^/@]*@)?dbstorage")
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,15 @@ def check(
     service_principal: str | None = None,
     groups: Sequence[str] = (),
 ) -> Iterator[CheckResult]:
-    """Check identity, catalog, schema, volumes, warehouse, secret, service principal and groups, in this order.
+    """Check identity, catalog, schema, volumes, warehouse, secret, service principal, groups and jobs, in this order.
 
     Args:
         client: the workspace.
         settings: the settings of the lake, with its secret.
         warehouse: name or id of the SQL warehouse; None: any.
         service_principal: application id that the bundle's targets staging and prod run as. Its effective rights on
-            catalog, schema, volumes, model and secret are checked, too.
-        groups: groups to which these targets grant rights.
+            catalog, schema, volumes, model, warehouse and secret are checked, too.
+        groups: groups to which these targets grant rights, and whose members query the warehouse.
 
     Raises:
         UsageError: ``service_principal`` is no application id.
@@ -68,6 +75,8 @@ def check(
         _require_application_id(service_principal)
     with asking(client, "identity"):
         me = client.current_user.me()
+    with asking(client, "jobs"):
+        deployed = jobs.deployed(client, settings)
     name = str(me.user_name)
 
     def principals() -> list[str]:
@@ -82,6 +91,11 @@ def check(
             f"catalog {catalog}",
             partial(_granted, client, "CATALOG", catalog, _ON_CATALOG, principals),
             f"give the name of an existing catalog, or GRANT USE CATALOG ON CATALOG {catalog} TO `{name}`",
+        ),
+        (
+            f"storage of catalog {catalog}",
+            partial(_reachable, client, catalog, deployed),
+            "leave out the jobs on clusters, or deploy into a catalog whose storage is your own",
         ),
         (
             f"schema {full}",
@@ -110,8 +124,11 @@ def check(
             )
         )
     if service_principal is not None:
-        checks += _service_principal_checks(client, settings, service_principal)
-    checks += _group_checks(client, groups)
+        checks += _service_principal_checks(
+            client, settings, service_principal, _model_name(settings, deployed), warehouse
+        )
+    checks += _group_checks(client, groups, warehouse)
+    checks += _trigger_checks(client, deployed)
     for what, run_check, remedy in checks:
         try:
             with asking(client, what):
@@ -120,7 +137,9 @@ def check(
             yield CheckResult(what, False, str(error).removeprefix(f"{what}: "), remedy)
 
 
-def _service_principal_checks(client: WorkspaceClient, settings: Settings, number: str) -> Iterator[_AccessCheck]:
+def _service_principal_checks(
+    client: WorkspaceClient, settings: Settings, number: str, model: str, warehouse: str | None
+) -> Iterator[_AccessCheck]:
     """Check that a service principal exists, and its effective rights for the bundle's jobs."""
     principal = cache(partial(_service_principal, client, number))
 
@@ -137,13 +156,18 @@ def _service_principal_checks(client: WorkspaceClient, settings: Settings, numbe
         ("SCHEMA", schema, _ON_SCHEMA, f"deploy the bundle, which grants it, or GRANT {_spelled(_ON_SCHEMA)}"),
         ("VOLUME", landing, _ON_LANDING, f"deploy the bundle, which grants it, or GRANT {_spelled(_ON_LANDING)}"),
         ("VOLUME", checkpoints, _ON_CHECKPOINTS, f"deploy the bundle, or GRANT {_spelled(_ON_CHECKPOINTS)}"),
-        ("MODEL", settings.model_name, _ON_MODEL, "deploy the bundle, or GRANT ALL PRIVILEGES, MANAGE"),
+        ("MODEL", model, _ON_MODEL, "deploy the bundle, or GRANT ALL PRIVILEGES and then GRANT MANAGE"),
     ):
         yield (
             f"{number} on {kind.lower()} {name}",
             partial(_granted, client, kind, name, wanted, principals),
             f"{granting} ON {kind} {name} TO `{number}`",
         )
+    yield (
+        f"{number} on the warehouse",
+        lambda: _may_query(client, warehouse, principals()),
+        "alerts query as this principal: give it CAN USE (SQL Warehouses, Permissions), or name another --warehouse",
+    )
     if settings.kafka_secret:
         scope, _, _ = settings.kafka_secret.partition("/")
         yield (
@@ -153,13 +177,81 @@ def _service_principal_checks(client: WorkspaceClient, settings: Settings, numbe
         )
 
 
-def _group_checks(client: WorkspaceClient, groups: Sequence[str]) -> Iterator[_AccessCheck]:
+def _group_checks(client: WorkspaceClient, groups: Sequence[str], warehouse: str | None) -> Iterator[_AccessCheck]:
     remedy = (
         "make it in the account's console and assign it to this workspace, or name other groups with --var readers=…, "
         "--var analysts=… and --var engineers=…"
     )
     for group in groups:
         yield f"group {group}", partial(_account_group, client, group), remedy
+        yield (
+            f"group {group} on the warehouse",
+            partial(_may_query, client, warehouse, [group]),
+            "its members see neither dashboard nor desk: give it CAN USE (SQL Warehouses, Permissions)",
+        )
+
+
+def _trigger_checks(client: WorkspaceClient, deployed: Sequence[BaseJob]) -> Iterator[_AccessCheck]:
+    """Check the jobs that wait for files."""
+    for job in deployed:
+        if job.settings and job.settings.trigger and job.settings.trigger.file_arrival:
+            yield (
+                f"trigger of {job.settings.name}",
+                partial(_fires, client, job),
+                "enable file events on the folder's external location, or leave ingest_trigger at its default",
+            )
+
+
+def _fires(client: WorkspaceClient, job: BaseJob) -> str:
+    """Check that a job is started by the files that it reads.
+
+    Databricks documentation, "Trigger jobs when new files arrive": without file events a location of more than 10,000
+    files cannot be monitored. Files stay in the landing folder.
+    """
+    given = jobs.parameters(job)
+    if "--source" in given and given[given.index("--source") + 1] == "kafka":
+        raise FraudlakeError("it waits for files, and the source is kafka")
+    state = client.jobs.get(int(job.job_id or 0)).trigger_state
+    uses = state.file_arrival.using_file_events if state and state.file_arrival else None
+    if uses is None:
+        return "waits for files; whether it uses file events is known once it has looked for some"
+    if not uses:
+        raise FraudlakeError("it lists the folder, which has no file events, and ends at 10,000 landed files")
+    return "waits for files, by file events"
+
+
+def _model_name(settings: Settings, deployed: Sequence[BaseJob]) -> str:
+    """Return the model's name as the jobs have it, in which the bundle's targets put a prefix."""
+    for given in map(jobs.parameters, deployed):
+        if "--model-name" in given:
+            return given[given.index("--model-name") + 1]
+    return settings.model_name
+
+
+def _reachable(client: WorkspaceClient, catalog: str, deployed: Sequence[BaseJob]) -> str:
+    """Check that the catalog's storage can be reached from the compute of the deployed jobs.
+
+    Databricks documentation, "Default storage": all access to it requires serverless compute.
+    """
+    storage = client.catalogs.get(catalog).storage_root or ""
+    if not _DEFAULT_STORAGE.match(storage):
+        return storage or "that of the metastore"
+    clusters = [str(job.settings.name) for job in deployed if job.settings and job.settings.job_clusters]
+    if clusters:
+        raise FraudlakeError(f"is default storage, which only serverless compute reaches, not {', '.join(clusters)}")
+    return "is default storage, which only serverless compute reaches: no job can run on a cluster"
+
+
+def _may_query(client: WorkspaceClient, warehouse: str | None, principals: Sequence[str]) -> str:
+    """Check that one of the principals, or everybody, has ``CAN USE`` on the warehouse."""
+    found = sql.warehouse(client, warehouse)
+    entries = client.warehouses.get_permissions(str(found.id)).access_control_list or []
+    for entry in entries:
+        who = entry.group_name or entry.service_principal_name or entry.user_name
+        levels = {permission.permission_level for permission in entry.all_permissions or []}
+        if who in (*principals, _EVERYBODY_HERE) and any(level and level.value in _MAY_QUERY for level in levels):
+            return f"may use {found.name}"
+    raise FraudlakeError(f"lacks CAN USE on {found.name}")
 
 
 def _principals(name: str, groups: Sequence[ComplexValue] | None) -> list[str]:

@@ -59,8 +59,7 @@ def jobs(client: WorkspaceClient, settings: Settings, runs: int) -> list[Job]:
         FraudlakeError: there is none, or a request failed.
     """
     with asking(client, "jobs"):
-        deployed = _deployed(client, settings)
-        return [_job(client, job, runs) for job in deployed]
+        return [_job(client, job, runs) for job in _deployed(client, settings)]
 
 
 def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
@@ -73,10 +72,10 @@ def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
         FraudlakeError: nothing is deployed.
     """
     with asking(client, "jobs"):
-        deployed = _deployed(client, settings)
-    matches = [job for job in deployed if wanted in (str(job.job_id), _title(job), _name(job))]
+        found = _deployed(client, settings)
+    matches = [job for job in found if wanted in (str(job.job_id), _title(job), _name(job))]
     if not matches:
-        names = ", ".join(sorted({_name(job) for job in deployed}))
+        names = ", ".join(sorted({_name(job) for job in found}))
         raise UsageError(f"there is no deployed job '{wanted}'; there are {names}")
     if len(matches) > 1:
         which = ", ".join(f"{job.job_id} ({_title(job)})" for job in matches)
@@ -130,26 +129,33 @@ def output(client: WorkspaceClient, run: int) -> str:
         return "\n".join(client.jobs.get_run_output(int(task.run_id or 0)).logs or "" for task in tasks)
 
 
-def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
+def deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
+    """Return the deployed jobs, if the settings name a lake only those of that lake; none before the first deploy."""
     tag, value = PROJECT
     lake = {name for name in (settings.catalog, settings.schema_name) if name}
-    deployed = [
+    return [
         job
         for job in client.jobs.list(expand_tasks=True)
-        if job.settings and (job.settings.tags or {}).get(tag) == value and lake <= _parameters(job.settings)
+        if job.settings and (job.settings.tags or {}).get(tag) == value and lake <= set(parameters(job))
     ]
-    if not deployed:
+
+
+def parameters(job: api.BaseJob) -> list[str]:
+    """Return the parameters of a job's tasks."""
+    tasks = (job.settings.tasks if job.settings else None) or []
+    wheels = [task.python_wheel_task for task in tasks]
+    return [parameter for wheel in wheels if wheel for parameter in wheel.parameters or []]
+
+
+def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
+    found = deployed(client, settings)
+    if not found:
+        lake = {name for name in (settings.catalog, settings.schema_name) if name}
         which = f" for {settings.catalog}.{settings.schema_name}" if lake else ""
         raise FraudlakeError(
             f"no job of this bundle is deployed here{which}, or none that you may see: databricks bundle deploy"
         )
-    return deployed
-
-
-def _parameters(job: api.JobSettings) -> set[str]:
-    """Return the parameters of a job's tasks."""
-    wheels = [task.python_wheel_task for task in job.tasks or []]
-    return {parameter for wheel in wheels if wheel for parameter in wheel.parameters or []}
+    return found
 
 
 def _title(job: api.BaseJob) -> str:
