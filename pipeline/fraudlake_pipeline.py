@@ -1,8 +1,9 @@
 """The lake after bronze as a declarative pipeline: the jobs' tables, through the jobs' functions, in another schema.
 
 Lakeflow runs it in a workspace (``resources/declarative.pipeline.yml``), ``spark-pipelines`` anywhere else. It reads
-the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills, and the lake's definition in the same
-schema. Unlike the jobs it takes a producer's own ``transaction_id`` as often as it lands.
+the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills. Rules and the lake's definition come from
+the pipeline's configuration (``fraudlake.within``, ``fraudlake.columns``): code that defines tables collects no rows.
+Unlike the jobs it takes a producer's own ``transaction_id`` as often as it lands.
 """
 
 from __future__ import annotations
@@ -12,20 +13,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake import settings, tables
 from fraudlake.detection import alerts
+from fraudlake.errors import UsageError
 from fraudlake.gold import GROUPED
 from fraudlake.gold.aggregate import GroupAggregate
-from fraudlake.lake.definition import Recorded
 from fraudlake.silver import transactions
 
 spark = SparkSession.active()
 BRONZE = spark.conf.get("fraudlake.bronze")
-DEFINITION = spark.read.table(BRONZE.removesuffix(tables.BRONZE_TRANSACTIONS.name) + tables.SILVER_DEFINITION.name)
-RULES = {name: spark.conf.get(f"fraudlake.{name}", None) for name in ("small_below", "large_above", "within")}
-SETTINGS = settings.load(**RULES).defined(Recorded.of(row.asDict() for row in DEFINITION.collect()).values)
+NAMES = ("small_below", "large_above", "within", *settings.DEFINITION)
+SETTINGS = settings.load(**{name: spark.conf.get(f"fraudlake.{name}", None) for name in NAMES})
+LANDED = spark.readStream.option("skipChangeCommits", "true").table(BRONZE)
 
+DECLARED = tables.with_declared(tables.BRONZE_TRANSACTIONS, SETTINGS.columns).column_names
+if set(LANDED.columns) != set(DECLARED):
+    different = ", ".join(sorted(set(LANDED.columns).symmetric_difference(DECLARED)))
+    raise UsageError(f"fraudlake.columns: {BRONZE} differs in {different}: configure the columns that the lake has")
 
 # Not inside the functions below: Spark allows nothing there that asks for a frame's columns, as mapInArrow does.
-CHECKED = transactions.checked(spark.readStream.option("skipChangeCommits", "true").table(BRONZE), SETTINGS)
+CHECKED = transactions.checked(LANDED, SETTINGS)
 VALID = transactions.valid(CHECKED, SETTINGS.columns)
 QUARANTINED = transactions.quarantined(CHECKED)
 ALERTS = alerts.alerts(alerts.detector_output(VALID, SETTINGS))

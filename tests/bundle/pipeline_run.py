@@ -1,6 +1,7 @@
 """Run by test_pipeline.py in a separate process: the declarative pipeline in a local Spark Connect session.
 
-usage: pipeline_run.py FOLDER; the pipeline's tables are FOLDER/tables/<name>.
+usage: pipeline_run.py FOLDER COLUMNS; the tables are FOLDER/tables/<name>, the configuration declares COLUMNS.
+Spark refuses to collect rows while the tables are defined, as Lakeflow may.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import yaml
 from pyspark.pipelines import cli
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake import tables
 from fraudlake.lake import session
@@ -45,17 +47,26 @@ types = dict(line.strip().rstrip(",").split(" ", 1) for line in bronze.columns.s
 columns = [f"{place.get(n, n if n in landed else 'NULL')}::{kind} AS {n}" for n, kind in types.items()]
 spark.createDataFrame(landed).selectExpr(*columns).write.saveAsTable(bronze.name)
 
-PAYLOAD = '{"dt": {"from": "ts", "unit": "seconds"}}'
-definition = f"(1L, 'payload', '{PAYLOAD}'), (1L, 'columns', '{COLUMNS}'), (1L, 'buckets', '2')"
-recorded = spark.sql(f"SELECT * FROM VALUES {definition} AS recorded(change, setting, value)")
-recorded.write.saveAsTable(tables.SILVER_DEFINITION.name)
-
 shutil.copy(Path(__file__).parents[2] / "pipeline" / "fraudlake_pipeline.py", folder)
 spec = {
     "name": "fraudlake",
     "storage": (folder / "storage").as_uri(),
-    "configuration": {"fraudlake.bronze": bronze.name, "fraudlake.within": "60 seconds"},
+    "configuration": {
+        "fraudlake.bronze": bronze.name,
+        "fraudlake.within": "60 seconds",
+        "fraudlake.payload": '{"dt": {"from": "ts", "unit": "seconds"}}',
+        "fraudlake.columns": sys.argv[2],
+        "fraudlake.buckets": "2",
+    },
     "libraries": [{"glob": {"include": "fraudlake_pipeline.py"}}],
 }
 (folder / "spark-pipeline.yml").write_text(yaml.safe_dump(spec))
+
+
+def refuse(frame: DataFrame) -> NoReturn:
+    raise AssertionError("the pipeline collects rows while it defines its tables")
+
+
+for frames in (DataFrame, spark.range(1).__class__):
+    frames.collect = refuse  # type: ignore[method-assign]
 cli.run(folder / "spark-pipeline.yml", full_refresh=[], full_refresh_all=False, refresh=[], dry=False)

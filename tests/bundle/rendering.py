@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import graphlib
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +25,13 @@ Task = tuple[str, str, list[str]]
 _DEFAULT_ROOT = "/Workspace/Users/${workspace.current_user.userName}/.bundle/${bundle.name}/${bundle.target}"
 _FILES = "${workspace.root_path}/files"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_PREFIXED = {"jobs": "name", "pipelines": "name", "dashboards": "display_name", "alerts": "display_name"}
+_PREFIXED = {
+    "jobs": "name",
+    "pipelines": "name",
+    "dashboards": "display_name",
+    "alerts": "display_name",
+    "sql_warehouses": "name",
+}
 _PREFIXED_IN_CATALOG = ("schemas", "registered_models")
 
 
@@ -50,31 +57,43 @@ def includes_of(cloud: str) -> list[str]:
 
 DESK = "resources/apps/desk.app.yml"
 """What a person adds to ``include`` for the desk."""
+WITHOUT_A_PAUSE = "resources/continuous/ingest_and_detect_serverless.job.yml"
+"""What a person adds to ``include`` for the serverless job that runs without a pause."""
 
 
 @cache
-def source(cloud: str | None = None, has_desk: bool = False) -> dict[str, Any]:
+def source(cloud: str | None = None, has_desk: bool = False, is_endless: bool = False) -> dict[str, Any]:
     """``databricks.yml`` with what it includes, unresolved; not to be changed.
 
     Args:
         cloud: the cloud, where the jobs on clusters are wanted, too.
         has_desk: whether the desk is wanted, too.
+        is_endless: whether the serverless job that runs without a pause is wanted, too.
     """
-    whole = yaml.safe_load((ROOT / "databricks.yml").read_text())
+    whole = _read(ROOT / "databricks.yml")
     whole["include"] += [*(includes_of(cloud) if cloud else []), *([DESK] if has_desk else [])]
+    whole["include"] += [WITHOUT_A_PAUSE] if is_endless else []
     for pattern in whole["include"]:
         for file in sorted(ROOT.glob(pattern)):
-            _merge(whole, copy.deepcopy(yaml.safe_load(file.read_text())))
+            _merge(whole, _read(file))
     return whole
 
 
-def render(target: str, cloud: str | None = None, has_desk: bool = False, **values: Any) -> Rendered:
+def _read(file: Path) -> dict[str, Any]:
+    """Read a file; each alias becomes a copy of its anchor, since merging changes what it merges into."""
+    whole: dict[str, Any] = json.loads(json.dumps(yaml.safe_load(file.read_text())))
+    return whole
+
+
+def render(
+    target: str, cloud: str | None = None, has_desk: bool = False, is_endless: bool = False, **values: Any
+) -> Rendered:
     """Resolve a target, variables as ``--var`` would give them, with the jobs on clusters if a cloud is named.
 
     Raises:
         UnresolvedError: names the reference or variable.
     """
-    whole = copy.deepcopy(source(cloud, has_desk))
+    whole = copy.deepcopy(source(cloud, has_desk, is_endless))
     chosen = whole["targets"][target]
     _merge(whole["resources"], chosen.pop("resources", {}))
     presets = {"name_prefix": "", **chosen.get("presets", {})}
@@ -158,7 +177,7 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
 
 def _prefix(resources: dict[str, dict[str, Any]], prefix: str) -> None:
     for kind, field in _PREFIXED.items():
-        for resource in resources[kind].values():
+        for resource in resources.get(kind, {}).values():
             resource[field] = prefix + resource[field]
     for kind in _PREFIXED_IN_CATALOG:
         for resource in resources[kind].values():
@@ -178,10 +197,11 @@ def _pause(resources: dict[str, dict[str, Any]], status: str) -> None:
 def _value(name: str, declared: dict[str, Any], of_target: dict[str, Any], given: dict[str, str]) -> Any:
     if name in given:
         return given[name]
-    if name in of_target:
-        return of_target[name]
-    if "lookup" in declared:
-        return f"id-of-{next(iter(declared['lookup'].values()))}"
+    chosen = of_target.get(name, declared.get("lookup") and declared)
+    if isinstance(chosen, dict) and "lookup" in chosen:
+        return f"id-of-{next(iter(chosen['lookup'].values()))}"
+    if chosen is not None:
+        return chosen
     if "default" not in declared:
         raise UnresolvedError(f"no value assigned to required variable {name}")
     return declared["default"]
@@ -208,6 +228,8 @@ def _look_up(path: str, known: dict[str, Any]) -> Any:
         if isinstance(node, dict) and "schema_name" in node and part == "volume_path":
             # What the workspace says of a volume that it made.
             return f"/Volumes/{node['catalog_name']}/{node['schema_name']}/{node['name']}"
+        if isinstance(node, dict) and "warehouse_type" in node and part == "id":
+            return f"id-of-{node['name']}"
         if not isinstance(node, dict) or part not in node:
             raise UnresolvedError(f"${{{path}}}: there is no '{part}'")
         node = node[part]

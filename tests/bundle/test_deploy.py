@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from databricks.sdk.service.workspace import ImportFormat
 from tests.workspace_http import TOKEN, UNAUTHENTICATED, serving
 
 from .rendering import APPLICATION_ID, DESK, GIVEN, ROOT, render
-from .workspace import Workspace
+from .workspace import WAREHOUSE, Workspace
 
 CLI = shutil.which("databricks")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -39,16 +40,41 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def unchanged(copy: Path) -> Iterator[None]:
+    """Each test finds the copy's configuration as it is in the project."""
+    yield
+    for folder in ("resources", ".databricks"):
+        shutil.rmtree(copy / folder, ignore_errors=True)
+    shutil.copytree(ROOT / "resources", copy / "resources")
+    shutil.copy(ROOT / "databricks.yml", copy)
+
+
+def stop_protecting(copy: Path) -> None:
+    """Remove what protects the data of staging and prod, as the guide says."""
+    (copy / "resources" / "protection.yml").unlink()
+
+
+def edit(copy: Path, before: str, after: str) -> None:
+    """Change a line of ``databricks.yml``."""
+    text = (copy / "databricks.yml").read_text()
+    assert before in text
+    (copy / "databricks.yml").write_text(text.replace(before, after))
+
+
+def asked(workspace: Workspace, method: str, path: str) -> list[Any]:
+    """The bodies of the requests of this method whose paths contain this one."""
+    return [body for way, where, body in workspace.changes if way == method and path in where]
+
+
 @pytest.fixture
-def cloud(copy: Path, request: pytest.FixtureRequest) -> Iterator[str | None]:
+def cloud(copy: Path, request: pytest.FixtureRequest) -> str | None:
     """The cloud whose jobs on clusters are asked for, as ``databricks.yml`` says; None: no such jobs."""
-    file = copy / "databricks.yml"
-    original, cloud = file.read_text(), request.param
+    cloud: str | None = request.param
     if cloud:
-        asked = original.replace("# - resources/clusters/", "- resources/clusters/")
-        file.write_text(asked.replace("clusters/aws.yml", f"clusters/{cloud}.yml"))
-    yield cloud
-    file.write_text(original)
+        edit(copy, "# - resources/clusters/", "- resources/clusters/")
+        edit(copy, "clusters/aws.yml", f"clusters/{cloud}.yml")
+    return cloud
 
 
 @pytest.fixture
@@ -97,17 +123,143 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.parametrize("target", ["dev"])
 def test_the_desk_is_deployed_if_it_is_included(bundle: Run, workspace: Workspace, copy: Path, target: str) -> None:
-    file = copy / "databricks.yml"
-    original = file.read_text()
-    file.write_text(original.replace(f"# - {DESK}", f"- {DESK}"))
+    edit(copy, f"# - {DESK}", f"- {DESK}")
 
-    done = bundle("deploy", desk_name="desk-jane")
-    deployed = set(workspace.objects.get("apps", {}))
-    bundle("destroy", "--auto-approve", desk_name="desk-jane")
-    file.write_text(original)
+    ok(bundle("deploy", desk_name="desk-jane"))
 
-    ok(done)
-    assert deployed == {"desk-jane"}
+    assert set(workspace.objects["apps"]) == {"desk-jane"}
+    # No group of the account need exist for it.
+    [app] = asked(workspace, "POST", "/api/2.0/apps")[:1]
+    assert app["resources"][0]["sql_warehouse"] == {"id": WAREHOUSE["id"], "permission": "CAN_USE"}
+    assert [(word, after) for word, after in pairwise(command_of(workspace)) if word == "--analysts"] == [
+        ("--analysts", "users"),
+        ("--analysts", "users"),
+    ]
+
+
+def command_of(workspace: Workspace) -> list[str]:
+    """The command of the app that is deployed."""
+    [deployment] = asked(workspace, "POST", "/deployments")
+    command: list[str] = deployment["command"]
+    return command
+
+
+@pytest.mark.parametrize("target", ["staging", "prod"])
+def test_the_service_principal_may_set_aliases_after_a_deploy_by_a_person(
+    bundle: Run, workspace: Workspace, target: str
+) -> None:
+    """Some versions of the CLI send ALL_PRIVILEGES alone, if one grant has MANAGE and other privileges with it."""
+    ok(bundle("deploy", **GIVEN))
+
+    schema = render(target, **GIVEN).resources["schemas"]["fraudlake"]["name"]
+    given = {kind: granted(workspace, kind, f"main.{schema}") for kind in ("schema", "function")}
+    assert {"MANAGE", "CREATE_MODEL", "USE_SCHEMA"} <= given["schema"]
+    assert given["function"] == {"ALL_PRIVILEGES"}
+
+
+def granted(workspace: Workspace, kind: str, name: str) -> set[str]:
+    """What the CLI asked to grant to the service principal on securables whose names begin so."""
+    bodies = asked(workspace, "PATCH", f"/permissions/{kind}/{name}")
+    changes = [change for body in bodies for change in body["changes"] if change["principal"] == APPLICATION_ID]
+    return {privilege for change in changes for privilege in change["add"]}
+
+
+@pytest.mark.parametrize("target", ["staging", "prod"])
+def test_data_outlives_a_changed_schema_and_a_destroy(bundle: Run, workspace: Workspace, target: str) -> None:
+    ok(bundle("deploy", **GIVEN))
+    workspace.changes.clear()
+
+    for arguments, variables in ((("deploy",), {"schema": "other"}), (("destroy",), {})):
+        done = bundle(*arguments, "--auto-approve", **GIVEN, **variables)
+        assert done.returncode == 1
+        for resource in (
+            "schemas.fraudlake",
+            "volumes.landing",
+            "volumes.checkpoints",
+            "registered_models.fraud_model",
+        ):
+            assert f"resources.{resource} has lifecycle.prevent_destroy set" in done.stderr
+
+    assert not [path for method, path, _ in workspace.changes if method == "DELETE"]
+    assert len(workspace.objects["volumes"]) == 2
+
+
+@pytest.mark.parametrize("target", ["prod"])
+def test_dashboard_and_alerts_use_a_warehouse_that_stops_and_that_people_may_use(
+    bundle: Run, workspace: Workspace, target: str
+) -> None:
+    ok(bundle("deploy", **GIVEN))
+
+    [made] = asked(workspace, "POST", "/api/2.0/sql/warehouses")
+    [key] = workspace.objects["warehouses"]
+    [rights] = asked(workspace, "PUT", f"/api/2.0/permissions/sql/warehouses/{key}")
+    assert (made["cluster_size"], made["auto_stop_mins"], made["enable_serverless_compute"]) == ("2X-Small", 5, True)
+    assert {"group_name": "users", "permission_level": "CAN_USE"} in rights["access_control_list"]
+    users = [*asked(workspace, "POST", "/api/2.0/alerts"), *asked(workspace, "POST", "/api/2.0/lakeview/dashboards")]
+    assert {user["warehouse_id"] for user in users if "warehouse_id" in user} == {key}
+
+
+@pytest.mark.parametrize("target", ["prod"])
+@pytest.mark.parametrize("source", ["files", "kafka"])
+def test_ingest_starts_by_the_clock_whatever_it_reads(
+    bundle: Run, workspace: Workspace, target: str, source: str
+) -> None:
+    ok(bundle("deploy", **GIVEN, source=source))
+
+    triggers = {job["name"]: job["trigger"] for job in asked(workspace, "POST", "/jobs/create") if "trigger" in job}
+    assert triggers == {
+        "fraudlake ingest and detect": {"periodic": {"interval": 15, "unit": "MINUTES"}, "pause_status": "UNPAUSED"}
+    }
+
+
+@pytest.mark.parametrize("target", ["dev"])
+def test_jobs_and_pipeline_install_from_a_volume_without_a_network(
+    bundle: Run, workspace: Workspace, copy: Path, target: str
+) -> None:
+    """By the lines of the guide."""
+    guide = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
+    [lines] = re.findall(r'\{"dependencies": \[[^\]]*\]\}', guide)
+    overrides = copy / ".databricks" / "bundle" / target / "variable-overrides.json"
+    overrides.parent.mkdir(parents=True)
+    overrides.write_text(lines)
+
+    ok(bundle("deploy"))
+
+    options = ["--no-index", "--find-links=/Volumes/main/tools/wheels"]
+    jobs, pipelines = (asked(workspace, "POST", path) for path in ("/jobs/create", "/api/2.0/pipelines"))
+    installed = [job["environments"][0]["spec"]["dependencies"] for job in jobs]
+    installed += [pipeline["environment"]["dependencies"] for pipeline in pipelines]
+    assert len(installed) == len(jobs) + 1
+    assert all(some[:2] == options and some[2].endswith(".whl") and len(some) == 3 for some in installed)
+
+
+@pytest.mark.parametrize("target", ["prod"])
+def test_a_target_with_a_host_is_deployed_nowhere_else(
+    bundle: Run, workspace: Workspace, copy: Path, target: str
+) -> None:
+    """Even if the environment names another workspace."""
+    other = Workspace(APPLICATION_ID)
+    with serving(other.reply_to) as host:
+        edit(copy, "# host: https://YOUR-PROD-WORKSPACE", f"host: {host}")
+        ok(bundle("deploy", **GIVEN))
+
+    assert other.objects["jobs"] and not workspace.objects
+
+
+@pytest.mark.parametrize("target", ["dev"])
+def test_the_tutorial_names_the_model_as_it_is_deployed(bundle: Run, workspace: Workspace, target: str) -> None:
+    ok(bundle("deploy"))
+
+    [model] = workspace.objects["models"]
+    tutorial = (ROOT / "docs" / "tutorials" / "first-deploy.md").read_text()
+    assert f"FRAUDLAKE_MODEL_NAME={model}" in tutorial.replace("<you>", "someone")
+    named = {
+        given[given.index("--model-name") + 1]
+        for tasks in parameters(asked(workspace, "POST", "/jobs/create")).values()
+        for given in tasks.values()
+        if "--model-name" in given
+    }
+    assert named == {model}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +268,7 @@ def test_the_desk_is_deployed_if_it_is_included(bundle: Run, workspace: Workspac
     indirect=["cloud"],
 )
 def test_a_target_is_deployed_once_and_destroyed_whole(
-    bundle: Run, workspace: Workspace, target: str, cloud: str | None
+    bundle: Run, workspace: Workspace, copy: Path, target: str, cloud: str | None
 ) -> None:
     variables = {} if target == "dev" else GIVEN
     rendered = render(target, cloud, **variables)
@@ -129,7 +281,8 @@ def test_a_target_is_deployed_once_and_destroyed_whole(
     )
     assert clusters(job["settings"] for job in workspace.objects["jobs"].values()) == clusters(rendered.jobs().values())
     assert {name: len(some) for name, some in workspace.objects.items()} == {
-        {"registered_models": "models"}.get(kind, kind): len(some) for kind, some in rendered.resources.items()
+        {"registered_models": "models", "sql_warehouses": "warehouses"}.get(kind, kind): len(some)
+        for kind, some in rendered.resources.items()
     }
 
     if target != "dev":
@@ -141,6 +294,8 @@ def test_a_target_is_deployed_once_and_destroyed_whole(
     assert "0 created, 0 changed, 0 deleted" in ok(bundle("deploy", **variables))
     assert rendered.jobs()["gold"]["name"] in ok(bundle("summary", **variables))
 
+    if target != "dev":
+        stop_protecting(copy)
     ok(bundle("destroy", "--auto-approve", **variables))
 
     assert not any(workspace.objects.values())

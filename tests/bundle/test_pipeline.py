@@ -15,17 +15,28 @@ from tests.conftest import SHORT_LIVED
 pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
-def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: Path) -> None:
+def run(folder: Path, columns: str) -> subprocess.CompletedProcess[str]:
     program = Path(__file__).with_name("pipeline_run.py")
-
-    ended = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)],
+    return subprocess.run(
+        [sys.executable, str(program), str(folder), columns],
         env={**os.environ, **SHORT_LIVED},
         capture_output=True,
         text=True,
         timeout=500,
         check=False,
     )
+
+
+def test_a_column_of_the_lake_that_the_configuration_lacks_is_named(tmp_path: Path) -> None:
+    ended = run(tmp_path, "")
+
+    assert ended.returncode != 0
+    assert "differs in kind: configure the columns that the lake has" in ended.stderr
+    assert not list((tmp_path / "tables").glob("silver_*"))
+
+
+def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: Path) -> None:
+    ended = run(tmp_path, '{"kind": "string"}')
 
     assert ended.returncode == 0, ended.stderr[-3000:]
     rows = {folder.name: pq.read_table(folder).to_pylist() for folder in (tmp_path / "tables").iterdir()}

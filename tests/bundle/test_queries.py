@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -291,3 +292,46 @@ def test_alerts_stay_quiet_on_an_empty_lake(spark: Any) -> None:
 
     assert measured(empty, "lag") == 0
     assert measured(empty, "quality") == 0
+
+
+BILLED = [
+    ("jobs", 100.0, {"job_name": "fraudlake gold"}, {}),
+    ("jobs", 20.0, {"job_name": "[staging] fraudlake train"}, {}),
+    ("jobs", 48.0, {"job_name": "fraudlake realtime"}, {"project": "fraudlake"}),
+    ("apps", 12.0, {"app_name": "fraudlake-desk-prod"}, {}),
+    ("sql", 10.0, {"warehouse_id": "w1"}, {"project": "fraudlake"}),
+    ("pipelines", 1.0, {"dlt_pipeline_id": "p1"}, {"project": "fraudlake"}),
+    ("jobs", 1000.0, {"job_name": "payroll"}, {}),
+    ("sql", 1000.0, {"warehouse_id": "w2"}, {"project": "other"}),
+]
+"""Usage: product, DBU, what it is of, and its tags."""
+
+
+def test_the_guides_query_of_actual_costs_has_all_of_the_bundle_and_nothing_else(spark: Any) -> None:
+    [query] = re.findall(r"```sql\n(SELECT coalesce\(.*?)```", (ROOT / "docs/how-to/deploy.md").read_text(), re.DOTALL)
+    session = spark.newSession()
+    what = "STRUCT<job_name STRING, app_name STRING, warehouse_id STRING, dlt_pipeline_id STRING>"
+    usage = f"sku_name STRING, usage_quantity DOUBLE, usage_metadata {what}, custom_tags MAP<STRING, STRING>"
+    session.createDataFrame(BILLED, usage).selectExpr(
+        "*", "current_date() AS usage_date", "current_timestamp() AS usage_start_time"
+    ).createOrReplaceTempView("usage")
+    # Each price was another before this year.
+    prices = "price_start_time TIMESTAMP, price_end_time TIMESTAMP, sku_name STRING, pricing STRUCT<default DOUBLE>"
+    year, far = datetime(2026, 1, 1), datetime(2020, 1, 1)
+    listed = [
+        row
+        for sku in ("jobs", "apps", "sql", "pipelines")
+        for row in ((far, year, sku, (9.0,)), (year, None, sku, (0.5,)))
+    ]
+    session.createDataFrame(listed, prices).createOrReplaceTempView("list_prices")
+
+    rows = session.sql(query.replace("system.billing.", "")).collect()
+
+    assert [(row["what"], row["dbu"], row["dollars"]) for row in rows] == [
+        ("fraudlake gold", 100.0, 50.0),
+        ("fraudlake realtime", 48.0, 24.0),
+        ("[staging] fraudlake train", 20.0, 10.0),
+        ("fraudlake-desk-prod", 12.0, 6.0),
+        ("w1", 10.0, 5.0),
+        ("p1", 1.0, 0.5),
+    ]

@@ -24,7 +24,10 @@ Answer = tuple[int, Any]
 
 
 class Workspace:
-    """What is deployed: ``objects`` by kind and id, ``files`` by path; ``unanswered`` requests."""
+    """What is deployed: ``objects`` by kind and id, ``files`` by path; ``changes`` and ``unanswered`` requests.
+
+    A change is a request other than GET: method, path and JSON body.
+    """
 
     def __init__(self, application_id: str | None = None) -> None:
         """Open an empty workspace for a person, or for a service principal."""
@@ -33,6 +36,7 @@ class Workspace:
         self.rights: dict[str, list[dict[str, Any]]] = {}
         self.files: dict[str, bytes] = {}
         self.folders = {"/": 0}
+        self.changes: list[tuple[str, str, Any]] = []
         self.unanswered: list[str] = []
         self._numbers = count(1000)
         self._lock = threading.Lock()
@@ -45,6 +49,8 @@ class Workspace:
             return Reply(*self._answer(request))
 
     def _answer(self, request: Request) -> Answer:
+        if request.method != "GET" and request.content_type.startswith("application/json"):
+            self.changes.append((request.method, request.path, json.loads(request.data or b"{}")))
         for wanted, pattern, handler in _ROUTES:
             match = re.fullmatch(pattern, request.path)
             if match and wanted == request.method:
@@ -56,7 +62,7 @@ class Workspace:
         return 200, self.user
 
     def warehouses(self, asked: dict[str, Any]) -> Answer:
-        return 200, {"warehouses": [WAREHOUSE]}
+        return 200, {"warehouses": [WAREHOUSE, *self.objects.get("warehouses", {}).values()]}
 
     def policies(self, asked: dict[str, Any]) -> Answer:
         return 200, {"policies": [POLICY]}
@@ -255,6 +261,7 @@ for _kind, _path in {
     "apps": "/api/2.0/apps",
     "pipelines": "/api/2.0/pipelines",
     "dashboards": "/api/2.0/lakeview/dashboards",
+    "warehouses": "/api/2.0/sql/warehouses",
     **{kind: f"/api/2.1/unity-catalog/{kind}" for kind in _NAMED},
 }.items():
     _ROUTES.append(("POST", _path, _of_kind(Workspace.create, _kind)))

@@ -24,7 +24,7 @@ from tests.docs.markdown import Block, blocks, of_language
 
 NOT_EXECUTED = {
     "GRANT MODIFY ON TABLE main.fraudlake": "rights of Unity Catalog",
-    "SELECT usage_metadata.job_name": "a system table of a workspace's billing",
+    "SELECT coalesce(": "a system table of a workspace: tests/bundle/test_queries.py",
     "$ fraudlake --catalog main --schema fraud workspace check": "an example: tests/workspace/test_check.py",
     "$ fraudlake --catalog main --schema fraud workspace probe": "an example: tests/workspace/test_probe.py",
 }

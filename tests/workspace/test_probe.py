@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -113,15 +114,18 @@ def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
     target: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Settings] = []
+    receivers: list[str | None] = []
 
-    def ask(spark: Any, settings: Settings) -> list[Answer]:
+    def ask(spark: Any, settings: Settings, receiver: str | None) -> list[Answer]:
         asked.append(settings)
+        receivers.append(receiver)
         return [FINE]
 
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
     monkeypatch.setattr(probe, "ask", ask)
     monkeypatch.setattr(lake_workspace, "compute_session", object)
-    [(_, _, parameters)] = [task for task in tasks(target, **GIVEN) if task[0] == "probe"]
+    to = {"prod": {"receiver": "alerts.example.com:443"}}.get(target, {})
+    [(_, _, parameters)] = [task for task in tasks(target, **GIVEN, **to) if task[0] == "probe"]
     monkeypatch.setattr("sys.argv", ["fraudlake", *parameters])
 
     main()
@@ -129,6 +133,7 @@ def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
     output = capfd.readouterr()
     assert probe.as_dict([FINE]) == json.loads(output.out)
     assert output.err == "✓ session: Spark 4.0\n"
+    assert receivers == [to.get("receiver")]
     [settings] = asked
     schema = {"dev": "dev_someone_fraudlake", "staging": "staging_fraudlake", "prod": "fraudlake"}[target]
     assert (settings.catalog, settings.schema_name) == ("main", schema)
@@ -136,7 +141,7 @@ def test_the_job_asks_in_the_lake_that_the_bundle_deploys(
 
 
 def test_every_question_is_asked_once_and_has_a_remedy() -> None:
-    questions = list(assumptions.assumptions())
+    questions = list(assumptions.assumptions("alerts.example.com:443"))
 
     assert len({assumption.question for assumption in questions}) == len(questions)
     assert all(assumption.remedy for assumption in questions)
@@ -251,3 +256,28 @@ def test_a_report_that_no_table_takes_comes_in_the_error(tmp_path: Path) -> None
             )
 
     assert worker.in_a_micro_batch(Stuck(tmp_path)) == {"names": (False, "no table")}
+
+
+def test_a_micro_batch_reaches_a_receiver_that_takes_connections_only() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        taken = worker._ask()(worker._network(address))
+    refused = worker._ask()(worker._network(address))
+
+    assert taken == {"network": (True, f"{address} takes connections")}
+    assert refused["network"][0] is False
+    assert refused["network"][1].startswith("ConnectionRefusedError")
+
+
+def test_the_network_is_asked_about_only_if_there_is_a_receiver() -> None:
+    questions = [assumption.question for assumption in assumptions.assumptions()]
+    with_receiver = [assumption.question for assumption in assumptions.assumptions("alerts.example.com:443")]
+
+    assert set(with_receiver) - set(questions) == {"foreachBatch: the network to alerts.example.com:443"}
+
+
+def test_a_receiver_is_a_host_with_a_port(fraudlake: Command, workspace: Workspace) -> None:
+    code, _, err = fraudlake("probe", "--receiver", "https://alerts.example.com/fraud")
+
+    assert (code, err.count("\n")) == (2, 1)
+    assert "must be HOST:PORT, such as alerts.example.com:443" in err

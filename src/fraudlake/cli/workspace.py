@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -156,9 +157,12 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
 
 @workspace.command("probe", example="fraudlake --catalog main --schema fraud workspace probe")
 @click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds to wait for the job at most.")
+@click.option(
+    "--receiver", metavar="HOST:PORT", help="In the workspace: also ask whether micro-batches reach this receiver."
+)
 @options("checkpoints", "model_name")
 @click.pass_obj
-def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
+def probe_(given: _Workspace, /, timeout: float, receiver: str | None, **flags: str | None) -> None:
     """Check each assumption of the jobs about the workspace, one line each, with the remedy if it fails.
 
     Inside the workspace it checks the compute it runs on. Outside it runs the deployed job 'probe', which takes about
@@ -168,11 +172,13 @@ def probe_(given: _Workspace, /, timeout: float, **flags: str | None) -> None:
     from fraudlake.workspace.probe import probe
 
     wanted = given.settings(**flags)
+    if receiver and not re.fullmatch(r"\S+:\d{1,5}", receiver):
+        raise UsageError(f"--receiver {receiver}: must be HOST:PORT, such as alerts.example.com:443")
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:
         from fraudlake.lake.workspace import compute_session
 
         answers = []
-        for answer in probe.ask(compute_session(), wanted):
+        for answer in probe.ask(compute_session(), wanted, receiver or None):
             answers.append(answer)
             # With --json these lines show the progress on the page of the job's run.
             _show(console if given.app.json else output, answer)

@@ -66,8 +66,12 @@ class Assumption:
     matters: bool = True
 
 
-def assumptions() -> Iterator[Assumption]:
-    """Return all assumptions; each comes after those that it depends on."""
+def assumptions(receiver: str | None = None) -> Iterator[Assumption]:
+    """Return all assumptions; each comes after those that it depends on.
+
+    Args:
+        receiver: whether there is one, as ``HOST:PORT``, that micro-batches send alerts to.
+    """
     yield Assumption("session", _session, "run it in a job of the bundle, on serverless compute")
     yield Assumption(
         "current schema", _current_schema, "deploy the bundle, and see 'fraudlake workspace check' for what to grant"
@@ -83,6 +87,13 @@ def assumptions() -> Iterator[Assumption]:
     yield from _file_assumptions()
     yield from _task_assumptions()
     yield from _micro_batch_assumptions()
+    if receiver is not None:
+        yield _reported(
+            f"foreachBatch: the network to {receiver}",
+            "micro_batch",
+            "network",
+            "deliver cannot send there: allow it in the network policy, or use deliver_to=file or kafka",
+        )
     yield from _stream_assumptions()
     yield Assumption(
         "MLflow",
@@ -160,7 +171,8 @@ def _micro_batch_assumptions() -> Iterator[Assumption]:
             "its rows for each action of refine",
             "refine",
             _starts("10 rows, 10 when read again, 5 and 5 committed"),
-            "the steps stop before they write: run ingest_and_detect_continuous, on a cluster, and report it",
+            "the steps stop before they write: report it; a cluster (ingest_and_detect_continuous) is a remedy unless "
+            "'workspace check' finds the catalog in default storage",
         ),
         ("a table by its full name", "names", _starts("10 rows"), "no step can write: report it, with this line"),
         ("views of the batch in MERGE", "merge", _starts("10 and 10"), "aggregate fails: report it, with this line"),
@@ -170,7 +182,7 @@ def _micro_batch_assumptions() -> Iterator[Assumption]:
             "the wheel and its libraries",
             "imports",
             _starts(f"fraudlake {__version__},"),
-            'no step can run: let the job\'s environments have environment_version: "5", or run it on a cluster',
+            'no step can run: let the job\'s environments have environment_version: "5"',
         ),
     ):
         yield _reported(f"foreachBatch: {what}", "micro_batch", question, remedy, is_assumed)
@@ -192,7 +204,7 @@ def _stream_assumptions() -> Iterator[Assumption]:
     yield Assumption(
         "stateful stream",
         _stateful,
-        "detect cannot run: use environment_version 4 or newer, or a cluster with Databricks Runtime 17.3 or newer",
+        "detect cannot run: use environment_version 4 or newer, on a cluster Databricks Runtime 17.3 or newer",
     )
     yield Assumption("folders of the state", _state_folders, "detect stops at its second run: report it")
     yield Assumption(

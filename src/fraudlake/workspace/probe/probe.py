@@ -36,18 +36,23 @@ class Answer:
     remedy: str | None = None
 
 
-def ask(spark: SparkSession, settings: Settings) -> Iterator[Answer]:
+def ask(spark: SparkSession, settings: Settings, receiver: str | None = None) -> Iterator[Answer]:
     """Ask all questions in this session, in the lake's schema, and clean up after them.
 
     A question that fails does not stop the others: its failure is its answer.
+
+    Args:
+        spark: the session.
+        settings: the settings of the lake.
+        receiver: ``HOST:PORT`` that a micro-batch should reach; None asks nothing of the network.
     """
     from fraudlake.workspace.probe.assumptions import Probe, assumptions
     from fraudlake.workspace.probe.scratch import Scratch
 
-    scratch = Scratch(spark, settings)
+    scratch = Scratch(spark, settings, receiver)
     try:
         probe = Probe(scratch)
-        for assumption in assumptions():
+        for assumption in assumptions(receiver):
             yield _answer(assumption, probe)
     finally:
         left = scratch.remove()

@@ -29,6 +29,8 @@ class Scratch:
 
     spark: SparkSession
     settings: Settings
+    receiver: str | None = None
+    """``HOST:PORT`` of a receiver of alerts that the compute should reach."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     _tables: list[str] = field(default_factory=list)
 

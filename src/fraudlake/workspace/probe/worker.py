@@ -52,6 +52,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
     reports, views = scratch.table("reports"), (scratch.bare_name("batch"), scratch.bare_name("batch_too"))
     command_id = getattr(scratch.spark, "session_id", None)
     model, application = scratch.settings.model_name, scratch.id
+    network = {} if scratch.receiver is None else _network(scratch.receiver)
     ask, of_any_process, marker = _ask(), _of_any_process(str(scratch.folder)), _REPORT_MARKER
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -128,7 +129,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
         # If compute gives a batch's rows only once, the first of these gets them.
         asked = {**of_any_process, "refine": refine, "session": session, "names": names}
-        asked |= {"merge": merge, "append": append}
+        asked |= {"merge": merge, "append": append, **network}
         report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
         try:
             row = spark.createDataFrame([(report,)], "report STRING")
@@ -178,6 +179,18 @@ def _of_any_process(folder: str) -> dict[str, Callable[[], str]]:
         return f"{len(text)} bytes written and read by process {os.getpid()}"
 
     return {"imports": imports, "volume": volume}
+
+
+def _network(receiver: str) -> dict[str, Callable[[], str]]:
+    host, _, port = receiver.rpartition(":")
+
+    def network() -> str:
+        import socket
+
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
+            return f"{host}:{port} takes connections"
+
+    return {"network": network}
 
 
 def _parsed(text: str) -> Report:
