@@ -16,7 +16,7 @@ VOLUMES = (10_000, 1_000_000, 50_000_000)
 """Transactions a day."""
 DAYS = 30
 _MINUTES = {"MINUTES": 1, "HOURS": 60, "DAYS": 1440, "WEEKS": 10_080}
-_STARTED_BY_HAND = {"backfill", "define", "probe", "rules"}
+_STARTED_BY_HAND = {"backfill", "define", "probe", "probe_cluster", "rules"}
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ TYPES = {
     "volumes": Volume,
 }
 TARGETS = ("dev", "staging", "prod")
-CLUSTERS = {"ingest_and_detect_continuous", "realtime"}
+STREAMS = {"ingest_and_detect_continuous", "realtime"}
+CLUSTERS = STREAMS | {"probe_cluster"}
 """The jobs that need a cluster."""
 
 targets = pytest.mark.parametrize("target", TARGETS)
@@ -142,7 +143,11 @@ def test_the_parameters_of_every_task_are_understood(target: str, monkeypatch: p
 
     # The probe asks the workspace, and the fast lane a broker, not the lake.
     rules = str(ROOT / "rules.toml")
-    steps = [task for task in tasks(target, "aws", **GIVEN, file=rules) if task[0] not in ("probe", "realtime")]
+    steps = [
+        task
+        for task in tasks(target, "aws", **GIVEN, file=rules)
+        if task[0] not in ("probe", "probe_cluster", "realtime")
+    ]
     for job, key, parameters in steps:
         result = CliRunner().invoke(cli, parameters)
         assert isinstance(result.exception, OpenedError), f"{job}.{key}: {result.output}{result.exception}"
@@ -193,7 +198,7 @@ def test_what_a_task_refers_to_is_there(target: str) -> None:
 def test_only_a_cluster_runs_streams_without_end(target: str) -> None:
     for name, _, task in declared_tasks(target):
         is_continuous = bool({"continuous", "realtime"} & set(task["python_wheel_task"]["parameters"]))
-        assert is_continuous == ("job_cluster_key" in task), name
+        assert is_continuous == (name.partition(".")[0] in STREAMS), name
 
 
 @targets
@@ -210,7 +215,9 @@ def test_every_job_runs_alone_and_tells_when_it_fails(target: str) -> None:
             assert job["queue"] == {"enabled": True}, key
             assert all(task["timeout_seconds"] for task in job["tasks"]), key
             # The probe would only give the same answers again.
-            assert all(bool(task["max_retries"]) == (key != "probe") for task in job["tasks"]), key
+            assert all(bool(task["max_retries"]) == (key not in ("probe", "probe_cluster")) for task in job["tasks"]), (
+                key
+            )
 
 
 @targets
@@ -281,7 +288,7 @@ def test_jobs_on_clusters_are_asked_for_by_cloud(target: str, cloud: str) -> Non
     for key in CLUSTERS:
         [cluster] = jobs[key]["job_clusters"]
         assert cluster["new_cluster"]["policy_id"] == "id-of-Job Compute"
-        assert jobs[key]["continuous"]["pause_status"] == "PAUSED"
+        assert jobs[key].get("continuous", {"pause_status": "PAUSED"})["pause_status"] == "PAUSED"
     for variable, key in (("continuous", "ingest_and_detect_continuous"), ("realtime", "realtime")):
         unpaused = render(target, cloud, **GIVEN, **{variable: "UNPAUSED"})
         assert unpaused.jobs()[key]["continuous"]["pause_status"] == "UNPAUSED"
@@ -326,6 +333,17 @@ def test_the_serverless_job_without_a_pause_is_the_triggered_one_in_an_endless_r
     assert not {"max_retries", "depends_on"} & set(task)
     assert endless["environments"] == triggered["environments"]
     assert task["python_wheel_task"] == triggered["tasks"][0]["python_wheel_task"]
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_another_runtime_is_probed_on_the_cluster_that_streams_would_have(cloud: str) -> None:
+    jobs = render("prod", cloud, **GIVEN, runtime="18.2.x-scala2.13").jobs()
+    clusters = {key: jobs[key]["job_clusters"][0]["new_cluster"] for key in CLUSTERS}
+
+    assert {cluster["spark_version"] for cluster in clusters.values()} == {"18.2.x-scala2.13"}
+    probed, streams = clusters["probe_cluster"], clusters["ingest_and_detect_continuous"]
+    assert {**probed, "spark_conf": {}} == {**streams, "spark_conf": {}}
+    assert probed["spark_conf"].items() <= streams["spark_conf"].items()
 
 
 @pytest.mark.parametrize("target", ["staging", "prod"])
@@ -439,6 +457,14 @@ def test_the_default_trigger_needs_neither_files_nor_file_events(target: str, so
     trigger = render(target, **GIVEN, source=source).jobs()["ingest_and_detect"]["trigger"]
 
     assert trigger.items() >= {"periodic": {"interval": 15, "unit": "MINUTES"}}.items()
+
+
+def test_a_new_lake_is_one_variable_away_from_liquid_clustering() -> None:
+    def given(**values: str) -> settings.Settings:
+        [parameters] = [parameters for job, _, parameters in tasks("prod", **GIVEN, **values) if job == "define"]
+        return settings.load(clustering=parameters[parameters.index("--clustering") + 1])
+
+    assert (given().clustering, given(clustering="liquid").clustering) == ("zorder", "liquid")
 
 
 def test_nothing_is_delivered_unless_it_is_wanted() -> None:

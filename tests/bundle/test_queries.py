@@ -313,7 +313,7 @@ def test_the_guides_query_of_actual_costs_has_all_of_the_bundle_and_nothing_else
     what = "STRUCT<job_name STRING, app_name STRING, warehouse_id STRING, dlt_pipeline_id STRING>"
     usage = f"sku_name STRING, usage_quantity DOUBLE, usage_metadata {what}, custom_tags MAP<STRING, STRING>"
     session.createDataFrame(BILLED, usage).selectExpr(
-        "*", "current_date() AS usage_date", "current_timestamp() AS usage_start_time"
+        "*", "'AWS' AS cloud", "current_date() AS usage_date", "current_timestamp() AS usage_start_time"
     ).createOrReplaceTempView("usage")
     # Each price was another before this year.
     prices = "price_start_time TIMESTAMP, price_end_time TIMESTAMP, sku_name STRING, pricing STRUCT<default DOUBLE>"
@@ -323,7 +323,9 @@ def test_the_guides_query_of_actual_costs_has_all_of_the_bundle_and_nothing_else
         for sku in ("jobs", "apps", "sql", "pipelines")
         for row in ((far, year, sku, (9.0,)), (year, None, sku, (0.5,)))
     ]
-    session.createDataFrame(listed, prices).createOrReplaceTempView("list_prices")
+    for cloud in ("AWS", "AZURE"):
+        session.createDataFrame(listed, prices).selectExpr("*", f"'{cloud}' AS cloud").createOrReplaceTempView(cloud)
+    session.sql("SELECT * FROM AWS UNION ALL SELECT * FROM AZURE").createOrReplaceTempView("list_prices")
 
     rows = session.sql(query.replace("system.billing.", "")).collect()
 

@@ -157,12 +157,13 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
 
 @workspace.command("probe", example="fraudlake --catalog main --schema fraud workspace probe")
 @click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds to wait for the job at most.")
+@click.option("--job", default="probe", show_default=True, help="The job to run: probe, or probe_cluster.")
 @click.option(
     "--receiver", metavar="HOST:PORT", help="In the workspace: also ask whether micro-batches reach this receiver."
 )
 @options("checkpoints", "model_name")
 @click.pass_obj
-def probe_(given: _Workspace, /, timeout: float, receiver: str | None, **flags: str | None) -> None:
+def probe_(given: _Workspace, /, timeout: float, job: str, receiver: str | None, **flags: str | None) -> None:
     """Check each assumption of the jobs about the workspace, one line each, with the remedy if it fails.
 
     Inside the workspace it checks the compute it runs on. Outside it runs the deployed job 'probe', which takes about
@@ -184,7 +185,7 @@ def probe_(given: _Workspace, /, timeout: float, receiver: str | None, **flags: 
             _show(console if given.app.json else output, answer)
     else:
         client = given.connect()
-        started = jobs.start(client, jobs.find(client, wanted, probe.JOB))
+        started = jobs.start(client, jobs.find(client, wanted, job))
         answers = _answers_of(client, started, timeout)
         for answer in [] if given.app.json else answers:
             _show(output, answer)

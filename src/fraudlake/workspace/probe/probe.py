@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
     from fraudlake.workspace.probe.assumptions import Assumption, Probe
 
-JOB = "probe"
-"""Name of the bundle's job that runs the probe."""
 _LONGEST = 300
 
 
