@@ -122,6 +122,20 @@ def test_what_is_held_back_is_kept_and_counted(lake: LakeHere, receiver: Receive
     assert status(opened).gaps == []
 
 
+@pytest.mark.stream
+def test_a_destination_that_begins_by_a_clock_that_is_ahead_gets_later_alerts(
+    lake: LakeHere, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lake(webhook_url=receiver.url)
+    raise_(opened, alert(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(deliver.time, "time_ns", lambda: 1 << 62)  # the year 2116
+        assert delivered(opened, from_now=True) == 0
+    raise_(opened, alert(2))
+    delivered(opened)
+    assert numbers(receiver.events) == [2]
+
+
 @pytest.mark.long
 @pytest.mark.stream
 def test_a_new_destination_may_begin_now(lake: LakeHere, receiver: Receiver) -> None:

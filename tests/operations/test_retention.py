@@ -61,7 +61,7 @@ def two_days(module_lake: Any) -> Path:
 def filled(two_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
     """A copy of the lake with two days, of which the first is older than the limits."""
     shutil.copytree(two_days, landing.parent, dirs_exist_ok=True)
-    return lake(row_retention=LIMITS)
+    return lake(row_retention=LIMITS, max_idle=FROM_MARCH_8)
 
 
 def days(lake: Any, table: tables.Table, time: str = "date") -> list[str]:

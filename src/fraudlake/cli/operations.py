@@ -32,14 +32,15 @@ def setup(app: App, /) -> None:
 
 @cli.command(example='fraudlake optimize --row-retention \'{"silver_transactions": "400d"}\'')
 @click.option("--allow-short-retention", is_flag=True, help="Accept a retention of less than 7 days.")
-@options("target_file_size", "cluster_growth", "retention", "row_retention")
+@options("target_file_size", "cluster_growth", "retention", "row_retention", "max_idle")
 @click.pass_obj
 def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> None:
     """Compact the tables, cluster them by account, and remove old rows and unused files.
 
     Removes rows older than --row-retention; without it no row is removed or changed. Compacts small files, and clusters
     days that are complete or have grown by --cluster-growth; streams may run meanwhile. Removes files that left a table
-    longer ago than --retention (VACUUM), unless a step has yet to read older commits of the table. Needs: nothing.
+    longer ago than --retention (VACUUM), unless a step has yet to read older commits of the table. Removes nothing if
+    the newest transaction or commit is older than --max-idle: the clock may be ahead. Needs: nothing.
     """
     from fraudlake.operations import maintenance, retention
 
@@ -62,7 +63,11 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
             report.append(f"{counted(len(cleaned.tables), 'table')} cleaned")
     for name, behind in cleaned.skipped.items():
         console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
+    if cleaned.in_doubt:
+        doubt = "silver_transactions had no commit for longer than max_idle, or the clock is ahead"
+        console.print(f"[yellow]![/] no file was removed of {', '.join(cleaned.in_doubt)}: {doubt}", soft_wrap=True)
     result = {"removed": removed, "optimized": names, "vacuumed": cleaned.tables, "skipped": cleaned.skipped}
+    result["in_doubt"] = cleaned.in_doubt
     app.say(result, f"optimized: {', '.join(names) or 'nothing had changed'}")
 
 

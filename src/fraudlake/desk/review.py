@@ -244,7 +244,10 @@ def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -
 
 def _require_free(item: Item, before: State, analyst: str) -> None:
     if before.holder not in (None, analyst):
-        raise TakenError(f"{before.holder} holds {item.item_id} until {before.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+        raise TakenError(
+            f"{before.holder} holds {item.item_id} until {before.expires_at:%Y-%m-%d %H:%M:%S} UTC: if a clock was "
+            f"ahead, free it with 'fraudlake review release {item.item_id} --force'"
+        )
 
 
 def _decided(item: Item, before: State) -> str:

@@ -361,6 +361,9 @@ class Lake(ABC):
         """Return whether VACUUM may find files to remove, if the place can tell without it."""
         return True
 
+    def remove_old_log(self, table: tables.Table) -> None:  # noqa: B027 - Delta does it with a commit of Spark
+        """Remove old commits from a table's log, if the place does not do so by itself."""
+
     @abstractmethod
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
         """Return a session in which OPTIMIZE makes a table's files about so large, in bytes."""

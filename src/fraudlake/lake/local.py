@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _FEW = 20_000
 """Rows for which no code is compiled: to compile it takes longer than to interpret plans for them."""
+_KEEPS_LOG = {"delta.enableExpiredLogCleanup": "false"}
+"""Otherwise any commit removes the old part of the log, by the clock alone, even if a stream has still to read it."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -134,7 +136,7 @@ class LocalLake(Lake):
         if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
             self._name(table, layout(table, "liquid"))
         else:
-            arranged, properties = list(table.partitioned_by), dict(table.properties)
+            arranged, properties = list(table.partitioned_by), _KEEPS_LOG | dict(table.properties)
             DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
 
     def _require_no_files(self, table: tables.Table) -> None:
@@ -281,6 +283,14 @@ class LocalLake(Lake):
         return not is_plain(delta) or bool(
             delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         )
+
+    def remove_old_log(self, table: tables.Table) -> None:
+        """Remove commits from the log that are older than ``delta.logRetentionDuration``, up to a checkpoint of it."""
+        delta = self._open(table)
+        if is_plain(delta):
+            if not _KEEPS_LOG.items() <= delta.metadata().configuration.items():  # an earlier version made the table
+                delta.alter.set_table_properties(_KEEPS_LOG)
+            delta.cleanup_metadata()
 
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
         """Return a session in which OPTIMIZE makes files about so large, in bytes.

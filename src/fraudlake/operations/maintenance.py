@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
-from fraudlake.lake import conflict, contents
+from fraudlake.lake import conflict, contents, machine_clock
 from fraudlake.lake.commit import row_changes
 from fraudlake.lake.data_file import by_partition
 from fraudlake.operations import lag
@@ -44,10 +44,14 @@ _RETENTION = "delta.deletedFileRetentionDuration"
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """Names of the tables that were cleaned, and for each skipped table the steps that are too far behind."""
+    """Names of the tables that were cleaned, and for each skipped table the steps that are too far behind.
+
+    ``in_doubt`` are the tables of which no file was removed, since the clock may be ahead.
+    """
 
     tables: list[str]
     skipped: dict[str, list[str]]
+    in_doubt: list[str]
 
 
 def optimize(
@@ -167,20 +171,25 @@ def require_safe(retention: timedelta, allow_short: bool) -> None:
 def vacuum(lake: Lake) -> Vacuumed:
     """Remove files that left their table longer ago than it keeps them, and old files that are in no commit.
 
-    A table that is younger than that has none.
+    A table that is younger than that has none. If the clock may be ahead, no file is removed.
     """
-    cleaned, skipped = [], {}
+    vacuumed = Vacuumed([], {}, [])
+    is_in_doubt = machine_clock.is_in_doubt(lake)
     for table in contents.TABLES:
         retention, detail = lake.file_retention(table), lake.detail(table)
         # In a younger table nothing has expired: to look for it is a query or two of Spark in a workspace.
         unread = {} if _is_younger(detail, retention) else lag.unread(lake, table, detail.id)
         behind = list(lag.expiring(lake, table, unread))
         if behind:
-            skipped[table.name] = behind
+            vacuumed.skipped[table.name] = behind
+        elif is_in_doubt and _has_unused_files(lake, table, detail, retention):
+            vacuumed.in_doubt.append(table.name)
         else:
             conflict.retried(partial(_vacuum, lake, table, detail, retention))
-            cleaned.append(table.name)
-    return Vacuumed(cleaned, skipped)
+            if not is_in_doubt:
+                conflict.retried(partial(lake.remove_old_log, table))
+            vacuumed.tables.append(table.name)
+    return vacuumed
 
 
 def purge(lake: Lake, table: tables.Table) -> None:
@@ -194,9 +203,12 @@ def _vacuum(lake: Lake, table: tables.Table, detail: Detail, retention: timedelt
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, detail, retention)
     # VACUUM would look for files in any case, which takes seconds a table.
-    if _is_younger(detail, retention) or not lake.may_have_unused_files(table, retention):
-        return
-    lake.session.sql(f"VACUUM {lake.name_of(table)}")
+    if _has_unused_files(lake, table, detail, retention):
+        lake.session.sql(f"VACUUM {lake.name_of(table)}")
+
+
+def _has_unused_files(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> bool:
+    return not _is_younger(detail, retention) and lake.may_have_unused_files(table, retention)
 
 
 def _is_younger(detail: Detail, retention: timedelta) -> bool:

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
-from fraudlake.lake import conflict, contents
+from fraudlake.lake import conflict, contents, machine_clock
 from fraudlake.settings.features import require_kept
 from fraudlake.silver import quality_rules
 
@@ -98,6 +98,7 @@ def remove_old_rows(lake: Lake, histories: dict[str, list[Commit]] | None = None
 
     Raises:
         UsageError: see :func:`require_known`.
+        FraudlakeError: the clock may be ahead; no row was removed.
     """
     require_known(lake.settings)
     try:
@@ -106,16 +107,21 @@ def remove_old_rows(lake: Lake, histories: dict[str, list[Commit]] | None = None
         _LOG.warning(str(error))
     histories = {} if histories is None else histories
     _note(lake, contents.TABLES, histories)
-    shortened = []
-    for table in contents.TABLES:
-        first_day = lake.settings.first_day(table.name)
-        if first_day is not None:
-            old = old_rows(table, first_day)
-            if lake.count(table, old):
-                conflict.retried(partial(lake.remove, table, old, {RETENTION: str(first_day)}))
-                histories.pop(table.name, None)
-                shortened.append(table)
-    return {entry["table_name"]: entry["rows"] for entry in _note(lake, shortened, {})}
+    due = _due(lake)
+    if due:
+        machine_clock.require(lake)
+    for table, first_day in due.items():
+        conflict.retried(partial(lake.remove, table, old_rows(table, first_day), {RETENTION: str(first_day)}))
+        histories.pop(table.name, None)
+    return {entry["table_name"]: entry["rows"] for entry in _note(lake, [*due], {})}
+
+
+def _due(lake: Lake) -> dict[Table, date]:
+    """Return the tables with rows that are older than their limit by the clock, and the first day whose rows stay."""
+    now = datetime.now(UTC)
+    limits = {table: lake.settings.row_retention.get(table.name) for table in contents.TABLES}
+    first_days = {table: (now - limit).date() for table, limit in limits.items() if limit is not None}
+    return {table: day for table, day in first_days.items() if lake.count(table, old_rows(table, day))}
 
 
 def old_rows(table: Table, first_day: date) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -20,6 +20,7 @@ def _row_retention(value: object) -> object:
 RowRetention = Annotated[
     dict[str, Annotated[Duration, Field(ge=timedelta(days=1))]], NoDecode, BeforeValidator(_row_retention)
 ]
+_IDLE = timedelta(days=7)
 
 
 class Storage(BaseModel):
@@ -41,13 +42,18 @@ class Storage(BaseModel):
     row_retention: RowRetention = Field(
         {}, description='How long tables keep rows, in event time, as JSON: {"silver_transactions": "400d", …}.'
     )
+    max_idle: Duration | None = Field(
+        None,
+        description="How old the newest transaction and commit may be when optimize removes rows or files: 7 days, or "
+        "the shortest limit of row_retention. A clock that is ahead makes them older.",
+    )
 
     @property
     def target_file_bytes(self) -> int:
         """Size of the files that optimize makes, in bytes."""
         return size_in_bytes(self.target_file_size)
 
-    def first_day(self, *names: str) -> date | None:
-        """Return the first day (UTC) whose rows all of some tables keep; None if ``row_retention`` names none."""
-        limits = [self.row_retention[name] for name in names if name in self.row_retention]
-        return (datetime.now(UTC) - min(limits)).date() if limits else None
+    @property
+    def longest_idle(self) -> timedelta:
+        """The setting ``max_idle``."""
+        return self.max_idle or min([_IDLE, *self.row_retention.values()])

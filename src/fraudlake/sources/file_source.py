@@ -109,7 +109,8 @@ class FileSource:
         self._ingest_skipped_files(lake)
 
     def _sweep_if_due(self, lake: Lake) -> None:
-        if time.time() > self.last_sweep + landing_folder(lake).sweep_seconds:
+        # After a clock that was ahead, the last sweep is in the future.
+        if abs(time.time() - self.last_sweep) > landing_folder(lake).sweep_seconds:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.gold import cases
+from fraudlake.lake import machine_clock
 from fraudlake.sql_text import literal
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _FEW, _AT_ONCE = 500, 20_000
 def update(lake: Lake, entities: Collection[Entity]) -> None:
     """Compute the cases of some entities again, and merge what has changed."""
     alerts, present = tables.SILVER_ALERTS, tables.GOLD_CASES
-    first_day = lake.settings.first_day(alerts.name)
+    first_day = machine_clock.first_day(lake, alerts.name)
     for of_alerts, of_cases in _conditions(entities):
         changes = cases.changes(
             lake.query(present, ", ".join(present.column_names), of_cases),

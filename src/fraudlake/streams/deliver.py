@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import secret, tables
+from fraudlake.bronze.calendar import EPOCH, MICROSECOND
 from fraudlake.delivery import event
 from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.delivery.sink import Outcome, Sink
@@ -70,7 +71,7 @@ def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
     settings = secret.with_delivery(lake.settings, to)
     DESTINATIONS[to].sink(settings, lake)
     appender = Appender.of(lake, step)
-    begin = _begin(lake.checkpoint(step), from_now)
+    begin = _begin(lake, lake.checkpoint(step), from_now)
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         alerts = sorted(batch.toArrow().to_pylist(), key=lambda alert: (alert["detected_at"], alert["alert_id"]))
@@ -131,14 +132,17 @@ def retry_dead(lake: Lake, to: str) -> Retried:
     return Retried(delivered, len(dead) - delivered)
 
 
-def _begin(checkpoint: Checkpoint, from_now: bool) -> int | None:
+def _begin(lake: Lake, checkpoint: Checkpoint, from_now: bool) -> int | None:
     """Return from when on alerts are delivered, in microseconds since 1970; None if all are.
 
-    It is recorded, because a run that finds no alert leaves no other trace of the stream's start.
+    It is recorded, because a run that finds no alert leaves no other trace of the stream's start. By a clock that is
+    ahead, the alerts of years would be left out, so it is not later than the last alert.
     """
     file = checkpoint.folder / "begin.json"
     if from_now and checkpoint.is_new and not file.exists():
-        json_file.write(file, {"detected_at": time.time_ns() // 1000})
+        (last,) = lake.query(tables.SILVER_ALERTS, "max(detected_at) AS at").to_pylist()
+        detected = (last["at"] - EPOCH) // MICROSECOND + 1 if last["at"] else 0
+        json_file.write(file, {"detected_at": min(time.time_ns() // 1000, detected)})
     return int(json.loads(file.read_text())["detected_at"]) if file.exists() else None
 
 

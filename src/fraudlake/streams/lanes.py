@@ -11,6 +11,7 @@ from fraudlake import literals, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold import lane_agreement
 from fraudlake.gold.lane_agreement import AGGREGATE
+from fraudlake.lake import machine_clock
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
@@ -68,7 +69,7 @@ def recompute(lake: Lake, days: Iterable[date], messages: DataFrame | None = Non
 def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> None:
     """Compare the lanes on days from which no row has been removed."""
     compared = (tables.BRONZE_FAST_ALERTS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS)
-    first_day = lake.settings.first_day(*(table.name for table in compared))
+    first_day = machine_clock.first_day(lake, *(table.name for table in compared))
     chosen = sorted(day for day in days if first_day is None or day >= first_day)
     if not chosen:
         return

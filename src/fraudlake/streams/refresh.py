@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
+from fraudlake.lake import machine_clock
 from fraudlake.lake.rows import persisted
 from fraudlake.sql_text import one_of
 
@@ -51,7 +52,7 @@ def whole_days(lake: Lake) -> list[date]:
 
 
 def _first_day(lake: Lake) -> date | None:
-    return lake.settings.first_day(tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
+    return machine_clock.first_day(lake, tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
 
 
 def count(lake: Lake, days: list[date]) -> int:
