@@ -26,6 +26,7 @@ AREAS = {
             "cli/main.py",
             "cli/doctor.py",
             "host.py",
+            "python_path.py",
             "lake/jars.py",
             "lake/java.py",
             "lake/session.py",

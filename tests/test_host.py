@@ -42,9 +42,15 @@ FOREIGN = {
     "MLFLOW_TRACKING_URI": "http://127.0.0.1:1",
     "DATABRICKS_HOST": "https://127.0.0.1:1",
     "http_proxy": "http://127.0.0.1:1",
+    "PYTHONVERBOSE": "1",
+    "PYTHONINSPECT": "1",
+    "PYTHONWARNINGS": "error",
+    "PYTHONIOENCODING": "utf-16",
+    "PYTHONSTARTUP": "/nowhere/startup.py",
+    "PYTHONHASHSEED": "7",
 }
 """What machines with another Spark, a cluster or a workspace have in their environment."""
-OWN = {"MLFLOW_TRACKING_URI", "DATABRICKS_HOST", "http_proxy"}
+OWN = {"MLFLOW_TRACKING_URI", "DATABRICKS_HOST", "http_proxy", "PYTHONHASHSEED"}
 """What stays: commands need it, or it changes nothing."""
 
 
@@ -167,6 +173,96 @@ def test_the_modules_of_another_spark_are_refused_in_one_line(tmp_path: Path) ->
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"fraudlake: PYTHONPATH: {module} belongs to another Spark: remove it\n"
+
+
+@pytest.mark.parametrize("name", ["random.py", "statistics.py", "calendar/__init__.py"])
+def test_a_module_of_pythonpath_in_the_place_of_pythons_own_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    module = tmp_path / name
+    module.parent.mkdir(exist_ok=True)
+    module.write_text("raise SystemExit(3)")
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "__init__.py").touch()  # what many projects have does no harm
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [program(), "status"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    path, own = name.partition("/")[0], name.partition("/")[0].partition(".")[0]
+    assert ended.stderr == (
+        f"fraudlake: PYTHONPATH: {tmp_path / path} takes the place of Python's module {own}: rename or remove it\n"
+    )
+
+
+def test_modules_of_the_current_folder_are_not_run_by_python_m(tmp_path: Path) -> None:
+    (tmp_path / "statistics.py").write_text("raise SystemExit(3)")
+    ended = subprocess.run(
+        [sys.executable, "-m", "fraudlake", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+MINE = """
+import sys
+print("mine was run")
+open({ran!r}, "a").write(__name__ + " ")
+"""
+
+
+@pytest.mark.slow
+def test_workers_run_no_module_of_the_current_folder_the_user_or_pythonpath(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is started as Java starts it: with the environment of Spark, in the current folder."""
+    ran = tmp_path / "ran"
+    folders = [tmp_path / "current", tmp_path / "path", tmp_path / "home"]
+    monkeypatch.setenv("PYTHONUSERBASE", str(folders[2]))
+    for folder in (folders[0], folders[1], Path(_user_site())):
+        folder.mkdir(parents=True)
+        for name in ("random", "statistics", "sitecustomize", "usercustomize"):
+            if folder != folders[1] or name.endswith("customize"):
+                (folder / f"{name}.py").write_text(MINE.format(ran=str(ran)))
+    (Path(_user_site()) / "mine.pth").write_text(f"import pathlib; pathlib.Path({str(ran)!r}).write_text('mine.pth')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folders[1]), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONVERBOSE", "1")
+    host.isolate()
+    started = subprocess.run(
+        [sys.executable, "-m", "json.tool", "--help"],  # a module that is run as pyspark.daemon is
+        cwd=folders[0],
+        env={**os.environ, **host.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    imported = subprocess.run(
+        [sys.executable, "-c", "import random, statistics"],
+        cwd=folders[0],
+        env={**os.environ, **host.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (started.returncode, imported.returncode, imported.stdout, imported.stderr) == (0, 0, "", "")
+    assert not ran.exists()
+
+
+def _user_site() -> str:
+    """Return the user's folder of packages, as another Python sees it that has one."""
+    code = "import site; print(site.getusersitepackages())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_workers_keep_the_folders_of_pythonpath_that_packages_are_installed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, customized, installed = (tmp_path / name for name in ("plain", "customized", "installed"))
+    for folder in (plain, customized, installed):
+        folder.mkdir()
+    (customized / "sitecustomize.py").touch()
+    (installed / "sitecustomize.py").touch()
+    (installed / "pyspark-4.2.0.dist-info").mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(plain), str(customized), str(installed), "/nowhere"]))
+    assert host.environment()["PYTHONPATH"] == os.pathsep.join([str(plain), str(installed), "/nowhere"])
 
 
 def test_a_terminal_without_arrows_shows_help() -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from fraudlake import stop
+from fraudlake import python_path, stop
+from fraudlake.errors import UsageError
 
 
 def main() -> None:
     """Run the command line; nothing of it continues after a signal has ended it, not even in Java."""
     with stop.handled(is_program=True):
         try:
+            python_path.require_own_modules()
             from fraudlake.cli import main as run
 
             run()
+        except UsageError as error:  # before a command can say so
+            sys.stderr.write(f"fraudlake: {error}\n")
+            sys.exit(error.exit_code)
         except stop.StoppedError as stopped:  # while it was loaded
             sys.stderr.write(f"fraudlake: {stopped}\n")
             sys.exit(stopped.exit_code)
@@ -24,4 +29,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    python_path.leave_current_folder()
     main()

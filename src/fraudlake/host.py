@@ -6,12 +6,14 @@ import getpass
 import os
 import pwd
 import re
+import site
 import sys
 import tempfile
 from contextlib import suppress
 from importlib import metadata, util
 from pathlib import Path
 
+from fraudlake import python_path
 from fraudlake.errors import FraudlakeError, UsageError
 
 JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
@@ -19,8 +21,13 @@ JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _FOREIGN = re.compile(
     rf"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_\w+|MASTER|ARROW_PRE_0_15_IPC_FORMAT|{'|'.join(JAVA_OPTIONS)}"
+    # A worker that prints, inspects or warns as a person wants of Python at a terminal breaks its protocol with Java.
+    r"|PYTHON(?!(PATH|HOME|HASHSEED|DONTWRITEBYTECODE|FAULTHANDLER|PYCACHEPREFIX)$)\w+"
 )
-"""Variables of another Spark, of a cluster or of every Java: each would change the local Spark, or stop it."""
+"""Variables of another Spark, of a cluster, of every Java or Python: each would change the local Spark, or stop it."""
+
+_OWN_MODULES = ("fraudlake", "pyspark", "py4j", "pandas", "pyarrow", "numpy")
+"""What workers import."""
 
 _NO_PROGRAMS = getattr(os, "ST_NOEXEC", 0)
 """The flag of a disk from which no program starts and no native library is loaded; 0 if Python knows none (macOS)."""
@@ -45,7 +52,21 @@ def environment() -> dict[str, str]:
         # locale it also turns the names of Spark's settings into others.
         "LC_ALL": "C.UTF-8",
         "PYTHONUTF8": "1",
+        # Spark starts its workers with `python -m`, which looks for modules in the current folder first.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": python_path.of_workers(),
+        **({} if _is_installed_by_user() else {"PYTHONNOUSERSITE": "1"}),
     }
+
+
+def _is_installed_by_user() -> bool:
+    """Return whether workers need the user's own folder of packages (`pip install --user`)."""
+    return any(_is_in(name, site.getusersitepackages()) for name in _OWN_MODULES)
+
+
+def _is_in(module: str, folder: str) -> bool:
+    spec = util.find_spec(module)
+    return bool(spec and spec.origin and Path(spec.origin).is_relative_to(folder))
 
 
 def require_utf8() -> None:

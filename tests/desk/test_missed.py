@@ -133,6 +133,14 @@ def test_days_and_weeks_without_a_decided_draw_are_left_out_with_their_cases() -
     assert missed.over(queue(case(WEEK[0], "a")), {"a": "fraud"}) is None
 
 
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_limits() -> None:
+    items = queue(case(MONDAY, "c", 1.7e308), drawn(MONDAY, "d", 10, 1.7e308), drawn(MONDAY, "e", 10))
+    estimated = missed.over(items, {"c": "fraud", "d": "fraud", "e": "genuine"})
+    assert estimated is not None
+    assert estimated.found_amount == 1e12
+    assert np.isfinite([estimated.missed_amount.value, estimated.missed_amount.low, estimated.missed_amount.high]).all()
+
+
 def test_a_rule_is_as_precise_as_its_listed_and_its_drawn_alerts_say_each_with_its_weight() -> None:
     alerts = [
         {"rule": "r", "alert_id": f"l{number}", "account_id": f"l{number}", "day": WEEK[0]} for number in range(4)

@@ -97,6 +97,22 @@ def test_a_rule_that_only_warns_lets_the_row_through_with_its_name(spark: Any) -
     assert [row["reasons"] for row in transactions.quarantined(checked).collect()] == [["account_is_named"]]
 
 
+def test_an_amount_that_is_not_plausible_only_warns_unless_the_settings_say_otherwise(spark: Any) -> None:
+    amounts = (1e12, 1e12 + 1, 1.7e308, INF, NAN)
+    rows = bronze(spark, *((NOON, "1", amount) for amount in amounts))
+
+    def of(**given: Any) -> list[list[tuple[float, Any]]]:
+        checked = transactions.checked(rows, Settings(**given))
+        accepted = [(row["amount"], row["warnings"]) for row in transactions.valid(checked).collect()]
+        rejected = [(row["amount"], row["reasons"]) for row in transactions.quarantined(checked).collect()]
+        return [accepted, [(amount, reasons) for amount, reasons in rejected if amount < INF]]
+
+    name = ["amount_is_plausible"]
+    assert of() == [[(1e12, None), (1e12 + 1, name), (1.7e308, name)], []]
+    assert of(warn=()) == [[(1e12, None)], [(1e12 + 1, name), (1.7e308, name)]]
+    assert of(max_amount=2e12) == [[(1e12, None), (1e12 + 1, None), (1.7e308, name)], []]
+
+
 @pytest.mark.usefixtures("spark")
 def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
     settings = Settings(columns={"kind": "string", "shop": {"type": "string", "nullable": False}})

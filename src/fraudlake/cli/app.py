@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fraudlake.streams.stream import Done, Stream
 
 STREAMING = ("trigger", "interval", "metrics_address")
-QUALITY = ("columns", "timestamp_floor", "max_ahead", "warn")
+QUALITY = ("columns", "timestamp_floor", "max_ahead", "max_amount", "warn")
 KAFKA = (
     "source",
     "bootstrap_servers",

@@ -26,6 +26,7 @@ import numpy as np
 
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
+from fraudlake.model.metrics import MOST_AMOUNT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +144,9 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
     rows: pd.DataFrame = queue.select(QUEUE_COLUMNS).to_pandas()
     items = rows.sort_values("day", kind="stable").drop_duplicates("item_id")
     items["verdict"] = items["item_id"].map(verdicts)
-    items["amount"] = items["item_id"].map(amounts).fillna(items["amount_at_risk"]).astype(float)
+    items["amount"] = (
+        items["item_id"].map(amounts).fillna(items["amount_at_risk"]).astype(float).clip(upper=MOST_AMOUNT)
+    )
     return items
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
     Flags = NDArray[np.bool_]
 
+MOST_AMOUNT = 1e12
+"""The largest amount that enters a figure, in account currency, so that no sum overflows."""
+
 
 class Budget(NamedTuple):
     """How many alerts can be looked at in a day, and what it costs to look at one, in account currency."""
@@ -132,10 +135,12 @@ def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
     as many as the budget has alerts. ``card_precision`` and ``card_recall`` are the same by account: an account has the
     highest score of its transactions of a day, is compromised if one of them is fraud, and is looked at on no further
     day once it was found so (the card precision of the Fraud Detection Handbook, chapter 4). Of equal scores, those
-    that are no fraud count first. ``amount_saved`` is the amount of predicted fraud, less the cost of all predictions.
+    that are no fraud count first. ``amount_saved`` is the amount of predicted fraud, less the cost of all predictions;
+    a transaction counts for at most :data:`MOST_AMOUNT`.
     """
     flagged = rows.where(rows.predicted)
-    saved = math.fsum((flagged.amounts * flagged.weights)[flagged.fraud]) - budget.cost * float(flagged.weights.sum())
+    amounts = np.minimum(flagged.amounts, MOST_AMOUNT) * flagged.weights
+    saved = math.fsum(amounts[flagged.fraud]) - budget.cost * float(flagged.weights.sum())
     figures = {"amount_saved": saved}
     if rows.fraud.any() and not rows.fraud.all():
         figures["area_under_roc"] = area_under_roc(rows.fraud, rows.scores, rows.weights)

@@ -13,6 +13,7 @@ from fraudlake.values import Day
 
 MAY_WARN = (
     "amount_is_positive",
+    "amount_is_plausible",
     "timestamp_is_not_in_seconds",
     "timestamp_is_not_in_milliseconds",
     "timestamp_is_not_in_microseconds",
@@ -43,6 +44,10 @@ class Quality(BaseModel):
     max_ahead: Duration = Field(
         timedelta(days=1), ge=timedelta(0), description="A transaction that is further in the future is quarantined."
     )
+    max_amount: float = Field(
+        1e12, gt=0, allow_inf_nan=False, description="A larger amount, in account currency, is not plausible."
+    )
     warn: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_warnings)] = Field(
-        (), description=f"Rules that only warn, with commas between: any of {', '.join(MAY_WARN)}."
+        ("amount_is_plausible",),
+        description=f"Rules that only warn, with commas between: any of {', '.join(MAY_WARN)}.",
     )

@@ -52,6 +52,10 @@ _VALID: dict[str, Condition] = {
     "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
     "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
     "amount_is_positive": lambda settings, clock: F.col("amount") > 0,
+    # What is infinite or no number breaks the rules above only.
+    "amount_is_plausible": lambda settings, clock: (
+        ~(F.col("amount") > settings.max_amount) | (F.col("amount") == F.lit(float("inf"))) | F.isnan("amount")
+    ),
     # The first and the last day of the calendar mean an unknown time, as .NET's DateTime.MinValue does.
     "timestamp_is_known": lambda settings, clock: (
         F.col("dt").isNotNull() & (F.col("dt") >= _time("0001-01-02")) & (F.col("dt") < _time("9999-12-31"))

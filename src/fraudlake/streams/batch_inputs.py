@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
@@ -48,7 +49,8 @@ class BatchInputs:
                     "timestamp_floor": record["timestamp_floor"],
                     "max_ahead": timedelta(seconds=record["max_ahead"]),
                     "warn": tuple(record["warn"]),
-                    # A commit of an earlier version names none.
+                    # A commit of an earlier version has no bound, and names no columns.
+                    "max_amount": record.get("max_amount", inf),
                     "columns": {name: DeclaredColumn(**column) for name, column in record.get("columns", {}).items()},
                 }
                 settings = lake.settings.model_copy(update=bounds)
@@ -69,6 +71,7 @@ class BatchInputs:
         return {
             "timestamp_floor": self.settings.timestamp_floor,
             "max_ahead": self.settings.max_ahead.total_seconds(),
+            "max_amount": self.settings.max_amount,
             "warn": self.settings.warn,
             "columns": {name: column.model_dump(by_alias=True) for name, column in self.settings.columns.items()},
             "silver_version": self.silver_version,

@@ -1,0 +1,64 @@
+"""Python path: PYTHONPATH may put modules of others before Python's own, in this process and in Spark's workers.
+
+It is checked before most modules are loaded, so this one uses next to nothing that Python does not load as it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fraudlake.errors import UsageError
+
+_CUSTOMIZING = {"sitecustomize", "usercustomize"}
+"""Modules that Python loads as it starts: a worker that prints then breaks its protocol with Java."""
+_OTHERS = {"test"}
+"""Modules of Python that nothing uses, whose names folders of a project may have."""
+
+
+def require_own_modules() -> None:
+    """Check that no module of PYTHONPATH takes the place of one of Python's own.
+
+    Raises:
+        UsageError: names it.
+    """
+    for folder in _folders():
+        for name, path in sorted(_modules(folder).items()):
+            if name in sys.stdlib_module_names - _OTHERS:
+                raise UsageError(f"PYTHONPATH: {path} takes the place of Python's module {name}: rename or remove it")
+
+
+def leave_current_folder() -> None:
+    """Take the folder away that ``python -m`` puts before all others, unless this program is in it."""
+    if not sys.flags.safe_path and "fraudlake" not in _modules(sys.path[0]):
+        del sys.path[0]
+
+
+def of_workers() -> str:
+    """Return PYTHONPATH for Spark's workers: without folders whose modules change how Python starts."""
+    kept = (folder for folder in _folders() if not _CUSTOMIZING & _modules(folder).keys() or _has_packages(folder))
+    return os.pathsep.join(kept)
+
+
+def _folders() -> list[str]:
+    return [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+
+
+def _modules(folder: str) -> dict[str, str]:
+    """Return the paths of a folder's modules by name."""
+    paths = {name: os.path.join(folder, name) for name in _names(folder)}  # noqa: PTH118
+    files = {name.partition(".")[0]: path for name, path in paths.items() if name.endswith((".py", ".so", ".pyc"))}
+    packages = {name: path for name, path in paths.items() if "__init__.py" in _names(path)}
+    return packages | files
+
+
+def _has_packages(folder: str) -> bool:
+    """Return whether packages are installed in a folder, such as by ``pip install --target``."""
+    return any(name.endswith(".dist-info") for name in _names(folder))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
