@@ -16,6 +16,7 @@ from fraudlake.bronze import epochs, forms, nested, rescue
 from fraudlake.bronze.forms import Form
 from fraudlake.bronze.nested import Path, Place, name_of
 from fraudlake.bronze.plain import plain
+from fraudlake.bronze.sizes import LARGEST_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +51,8 @@ class Contract:
     declared: tuple[Field, ...]
     own: tuple[Field, ...] = _OWN
     """Flink's four fields, ``dt`` first, and the producer's own id of the transaction."""
+    largest_value: int = LARGEST_VALUE
+    """Bytes that a value may have: a file with a larger one is not read."""
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -67,12 +70,16 @@ class Contract:
         return self.own[0] == _OWN[0]
 
 
-def of(columns: Mapping[str, DeclaredColumn], payload: Mapping[str, PayloadField] | None = None) -> Contract:
+def of(
+    columns: Mapping[str, DeclaredColumn],
+    payload: Mapping[str, PayloadField] | None = None,
+    largest_value: int = LARGEST_VALUE,
+) -> Contract:
     """Return the contract of a lake, with the columns and the payload that its settings declare."""
     declared = (Field(name, column.field, column.type.upper()) for name, column in columns.items())
     given = payload or {}
     own = tuple(_own(field, given[field.name]) if field.name in given else field for field in _OWN)
-    return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared), own)
+    return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared), own, largest_value)
 
 
 def _own(field: Field, given: PayloadField) -> Field:

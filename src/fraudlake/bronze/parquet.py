@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake.bronze import julian, wide_integers
+from fraudlake.bronze import julian, sizes, wide_integers
 from fraudlake.bronze.contract import FLINKS, Contract, fit
 from fraudlake.errors import first_line
 
@@ -86,7 +86,8 @@ def batches(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
     """
     with _open(content) as file:
         row = 0
-        for batch in _whole(file):
+        sizes.require_small(file.metadata, contract.largest_value)
+        for batch in _whole(content, file, sizes.Measure(contract.largest_value)):
             rows = pa.array(np.arange(row, row + batch.num_rows))
             row += batch.num_rows
             yield pa.RecordBatch.from_pydict(
@@ -122,11 +123,13 @@ def _repaired(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
     return julian.corrected(wide_integers.narrowed(batch, footer), footer)
 
 
-def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _whole(content: Content, file: pq.ParquetFile, measure: sizes.Measure) -> Iterator[pa.RecordBatch]:
     rows = 0
-    for batch in file.iter_batches(batch_size=BATCH_ROWS):
-        rows += batch.num_rows
-        yield batch
+    with _opened(content, file.metadata, sizes.with_dictionaries(file.metadata)) as compact:
+        for batch in compact.iter_batches(batch_size=sizes.rows_at_once(file.metadata, BATCH_ROWS)):
+            rows += batch.num_rows
+            for part in measure.parts(batch):
+                yield sizes.plain(part, file.schema_arrow)
     if rows != file.metadata.num_rows:
         raise pa.ArrowInvalid(f"its footer says {file.metadata.num_rows:,} rows, but it has {rows:,}")
 
@@ -151,13 +154,13 @@ def _open(content: Content) -> pq.ParquetFile:
     return _opened(content, wide_integers.footer_without_arrow_schema(content))
 
 
-def _opened(content: Content, footer: pq.FileMetaData | None) -> pq.ParquetFile:
+def _opened(content: Content, footer: pq.FileMetaData | None, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     file = content if isinstance(content, str) else pa.BufferReader(content)
     # If the writer left page checksums, they reveal a flipped bit that decodes to another value.
     # Otherwise Arrow holds the bytes of all columns that it has read, and so in the end the whole file (seen in 25).
     page_by_page = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
     checks = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
-    return pq.ParquetFile(file, metadata=footer, **checks, **page_by_page)
+    return pq.ParquetFile(file, metadata=footer, read_dictionary=[*dictionaries], **checks, **page_by_page)
 
 
 class _NoFileError(OSError):
@@ -165,7 +168,7 @@ class _NoFileError(OSError):
 
 
 def _reason(content: Content, error: Exception) -> str:
-    if isinstance(error, _NoFileError):
+    if isinstance(error, _NoFileError | sizes.TooLargeError):
         return str(error)
     if isinstance(error, FileNotFoundError):
         return "the file is gone"

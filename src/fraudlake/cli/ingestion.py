@@ -108,6 +108,7 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     "columns",
     "max_files_per_trigger",
     "max_bytes_per_trigger",
+    "max_value_size",
     *KAFKA,
     "fast_alerts_topic",
     *STREAMING,

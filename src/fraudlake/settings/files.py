@@ -17,6 +17,7 @@ class Files(BaseModel):
     max_bytes_per_trigger: Size | None = Field(
         None, description="Approximate size of a micro-batch, such as 512m or 2g."
     )
+    max_value_size: Size = Field("1m", description="A file with a larger value, such as a name of 2m, is rejected.")
     landing_timezone: str = Field("UTC", description="Time zone of the JVM of Flink, which wrote the files.")
     file_events: Literal["off", "managed"] = Field(
         "off", description="How Auto Loader finds new files: by listing, or by the file events of the landing folder."
