@@ -22,6 +22,8 @@ from fraudlake.model.registry import Registry, Trained, published_champion
 from fraudlake.model.store import has_models, model_store
 from fraudlake.model.training import publish
 from fraudlake.settings import Settings
+from tests import plain_lake
+from tests.conftest import FraudlakeHere
 
 PATIENCE = 120
 OPEN = """
@@ -49,6 +51,30 @@ def test_a_store_in_another_place_has_its_models_there(tmp_path: Path) -> None:
     assert not (tmp_path / "models").exists()
     with contextlib.closing(sqlite3.connect(after.models / "mlflow.db")) as store:
         assert not [line for line in store.iterdump() if "a%20lake" in line]
+
+
+def of_newer_mlflow(folder: Path) -> None:
+    """Give a store the schema of an MLflow that is not there yet."""
+    folder.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as store:
+        store.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        store.execute("INSERT INTO alembic_version VALUES ('ffffffffffff')")
+        store.commit()
+
+
+@pytest.mark.parametrize("command", [["model", "list"], ["model", "promote", "1"], ["doctor"]])
+def test_a_store_of_a_newer_mlflow_is_one_line_that_says_so_and_stays_as_it_is(
+    tmp_path: Path, fraudlake_here: FraudlakeHere, command: list[str]
+) -> None:
+    root = plain_lake.make(tmp_path / "lake")
+    of_newer_mlflow(root / "models")
+    before = (root / "models" / "mlflow.db").read_bytes()
+    done = fraudlake_here("--lake", str(root), *command)
+    assert done.returncode == 1
+    told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if "of a newer MLflow than" in line]
+    assert len(told) == 1 and "mlflow.db" in told[0]
+    assert "put a copy of" in f"{done.stdout}{done.stderr}" and "db upgrade" not in f"{done.stdout}{done.stderr}"
+    assert (root / "models" / "mlflow.db").read_bytes() == before
 
 
 def register(lake: Any, name: str = "model") -> str:

@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def model_store(lake: Lake) -> ModelStore:
         _make(file)
         # MLflow would try again for a minute, and fail with a stack trace.
         with contextlib.closing(sqlite3.connect(file)) as store:
-            store.execute("PRAGMA schema_version")
+            _require_known(store, file)
             _settle(store, artifacts)
     uri = f"sqlite:///{file}"
     return ModelStore(uri, uri, artifacts)
@@ -73,7 +74,33 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
         FraudlakeError: it cannot be read.
     """
     with _failing(folder), contextlib.closing(sqlite3.connect(f"{_file(folder).as_uri()}?mode=ro", uri=True)) as store:
+        _require_known(store, _file(folder))
         yield store
+
+
+def require_known(lake: Lake) -> None:
+    """Check that this MLflow can read a lake's store, if there is one on this machine.
+
+    Raises:
+        FraudlakeError: a newer MLflow has written it, or it cannot be read.
+    """
+    if lake.models is not None and has_models(lake):
+        with reading(lake.models):
+            pass
+
+
+def _require_known(store: sqlite3.Connection, file: Path) -> None:
+    """Refuse a store with a schema that this MLflow does not know: MLflow advises an upgrade, which fails (3.17)."""
+    store.execute("PRAGMA schema_version")
+    if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+        return
+    for (revision,) in store.execute("SELECT version_num FROM alembic_version").fetchall():
+        if not any(_migrations().glob(f"{revision}_*.py")):
+            raise FraudlakeError(
+                f"the model store {file} is of a newer MLflow than {metadata.version('mlflow')}, or of another program "
+                f"(schema {revision}): install the fraudlake or MLflow that wrote it, or put a copy of {file.parent} "
+                "from before the upgrade in its place"
+            )
 
 
 @contextlib.contextmanager
@@ -122,6 +149,13 @@ def _settle(store: sqlite3.Connection, artifacts: str) -> None:
             if settled != (uri or ""):
                 store.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (settled, uri))  # noqa: S608
     store.commit()
+
+
+def _migrations() -> Path:
+    """Return MLflow's folder of schema versions, a file each, without loading MLflow."""
+    spec = util.find_spec("mlflow")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "store" / "db_migrations" / "versions"
 
 
 def has_models(lake: Lake) -> bool:

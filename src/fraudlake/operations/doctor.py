@@ -21,8 +21,10 @@ from fraudlake import __version__, host
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
 from fraudlake.lake import definition, jars, java
 from fraudlake.lake.opening import open_lake
+from fraudlake.model import store
 
 if TYPE_CHECKING:
+    from fraudlake.lake import Lake
     from fraudlake.settings import Settings
 
 _FREE = 2 * 2**30
@@ -153,7 +155,7 @@ def _disk(settings: Settings) -> Finding:
 
 def _lake(settings: Settings) -> Finding:
     try:
-        open_lake(settings, must_exist=True)
+        lake = open_lake(settings, must_exist=True)
     except MissingLakeError as error:
         try:
             definition.require_known(settings, f"{settings.lake}")
@@ -164,7 +166,12 @@ def _lake(settings: Settings) -> Finding:
         return Finding("lake", False, str(error), "leave out the setting that it names, or see 'fraudlake define'")
     except FraudlakeError as error:
         return Finding("lake", False, str(error), "docs/reference/messages.md has a row for this line")
-    return Finding("lake", True, f"{settings.lake.absolute()}; 'fraudlake status' says whether its rows add up")
+    return _asked("lake", lambda: _seen(lake))
+
+
+def _seen(lake: Lake) -> str:
+    store.require_known(lake)
+    return f"{lake.settings.lake.absolute()}; 'fraudlake status' says whether its rows add up"
 
 
 def _kafka(settings: Settings) -> Finding:
