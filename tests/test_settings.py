@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fraudlake import settings
+from fraudlake import settings, toml_file
 from fraudlake.errors import UsageError
 from fraudlake.settings import entities
 
@@ -439,3 +439,28 @@ def test_wrong_options_of_spark_and_java_are_refused(
     monkeypatch.setenv(f"FRAUDLAKE_{name}", value)
     with pytest.raises(UsageError, match=f"FRAUDLAKE_{name}.*{re.escape(reason)}"):
         settings.load()
+
+
+LINES = '# größer\r\ntopic = "zahlungen"\r\n\tbuckets = 8\r\n'
+RULES = '[[rules]]\r\n\tname = "größer"\r\n\tkind = "threshold"\r\n\tabove = 5\r\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le-bom", "utf-16-be-bom"])
+def test_files_of_editors_on_windows_are_read(tmp_path: Path, encoding: str) -> None:
+    def saved(name: str, text: str) -> Path:
+        marks = {"utf-16-le-bom": "utf-16-le", "utf-16-be-bom": "utf-16-be"}
+        file = tmp_path / name
+        file.write_bytes(f"\ufeff{text}".encode(marks[encoding]) if encoding in marks else text.encode(encoding))
+        return file
+
+    assert settings.load(saved("e [1].toml", LINES)).buckets == 8
+    assert toml_file.read(saved("rules *.toml", RULES))["rules"][0]["name"] == "größer"
+    assert toml_file.text(saved("query.sql", "a\r\nü")) == "a\nü"
+
+
+@pytest.mark.parametrize("name", ["config", "rules", "features"])
+def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "given.toml"
+    file.write_bytes('topic = "a"\n# größer\n'.encode("latin-1"))
+    with pytest.raises(UsageError, match=r"given\.toml: line 2 is not UTF-8: save the file as UTF-8$"):
+        settings.load(file) if name == "config" else toml_file.entries(file, name)

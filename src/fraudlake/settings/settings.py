@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from pydantic import PrivateAttr, SecretStr, TypeAdapter
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from fraudlake import toml_file
 from fraudlake.settings.columns import Columns
 from fraudlake.settings.delivery import Delivery
 from fraudlake.settings.desk import Desk
@@ -38,6 +40,11 @@ DEFINITION = (
     "clustering",
 )
 """The settings that define a lake, which records them (:mod:`fraudlake.lake.definition`)."""
+
+
+class _File(TomlConfigSettingsSource):
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        return toml_file.read(Path(file_path))
 
 
 # Pydantic collects the fields from the last base to the first. The first wrong setting is the one that is reported.
@@ -86,7 +93,7 @@ class Settings(
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags come before the environment, the environment before the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, _File(settings_cls)
 
     @property
     def given(self) -> dict[str, str]:
