@@ -26,7 +26,7 @@ import numpy as np
 
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
-from fraudlake.model.metrics import MOST_AMOUNT
+from fraudlake.values import MOST_AMOUNT
 
 if TYPE_CHECKING:
     import pandas as pd

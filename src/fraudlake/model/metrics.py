@@ -10,6 +10,7 @@ import numpy as np
 
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
+from fraudlake.values import MOST_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
     Flags = NDArray[np.bool_]
-
-MOST_AMOUNT = 1e12
-"""The largest amount that enters a figure, in account currency, so that no sum overflows."""
 
 
 class Budget(NamedTuple):
@@ -136,7 +134,7 @@ def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
     highest score of its transactions of a day, is compromised if one of them is fraud, and is looked at on no further
     day once it was found so (the card precision of the Fraud Detection Handbook, chapter 4). Of equal scores, those
     that are no fraud count first. ``amount_saved`` is the amount of predicted fraud, less the cost of all predictions;
-    a transaction counts for at most :data:`MOST_AMOUNT`.
+    a transaction counts for at most :data:`~fraudlake.values.MOST_AMOUNT`.
     """
     flagged = rows.where(rows.predicted)
     amounts = np.minimum(flagged.amounts, MOST_AMOUNT) * flagged.weights
