@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -416,7 +417,11 @@ def see_labels(settings: Settings) -> bool:
 
 
 def verdicts_of(
-    silver: DataFrame, verdicts: DataFrame, settings: Settings, newest: int | None = None
+    silver: DataFrame,
+    verdicts: DataFrame,
+    settings: Settings,
+    newest: int | None = None,
+    days: Collection[date] | None = None,
 ) -> DataFrame | None:
     """Return the transactions with verdicts that features of fraud see, as supplements; None if they see none.
 
@@ -426,6 +431,7 @@ def verdicts_of(
         settings: the settings of the lake.
         newest: the time (microseconds) of the newest transaction whose features are computed already. What no window of
             later ones has is left out.
+        days: the days of the transactions that the verdicts are about; other days of silver need not be read for them.
     """
     if not see_labels(settings):
         return None
@@ -435,7 +441,8 @@ def verdicts_of(
     # With the date, only its partitions are read.
     by_date = [name for name in ("date",) if name in verdicts.columns]
     times = verdicts.select("transaction_id", *by_date, *given)
-    rows = silver.join(times, on=["transaction_id", *by_date], how="inner")
+    of_days = silver if days is None else silver.where(F.col("date").isin([*days]))
+    rows = of_days.join(times, on=["transaction_id", *by_date], how="inner")
     disputed = rows.where("label AND NOT _verdict")
     frauds = silver.where("label").join(times, on="transaction_id", how="left_anti")
     of_last = (feature.entity for feature in settings.features if feature.aggregate == "seconds_since_fraud")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fraudlake.streams.stream import Write
 
 FROM_KAFKA = "score_kafka"
+_FEW = 100_000
+"""Verdicts that each task may have, so that the rows of their days need no exchange to meet them."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -223,15 +225,20 @@ class _SeenVerdicts:
         rows = lake.read(silver_table)
 
         def packed(given: DataFrame) -> DataFrame | None:
-            _read_once(given)
-            return features.verdicts_of(rows, given, lake.settings, newest)
+            number, days = _read_once(given)
+            few = F.broadcast(given) if number <= _FEW else given
+            return features.verdicts_of(rows, few, lake.settings, newest, days)
 
         return of_version(lake, tables.SILVER_VERDICTS, self.version, lambda all_: packed(_after(lake, all_, before)))
 
 
-def _read_once(verdicts: DataFrame) -> None:
-    """Read verdicts, whose files may be gone: to find that in the micro-batch that needs them would end the stream."""
-    verdicts.agg(F.max("decided_at")).collect()
+def _read_once(verdicts: DataFrame) -> tuple[int, list[date]]:
+    """Return the number of verdicts and the days of their transactions.
+
+    Their files may be gone: to find that in the micro-batch that needs them would end the stream.
+    """
+    (row,) = verdicts.agg(F.count("decided_at").alias("number"), F.collect_set("date").alias("days")).collect()
+    return row["number"], row["days"]
 
 
 def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
