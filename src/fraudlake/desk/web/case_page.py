@@ -70,9 +70,8 @@ def routes(site: Site) -> list[Route]:
         for name in dict.fromkeys((given, given.strip())):  # blanks are a part of a name, or of what was copied
             if address := _address(store, name):
                 return RedirectResponse(address, 303)
-        raise MissingError(
-            f"there is no account, case, alert or drawn account '{shown(given)}', and no case of such a key"
-        )
+        name = shown(given.strip())
+        raise MissingError(f"there is no account, case, alert or drawn account '{name}', and no case of such a key")
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
