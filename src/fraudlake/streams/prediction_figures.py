@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _DAYS = list(prediction_quality.DAYS)
 _READ = ("transaction_id", "account_id", "timestamp", "amount", *_DAYS, "label", "prediction", "probability")
-_FEW = 1_000_000
-"""The number of predictions that this process reads at once; Spark reads a day that has more."""
+_FEW, _AT_ONCE = 1_000_000, 250_000
+"""Predictions of a day that this process reads, since Spark reads a day that has more, and of days together."""
 Group = tuple["date", str]
 """A day (UTC) and a model version."""
 
@@ -125,10 +125,10 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
 
 
 def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
-    """Put days together, as far as they have no more than :data:`_FEW` rows; a day with more is alone."""
+    """Put days together, as far as they have no more than :data:`_AT_ONCE` rows; a day with more is alone."""
     lot: list[date] = []
     for day in sorted(totals):
-        if lot and sum(totals[one] for one in [*lot, day]) > _FEW:
+        if lot and sum(totals[one] for one in [*lot, day]) > _AT_ONCE:
             yield lot
             lot = []
         lot.append(day)
