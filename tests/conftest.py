@@ -22,6 +22,9 @@ from fraudlake.settings import Settings
 os.environ["TZ"] = "UTC"
 time.tzset()
 
+# Spark's workers run functions of the tests, and do not look for modules in the current folder.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+
 # How long an example takes says nothing on a machine that does other things, too.
 # The examples are the same in each run, so that what fails for one person fails for all; `--hypothesis-profile=search`
 # looks for others.

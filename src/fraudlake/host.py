@@ -26,6 +26,8 @@ _FOREIGN = re.compile(
 )
 """Variables of another Spark, of a cluster, of every Java or Python: each would change the local Spark, or stop it."""
 
+OF_WORKERS = ("PYTHONSAFEPATH", "PYTHONPATH", "PYTHONNOUSERSITE")
+"""Variables that say where Spark's workers look for modules, and no other program that this one starts."""
 _OWN_MODULES = ("fraudlake", "pyspark", "py4j", "pandas", "pyarrow", "numpy")
 """What workers import."""
 

@@ -130,7 +130,8 @@ def launch(
     """
     host.require_utf8()
     host.isolate()
-    os.environ |= host.environment() if environment is None else environment
+    given = host.environment() if environment is None else environment
+    os.environ |= {name: value for name, value in given.items() if name not in host.OF_WORKERS}
 
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext, accumulators
@@ -144,7 +145,7 @@ def launch(
     conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
         with _output_to(log), stop.kept(_reconnect):
-            with stop.deferred():  # Java that loses its Python while it starts does not end
+            with _in_environment(given), stop.deferred():  # Java that loses its Python while it starts does not end
                 SparkContext._ensure_initialized(conf=conf)
             stop.check()
             jvm: Any = SparkContext._jvm
@@ -156,6 +157,20 @@ def launch(
     if encoding != "UTF-8":
         raise FraudlakeError(f"Java reads file names as {encoding}: install the locale C.UTF-8")
     return spark
+
+
+@contextmanager
+def _in_environment(given: Mapping[str, str]) -> Iterator[None]:
+    """Let Java start with some variables, which its workers get from it; this process's own programs do not."""
+    before = {name: os.environ.get(name) for name in host.OF_WORKERS}
+    os.environ |= given
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def end() -> None:

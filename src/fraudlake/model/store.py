@@ -8,7 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,9 +153,7 @@ def _settle(store: sqlite3.Connection, artifacts: str) -> None:
 
 def _migrations() -> Path:
     """Return MLflow's folder of schema versions, a file each, without loading MLflow."""
-    spec = util.find_spec("mlflow")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent / "store" / "db_migrations" / "versions"
+    return Path(str(metadata.distribution("mlflow").locate_file("mlflow/store/db_migrations/versions")))
 
 
 def has_models(lake: Lake) -> bool:
