@@ -73,7 +73,7 @@ def test_the_client_is_that_of_compute_that_is_deployed() -> None:
     from pyspark.dbconnect_version import __dbconnect_version__
 
     resources = "".join(path.read_text() for path in (ROOT / "resources").rglob("*.yml"))
-    (runtime,) = set(re.findall(r"spark_version: (\d+\.\d+\.)x", resources))
+    (runtime,) = set(re.findall(r"runtime:\n +description: .*\n +default: (\d+\.\d+\.)x", resources))
     (environment,) = set(re.findall(r'environment_version: "(\d+)"', resources))
     assert __dbconnect_version__.startswith(runtime) or DatabricksSession._client_image_version == environment
 
