@@ -39,6 +39,10 @@ ADDED = [
 ]
 
 
+AGAIN = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
+"""The settings with which the lake is opened again."""
+
+
 def transactions(first: int, last: int) -> pa.Table:
     """Transactions of numbers, the same each time: some hours apart, of few accounts and terminals."""
     rows = []
@@ -128,6 +132,20 @@ def of_history(lake: Lake, verdicts: str = "") -> dict[str, dict[str, Any]]:
     return {row["transaction_id"]: row for row in found.select(names).to_pylist()}
 
 
+def begun(lake: Callable[..., Lake]) -> Lake:
+    """A lake with the first features, some rows, and a model that has not scored yet."""
+    opened = lake(
+        buckets=2,
+        columns=json.dumps(COLUMNS),
+        entities=json.dumps(ENTITIES),
+        features=json.dumps(FIRST),
+        **AGAIN,
+    )
+    add(opened, transactions(0, 900))
+    assert training.train(opened).is_champion
+    return opened
+
+
 def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,8 +182,7 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     assert changed and not changed & before.keys()
 
     # The model goes on with the features that it names; a new one is there for the next training.
-    again = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
-    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **again)
+    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **AGAIN)
     add(opened, transactions(1300, 1500))
     new = {row["transaction_id"] for row in transactions(1300, 1500).to_pylist()}
     found, truth = scored(opened), of_history(opened)
@@ -188,21 +205,17 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
 def test_a_new_feature_that_fails_is_taken_back_and_the_stream_goes_on_as_if_it_had_never_been(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
-    shared = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
-    opened = lake(buckets=2, features=json.dumps(FIRST), label_delay="1 day", shuffle_partitions=2, **given)
-    add(opened, transactions(0, 900))
-    assert training.train(opened).is_champion
+    opened = begun(lake)
     assert scored(opened) == of_history(opened)
 
-    added = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **shared)
+    added = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **AGAIN)
     add(added, transactions(900, 1000))
     with monkeypatch.context() as patched:
         patched.setattr(Appender, "append", lambda *arguments, **options: 1 / 0)
         with pytest.raises(FraudlakeError, match=r"by zero: .* first one with terminal_month, .*takes it back"):
             scored(added)
 
-    opened = lake(change=Change("test"), features=json.dumps(FIRST), **shared)
+    opened = lake(change=Change("test"), features=json.dumps(FIRST), **AGAIN)
     add(opened, transactions(1000, 1100))
     assert scored(opened) == of_history(opened)
 
@@ -211,15 +224,11 @@ def test_a_new_feature_that_fails_is_taken_back_and_the_stream_goes_on_as_if_it_
 def test_a_killed_micro_batch_takes_up_a_new_feature_and_new_verdicts_once(
     lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
-    given = {"columns": json.dumps(COLUMNS), "entities": json.dumps(ENTITIES), "algorithm": "logistic"}
-    again = {"label_delay": "1 day", "algorithm": "logistic", "shuffle_partitions": 2}
-    opened = lake(buckets=2, features=json.dumps(FIRST), label_delay="1 day", shuffle_partitions=2, **given)
-    add(opened, transactions(0, 900))
-    assert training.train(opened).is_champion
+    opened = begun(lake)
     scored(opened)
 
     decide(opened, [(n, n % 2 == 0, 900 + n % 50) for n in range(700, 900, 3)])
-    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **again)
+    opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **AGAIN)
     add(opened, transactions(900, 1000))
     append = Appender.append
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, warm_start
 from fraudlake.detection.entity import THE_ACCOUNT, Entity
-from fraudlake.errors import cause_of
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
@@ -24,7 +23,7 @@ from fraudlake.lake.rows import persisted_batch
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
 from fraudlake.streams import rule_notes
-from fraudlake.streams.stream import OutdatedError, Stream
+from fraudlake.streams.stream import OutdatedError, Stream, advice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +60,7 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
     # Before the rules of the settings are written to their table: one may be impossible.
     evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
     difference = _difference(lake, checkpoint, first, rules, evaluator)
+    new_rules = sorted({version.rule.name for version in difference.added})
     in_event_time = lake.settings.ordering == "event_time"
     has_shadow = any(version.is_shadow for version in rules.evaluated)
 
@@ -119,22 +119,11 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,
-            explain=lambda failure: _advice(failure, difference.added),
+            explain=lambda failure: advice(failure, "rule", new_rules, "'fraudlake rules retire NAME'"),
             before=before,
             renewed=renewed,
         )
     ]
-
-
-def _advice(failure: str, added: Sequence[RuleVersion]) -> str | None:
-    """Return what to do about a failure in a micro-batch that begins with new rules."""
-    if not added:
-        return None
-    names = ", ".join(sorted({version.rule.name for version in added}))
-    return (
-        f"{cause_of(failure)}: this micro-batch is the first one with {names}; if a rule is the cause, "
-        "'fraudlake rules retire NAME' takes it back, and the next run goes on from here"
-    )
 
 
 def _rules(lake: Lake) -> RuleSet:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
-from fraudlake.errors import FraudlakeError, cause_of
+from fraudlake.errors import FraudlakeError
 from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
@@ -26,7 +26,7 @@ from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures
 from fraudlake.streams.score_alerts import ScoreAlerts
-from fraudlake.streams.stream import OutdatedError, Stream
+from fraudlake.streams.stream import OutdatedError, Stream, advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,19 +116,11 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'silver'", **_alerts_of_one(lake, FROM_KAFKA)},
         fixed=_fixed(lake),
         persist=False,
-        explain=lambda failure: _advice(failure, new_features),
+        explain=lambda failure: advice(
+            failure, "feature", new_features, "'fraudlake features apply FILE' with the others"
+        ),
         before=before,
         renewed=seen.renewed(lake, rebuilt),
-    )
-
-
-def _advice(failure: str, new: Sequence[str]) -> str | None:
-    """Return what to do about a failure in a micro-batch that begins with new features."""
-    if not new:
-        return None
-    return (
-        f"{cause_of(failure)}: this micro-batch is the first one with {', '.join(new)}; if a feature is the cause, "
-        "'fraudlake features apply FILE' with the others takes it back, and the next run goes on from here"
     )
 
 

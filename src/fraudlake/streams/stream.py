@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -166,6 +166,23 @@ def run(
             if stream.step in queries:
                 counts[stream.step].complete()
     return [Done(step, count.rows, count.batches) for step, count in counts.items()]
+
+
+def advice(failure: str, kind: str, names: Collection[str], remedy: str) -> str | None:
+    """Return what to do about a failure in a micro-batch that begins with new rules or features.
+
+    Args:
+        failure: Spark's message.
+        kind: a rule or a feature.
+        names: those that are new; None is returned if there are none.
+        remedy: what takes one of them back.
+    """
+    if not names:
+        return None
+    return (
+        f"{cause_of(failure)}: this micro-batch is the first one with {', '.join(names)}; if a {kind} is the cause, "
+        f"{remedy} takes it back, and the next run goes on from here"
+    )
 
 
 def _await_commits(lake: Lake, queries: Mapping[str, StreamingQuery]) -> None:
