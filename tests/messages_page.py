@@ -39,7 +39,7 @@ AREAS = {
         "`fraudlake COMMAND --help`; [commands](commands.md)",
     ),
     "Settings": (
-        ("settings", "values.py", "durations.py", "toml_file.py", "secret.py"),
+        ("settings", "values.py", "durations.py", "toml_file.py", "text_file.py", "secret.py"),
         "`fraudlake define`; [settings](settings.md)",
     ),
     "The lake": (

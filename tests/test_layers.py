@@ -13,7 +13,7 @@ import fraudlake
 
 ORDER = (
     ("__init__", "errors", "json_text", "stop"),
-    ("python_path",),
+    ("python_path", "text_file"),
     ("counts", "durations", "host", "logs", "match_recognize", "toml_file", "values"),
     ("rules",),
     ("feature",),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fraudlake import settings, toml_file
+from fraudlake import settings, text_file, toml_file
 from fraudlake.errors import UsageError
 from fraudlake.settings import entities
 
@@ -455,7 +455,7 @@ def test_files_of_editors_on_windows_are_read(tmp_path: Path, encoding: str) -> 
 
     assert settings.load(saved("e [1].toml", LINES)).buckets == 8
     assert toml_file.read(saved("rules *.toml", RULES))["rules"][0]["name"] == "größer"
-    assert toml_file.text(saved("query.sql", "a\r\nü")) == "a\nü"
+    assert text_file.text(saved("query.sql", "a\r\nü")) == "a\nü"
 
 
 @pytest.mark.parametrize("name", ["config", "rules", "features"])

@@ -1,31 +1,13 @@
-"""TOML files: the text of a file that a user names, and its declarations, as the settings have them."""
+"""TOML files of declarations: rules or features, as the settings have them."""
 
 from __future__ import annotations
 
-import codecs
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from fraudlake import text_file
 from fraudlake.errors import UsageError, first_line
-
-_UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-
-
-def text(file: Path) -> str:
-    """Return a file's text: UTF-8, or UTF-16 with its mark, as editors on Windows write it; with ``\\n`` for each line.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is in another encoding.
-    """
-    content = file.read_bytes()
-    encoding = "utf-16" if content.startswith(_UTF_16) else "utf-8-sig"
-    try:
-        return content.decode(encoding).replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise ValueError(f"line {line} is not UTF-8: save the file as UTF-8") from None
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -35,7 +17,7 @@ def read(file: Path) -> dict[str, Any]:
         OSError: it cannot be read.
         ValueError: it is in another encoding, or not TOML.
     """
-    return tomllib.loads(text(file))
+    return tomllib.loads(text_file.text(file))
 
 
 def entries(file: Path, name: str) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake import toml_file
+from fraudlake import text_file
 from fraudlake.cli.app import RULES, App, cli, options
 from fraudlake.cli.command import Day
 from fraudlake.cli.progress import console, timed
@@ -181,7 +181,7 @@ def query_of(file: Path, name: str | None = None) -> Rule:
     from fraudlake.rules.kinds.pattern import PatternRule
 
     try:
-        text = toml_file.text(file)
+        text = text_file.text(file)
     except (OSError, ValueError) as error:
         raise UsageError(f"--sql {file}: {first_line(error)}") from None
     return PatternRule.model_construct(kind="pattern", name=name or file.name, sql=text)

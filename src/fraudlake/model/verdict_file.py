@@ -6,7 +6,6 @@ error with its row, and nothing of the file is used.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import hashlib
 import io
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fraudlake import text_file
 from fraudlake.errors import UsageError
 from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
 
@@ -31,8 +31,6 @@ _HEAD = 100_000
 """The number of characters among which the header ends."""
 PROBLEM = "problem"
 """The field that a file of rows that were not loaded has in addition; it is none of the rows' own."""
-_BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_MARK = "\ufeff"
 _WHOLE = r"^-?\d+\.0$"
 """A whole number as pandas writes it in a column that lacks some."""
 _ROUNDED = r"^-?\d(\.\d+)?[eE]\+\d+$"
@@ -162,9 +160,8 @@ def _csv(file: Path, encoding: str | None) -> _Raw:
 
 
 def _decoded(file: Path, content: bytes, encoding: str | None) -> str:
-    marked = next((name for mark, name in _BOMS.items() if content.startswith(mark)), "utf-8")
     try:
-        return content.decode(encoding or marked).removeprefix(_MARK)
+        return text_file.decoded(content, encoding)
     except UnicodeDecodeError as error:
         advice = "name another with --encoding" if encoding else "name its encoding, such as --encoding cp1252"
         raise UsageError(f"{file}: is not {error.encoding} at byte {error.start}: {advice}") from None

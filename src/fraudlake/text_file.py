@@ -1,0 +1,39 @@
+"""Text files that a user names: bytes become text, as editors and programs on any system write it."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+_UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
+_MARK = "\ufeff"
+
+
+def text(file: Path) -> str:
+    """Return a file's text: UTF-8, or UTF-16 with its mark, as editors on Windows write it; with ``\\n`` for each line.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is in another encoding.
+    """
+    content = file.read_bytes()
+    try:
+        return decoded(content).replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ValueError(f"line {line} is not UTF-8: save the file as UTF-8") from None
+
+
+def decoded(content: bytes, encoding: str | None = None) -> str:
+    """Return the text of bytes, without the mark at its beginning.
+
+    Args:
+        content: the bytes.
+        encoding: their encoding; None: UTF-8, or UTF-16 if they begin with its mark.
+
+    Raises:
+        UnicodeDecodeError: they are in another encoding.
+        LookupError: Python does not know the encoding.
+    """
+    marked = "utf-16" if content.startswith(_UTF_16) else "utf-8"
+    return content.decode(encoding or marked).removeprefix(_MARK)
