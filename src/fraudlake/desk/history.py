@@ -113,12 +113,12 @@ def of_account(store: Store, account: str) -> Item:
 def accounts_beginning(store: Store, beginning: str) -> list[str]:
     """Return the accounts with transactions whose names begin with a text, and are longer."""
     silver, length = tables.SILVER_TRANSACTIONS, len(beginning)
-    found = store.query(
+    accounts = store.query(
         f"SELECT DISTINCT account_id FROM {silver.name} "
         f"WHERE substr(account_id, 1, {length}) = {literal(beginning)} AND length(account_id) > {length}",
         silver,
     )
-    names: list[str] = found["account_id"].to_pylist()
+    names: list[str] = accounts["account_id"].to_pylist()
     return names
 
 

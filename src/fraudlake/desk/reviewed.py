@@ -84,16 +84,23 @@ class Reviewed:
         self, store: Store, rule: str, version: int, first: date | None = None, last: date | None = None
     ) -> Precision | None:
         """Estimate the precision of a version of a rule on a range of days; None if it has no alert on their queues."""
-        of_version = f"WHERE rule = {literal(rule)} AND coalesce(rule_version, 1) = {version}"
-        columns = "rule, alert_id, account_id, CAST(timestamp AS DATE) AS day"
-        raised = [
-            _select(store, columns, table, of_version) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-        ]
-        alerts = pa.concat_tables(raised)
+        alerts = alerts_of_queues(store, f"rule = {literal(rule)} AND coalesce(rule_version, 1) = {version}")
         for limit, compare in ((first, pc.greater_equal), (last, pc.less_equal)):
             if limit is not None:
                 alerts = alerts.filter(compare(alerts["day"], pa.scalar(limit)))
         return missed.precision_by_rule(alerts, self.queue, self.verdicts, self.cases).get(rule)
+
+
+def alerts_of_queues(store: Store, condition: str = "true") -> pa.Table:
+    """Return the alerts of days with a queue, live and in the shadow, that fulfil a condition in SQL.
+
+    Their columns are ``rule, version, alert_id, account_id, day`` (the date of ``timestamp``).
+    """
+    columns = "rule, coalesce(rule_version, 1) AS version, alert_id, account_id, CAST(timestamp AS DATE) AS day"
+    queue = tables.GOLD_REVIEW_QUEUE
+    clauses = f"WHERE CAST(timestamp AS DATE) IN (SELECT day FROM {queue.name}) AND {condition}"
+    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+    return pa.concat_tables(_select(store, columns, table, clauses, queue) for table in both)
 
 
 def of(lake: Lake) -> Reviewed | None:
@@ -105,5 +112,5 @@ def _queue(store: Store, where: str = "") -> pa.Table:
     return _select(store, ", ".join(missed.QUEUE_COLUMNS), tables.GOLD_REVIEW_QUEUE, f"{where} ORDER BY day, rank")
 
 
-def _select(store: Store, columns: str, table: Table, clauses: str = "") -> pa.Table:
-    return store.query(f"SELECT {columns} FROM {table.name} {clauses}", table)
+def _select(store: Store, columns: str, table: Table, clauses: str = "", *read: Table) -> pa.Table:
+    return store.query(f"SELECT {columns} FROM {table.name} {clauses}", table, *read)

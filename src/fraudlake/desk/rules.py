@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fraudlake import durations, tables
 from fraudlake.desk import missed, verdicts
-from fraudlake.desk.reviewed import Reviewed
+from fraudlake.desk.reviewed import Reviewed, alerts_of_queues
 from fraudlake.desk.window import Window
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
@@ -133,13 +133,7 @@ def _precision(store: Store, reviewed: Reviewed | None, shown: Mapping[str, Rule
     """Return the precision of versions of rules."""
     if reviewed is None:
         return {}
-    columns = "rule, coalesce(rule_version, 1) AS version, alert_id, account_id, CAST(timestamp AS DATE) AS day"
-    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-    queue = tables.GOLD_REVIEW_QUEUE
-    of_days = f"WHERE CAST(timestamp AS DATE) IN (SELECT day FROM {queue.name})"
-    raised = pa.concat_tables(
-        store.query(f"SELECT {columns} FROM {table.name} {of_days}", table, queue) for table in both
-    )
+    raised = alerts_of_queues(store)
     versions = {(name, version.version) for name, version in shown.items()}
     pairs = zip(raised["rule"].to_pylist(), raised["version"].to_pylist(), strict=True)
     of_shown = raised.filter(pa.array([pair in versions for pair in pairs], pa.bool_()))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.access import Person
-from fraudlake.desk.web.site import Site
+    from fraudlake.desk.web.site import Site
 
 
 def routes(site: Site) -> list[Route]:
