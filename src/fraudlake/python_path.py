@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Set
 
 from fraudlake.errors import UsageError
 
@@ -23,20 +24,19 @@ def require_own_modules() -> None:
         UsageError: names it.
     """
     for folder in _folders():
-        for name, path in sorted(_modules(folder).items()):
-            if name in sys.stdlib_module_names - _OTHERS:
-                raise UsageError(f"PYTHONPATH: {path} takes the place of Python's module {name}: rename or remove it")
+        for name, path in sorted(_modules(folder, sys.stdlib_module_names - _OTHERS).items()):
+            raise UsageError(f"PYTHONPATH: {path} takes the place of Python's module {name}: rename or remove it")
 
 
 def leave_current_folder() -> None:
     """Take the folder away that ``python -m`` puts before all others, unless this program is in it."""
-    if not sys.flags.safe_path and "fraudlake" not in _modules(sys.path[0]):
+    if not sys.flags.safe_path and not _modules(sys.path[0], {"fraudlake"}):
         del sys.path[0]
 
 
 def of_workers() -> str:
     """Return PYTHONPATH for Spark's workers: without folders whose modules change how Python starts."""
-    kept = (folder for folder in _folders() if not _CUSTOMIZING & _modules(folder).keys() or _has_packages(folder))
+    kept = (folder for folder in _folders() if not _modules(folder, _CUSTOMIZING) or _has_packages(folder))
     return os.pathsep.join(kept)
 
 
@@ -44,11 +44,12 @@ def _folders() -> list[str]:
     return [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
-def _modules(folder: str) -> dict[str, str]:
-    """Return the paths of a folder's modules by name."""
-    paths = {name: os.path.join(folder, name) for name in _names(folder)}  # noqa: PTH118
+def _modules(folder: str, wanted: Set[str]) -> dict[str, str]:
+    """Return the paths of those modules of a folder that have one of some names, by name."""
+    names = [name for name in _names(folder) if name.partition(".")[0] in wanted]
+    paths = {name: os.path.join(folder, name) for name in names}  # noqa: PTH118 (pathlib takes long to load)
     files = {name.partition(".")[0]: path for name, path in paths.items() if name.endswith((".py", ".so", ".pyc"))}
-    packages = {name: path for name, path in paths.items() if "__init__.py" in _names(path)}
+    packages = {name: path for name, path in paths.items() if name in wanted and "__init__.py" in _names(path)}
     return packages | files
 
 
@@ -59,6 +60,6 @@ def _has_packages(folder: str) -> bool:
 
 def _names(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)  # noqa: PTH208 (likewise)
     except OSError:
         return []

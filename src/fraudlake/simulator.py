@@ -219,7 +219,7 @@ def simulate(
     run = uuid.uuid4()
     began = time.monotonic()
     files = written = fraud_rows = 0
-    delays = np.random.default_rng(traffic.seed)
+    draw = np.random.default_rng(traffic.seed)
     for table in _tables(traffic, min(file_rows, rows or file_rows)):
         if rows:
             table = table.slice(0, rows - written)
@@ -234,7 +234,7 @@ def simulate(
             parts = {truth / name: _truth(table, name), **parts}
         _publish(parts)
         if chargebacks:
-            _charge_back(table.filter(table["kind"].is_valid()), chargebacks, delays)
+            _charge_back(table.filter(table["kind"].is_valid()), chargebacks, draw)
 
         files += 1
         written += table.num_rows

@@ -154,7 +154,7 @@ def disputes(app: App, /, **flags: str | None) -> None:
 
     Loads each file of the folder that the setting disputes names, as the command verdicts does; again if it changes. A
     file that cannot be read or understood is named, does not stop the others, and is tried again each time. Rows that
-    match no payment, or several, are written to FILE.unmatched.csv beside it, which is loaded once it is changed.
+    match no payment, or several, are written to FILE.unmatched.csv next to it, which is loaded once it is changed.
     Without the setting nothing is loaded. Needs: refine.
     """
     lake = app.open(**flags)

@@ -110,17 +110,17 @@ def _evaluated(
     compiled = rule.compile(columns, entities)
     by = entity.of_evaluated(rule, compiled.partition_by, settings)
 
-    def raised(table: pa.Table) -> Iterator[pa.Table]:
+    def parts(table: pa.Table) -> Iterator[pa.Table]:
         # A rule travels to the task; a compiled one holds functions of numpy, which do not.
         of_rows = rule.compile(columns, entities)
-        found = of_rows.evaluate(table).alerts
-        for begin in range(0, len(found), evidence.AT_ONCE):
-            yield evidence.table(table, found[begin : begin + evidence.AT_ONCE], of_rows.columns, by)
+        raised = of_rows.evaluate(table).alerts
+        for begin in range(0, len(raised), evidence.AT_ONCE):
+            yield evidence.table(table, raised[begin : begin + evidence.AT_ONCE], of_rows.columns, by)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
         if present:
-            yield from made(raised(pa.Table.from_batches(present)))
+            yield from made(parts(pa.Table.from_batches(present)))
 
     rows = silver.select(*dict.fromkeys((*needs, *compiled.columns)))
     if not by.is_account:  # rows without a key are not evaluated

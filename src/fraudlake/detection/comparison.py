@@ -89,6 +89,8 @@ _COUNTS = ("both", "only_this", "only_other")
 
 def overlaps(own: DataFrame, others: Sequence[tuple[RuleVersion, DataFrame]]) -> list[Overlap]:
     """Return how the alerts of a rule overlap those of each of some others; tasks share the accounts."""
+    if not others:
+        return []
     together, names = spans(own, 0), ("rule", *_COUNTS)
     for number, (_, of_other) in enumerate(others, start=1):
         together = together.unionByName(spans(of_other, number))
@@ -103,7 +105,7 @@ def overlaps(own: DataFrame, others: Sequence[tuple[RuleVersion, DataFrame]]) ->
 
     counted = together.repartition("account_id").mapInArrow(count, ", ".join(f"{name} BIGINT" for name in names))
     sums = counted.groupBy("rule").agg(*(F.sum(name).alias(name) for name in _COUNTS))
-    by_number = {row["rule"]: row for row in (sums.collect() if others else ())}
+    by_number = {row["rule"]: row for row in sums.collect()}
     return [
         Overlap(other.rule.name, other.version, *(by_number[number][name] if by_number else 0 for name in _COUNTS))
         for number, (other, _) in enumerate(others, start=1)

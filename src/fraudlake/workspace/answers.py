@@ -41,6 +41,8 @@ _TYPES = {
     "TIMESTAMP_NTZ": pa.timestamp("us"),
     "VOID": pa.null(),
 }
+_TYPE = re.compile(r"^\s*(\w*)\s*[<(]?(.*?)[>)]?\s*$", re.DOTALL)
+"""A name, and what is in its brackets."""
 _SECONDS = 60
 _AGAIN = Retry(3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504))
 
@@ -56,7 +58,7 @@ def type_of(text: str) -> pa.DataType:
 
     Types that no table of a lake has, such as intervals, are texts.
     """
-    name, inner = re.match(r"\s*(\w*)\s*[<(]?(.*?)[>)]?\s*$", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    name, inner = _TYPE.findall(text)[0]
     match name.upper():
         case "ARRAY":
             return pa.list_(pa.field("element", type_of(inner)))

@@ -208,8 +208,7 @@ def _fires(client: WorkspaceClient, job: BaseJob) -> str:
     Databricks documentation, "Trigger jobs when new files arrive": without file events a location of more than 10,000
     files cannot be monitored. Files stay in the landing folder.
     """
-    given = jobs.parameters(job)
-    if "--source" in given and given[given.index("--source") + 1] == "kafka":
+    if jobs.parameter(job, "--source") == "kafka":
         raise FraudlakeError("it waits for files, and the source is kafka")
     state = client.jobs.get(int(job.job_id or 0)).trigger_state
     uses = state.file_arrival.using_file_events if state and state.file_arrival else None
@@ -222,10 +221,8 @@ def _fires(client: WorkspaceClient, job: BaseJob) -> str:
 
 def _model_name(settings: Settings, deployed: Sequence[BaseJob]) -> str:
     """Return the model's name as the jobs have it, in which the bundle's targets put a prefix."""
-    for given in map(jobs.parameters, deployed):
-        if "--model-name" in given:
-            return given[given.index("--model-name") + 1]
-    return settings.model_name
+    names = (jobs.parameter(job, "--model-name") for job in deployed)
+    return next((name for name in names if name is not None), settings.model_name)
 
 
 def _reachable(client: WorkspaceClient, catalog: str, deployed: Sequence[BaseJob]) -> str:

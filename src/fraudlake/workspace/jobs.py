@@ -147,6 +147,12 @@ def parameters(job: api.BaseJob) -> list[str]:
     return [parameter for wheel in wheels if wheel for parameter in wheel.parameters or []]
 
 
+def parameter(job: api.BaseJob, name: str) -> str | None:
+    """Return the value of a job's parameter, such as ``--source``; None if no task has it."""
+    given = parameters(job)
+    return given[given.index(name) + 1] if name in given else None
+
+
 def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
     found = deployed(client, settings)
     if not found:
