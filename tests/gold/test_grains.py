@@ -28,7 +28,7 @@ pytestmark = pytest.mark.stream
 
 MARCH_7, MARCH_8 = date(2026, 3, 7), date(2026, 3, 8)
 MERCHANT = {"merchant_id": {"from": "merchantId", "type": "string"}}
-LIMITS = {"silver_transactions": f"{(datetime.now(UTC).date() - MARCH_8).days}d"}
+FROM_MARCH_8 = f"{(datetime.now(UTC).date() - MARCH_8).days}d"
 """The limit that lets the rows of 7 March leave."""
 
 
@@ -159,7 +159,7 @@ def test_hours_follow_late_rows_a_repeated_micro_batch_a_rebuild_and_retention(
     rebuild(opened, MARCH_7, MARCH_7, apply=True)
     assert stored(opened) == expected(rows, alerted)
 
-    limited = lake(columns=MERCHANT, row_retention=LIMITS)
+    limited = lake(columns=MERCHANT, row_retention={"silver_transactions": FROM_MARCH_8}, max_idle=FROM_MARCH_8)
     assert retention.remove_old_rows(limited)["silver_transactions"] == 6
     newer = Payment("2026-03-08 12:00:30", "1", 20.0, None)
     land(landing, "part-a-2", [Payment("2026-03-07 12:00:00", "1", 20.0, "m1"), newer])

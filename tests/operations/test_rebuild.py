@@ -320,8 +320,8 @@ def test_alerts_of_transactions_that_the_detector_still_holds_are_left_to_the_st
 @pytest.mark.long
 @pytest.mark.usefixtures("filled")
 def test_days_whose_rows_have_left_are_refused(lake: Callable[..., Any]) -> None:
-    days = (datetime.now(UTC).date() - date(2026, 3, 7)).days
-    opened = lake(row_retention={"bronze_transactions": timedelta(days=days)})
+    since_march_7 = timedelta(days=(datetime.now(UTC).date() - date(2026, 3, 7)).days)
+    opened = lake(row_retention={"bronze_transactions": since_march_7}, max_idle=since_march_7)
     retention.remove_old_rows(opened)
     with pytest.raises(UsageError, match=r"rows before 2026-03-07 have left .*: choose 2026-03-08 or later"):
         rebuild(opened, DAY_7, DAY_7)
