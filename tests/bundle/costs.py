@@ -35,7 +35,14 @@ class Cost:
 def costs(rendered: Rendered) -> dict[str, Cost]:
     """Return the cost of each part that starts by itself, or would if it were not paused, by its name in the guide."""
     jobs = {key: _of_job(key, job) for key, job in rendered.jobs().items() if key not in _STARTED_BY_HAND}
-    return {**jobs, "alerts": _of_alerts(rendered), **{key: _of_app() for key in rendered.resources.get("apps", {})}}
+    endless = {key for key, pipeline in rendered.resources["pipelines"].items() if pipeline["continuous"]}
+    apps = rendered.resources.get("apps", {})
+    return {
+        **jobs,
+        **dict.fromkeys(endless, _of_pipeline()),
+        "alerts": _of_alerts(rendered),
+        **dict.fromkeys(apps, _of_app()),
+    }
 
 
 def _of_job(key: str, job: dict[str, Any]) -> Cost:
@@ -86,6 +93,12 @@ def _of_alerts(rendered: Rendered) -> Cost:
         sleeps_at = at + up
     dbu = minutes / 60 * known("dbu_of")["warehouse_hour"][warehouse["cluster_size"]]
     return Cost.of((dbu,) * len(VOLUMES), known("list_prices")["serverless_sql"])
+
+
+def _of_pipeline() -> Cost:
+    """A serverless pipeline without an end takes as many DBU as a job that runs without a pause."""
+    dbu = DAYS * 1440 / known("dbu_of")["run_minutes"] * known("dbu_of")["run"]
+    return Cost.of((dbu,) * len(VOLUMES), known("list_prices")["serverless_pipelines"])
 
 
 def _of_app() -> Cost:

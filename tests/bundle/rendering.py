@@ -57,8 +57,11 @@ def includes_of(cloud: str) -> list[str]:
 
 DESK = "resources/apps/desk.app.yml"
 """What a person adds to ``include`` for the desk."""
-WITHOUT_A_PAUSE = "resources/continuous/ingest_and_detect_serverless.job.yml"
-"""What a person adds to ``include`` for the serverless job that runs without a pause."""
+WITHOUT_A_PAUSE = [
+    "resources/continuous/ingest_and_detect_serverless.job.yml",
+    "resources/continuous/realtime_pipeline.pipeline.yml",
+]
+"""What a person adds to ``include`` for what runs without a pause on serverless compute."""
 
 
 @cache
@@ -68,11 +71,11 @@ def source(cloud: str | None = None, has_desk: bool = False, is_endless: bool = 
     Args:
         cloud: the cloud, where the jobs on clusters are wanted, too.
         has_desk: whether the desk is wanted, too.
-        is_endless: whether the serverless job that runs without a pause is wanted, too.
+        is_endless: whether what runs without a pause on serverless compute is wanted, too.
     """
     whole = _read(ROOT / "databricks.yml")
     whole["include"] += [*(includes_of(cloud) if cloud else []), *([DESK] if has_desk else [])]
-    whole["include"] += [WITHOUT_A_PAUSE] if is_endless else []
+    whole["include"] += WITHOUT_A_PAUSE if is_endless else []
     for pattern in whole["include"]:
         for file in sorted(ROOT.glob(pattern)):
             _merge(whole, _read(file))
@@ -192,6 +195,8 @@ def _pause(resources: dict[str, dict[str, Any]], status: str) -> None:
         for start in ("schedule", "trigger", "continuous"):
             if start in resource:
                 resource[start].setdefault("pause_status", status)
+    for pipeline in resources["pipelines"].values():
+        pipeline["continuous"] = False
 
 
 def _value(name: str, declared: dict[str, Any], of_target: dict[str, Any], given: dict[str, str]) -> Any:

@@ -22,7 +22,7 @@ from databricks.sdk.service.workspace import ImportFormat
 
 from tests.workspace_http import TOKEN, UNAUTHENTICATED, serving
 
-from .rendering import APPLICATION_ID, DESK, GIVEN, ROOT, render
+from .rendering import APPLICATION_ID, DESK, GIVEN, ROOT, WITHOUT_A_PAUSE, render
 from .workspace import WAREHOUSE, Workspace
 
 CLI = shutil.which("databricks")
@@ -318,6 +318,43 @@ def test_changed_code_is_deployed_beside_the_wheel_that_runs_still_need(
     [changed] = wheels(workspace) - before
     assert wheels_of(workspace.objects["jobs"]) == wheels_of(workspace.objects["pipelines"]) == {changed}
     assert not (copy / ".venv").exists()  # a wheel needs no environment
+
+
+@pytest.mark.parametrize(("target", "is_continuous"), [("dev", False), ("staging", False), ("prod", True)])
+def test_the_fast_lane_runs_as_a_pipeline_in_prod_if_it_is_included(
+    bundle: Run, workspace: Workspace, copy: Path, target: str, is_continuous: bool
+) -> None:
+    """Lakeflow documentation, "Use real-time mode": continuous, on the preview channel, enabled for the pipeline."""
+    [file] = [file for file in WITHOUT_A_PAUSE if "pipeline" in file]
+    edit(copy, f"# - {file}", f"- {file}")
+
+    ok(bundle("deploy", fast_alerts_topic="fast-alerts", **GIVEN))
+
+    asked_for = {one["name"].split("] ")[-1]: one for one in asked(workspace, "POST", "/api/2.0/pipelines")}
+    pipeline = asked_for["fraudlake realtime pipeline"]
+    assert pipeline.get("continuous", False) is is_continuous
+    assert (pipeline["serverless"], pipeline["channel"]) == (True, "PREVIEW")
+    assert pipeline["configuration"]["spark.databricks.streaming.realTimeMode.enabled"] == "true"
+    assert pipeline["configuration"]["fraudlake.fast_alerts_topic"] == "fast-alerts"
+    [library] = pipeline["libraries"]
+    assert library["glob"]["include"].endswith("/pipeline/realtime_pipeline.py")
+    [other] = asked_for["fraudlake declarative pipeline"]["libraries"]
+    assert other["glob"]["include"].endswith("/pipeline/fraudlake_pipeline.py")
+
+
+@pytest.mark.parametrize("target", ["prod"])
+def test_the_serverless_job_without_a_pause_is_deployed_if_it_is_included(
+    bundle: Run, workspace: Workspace, copy: Path, target: str
+) -> None:
+    [file] = [file for file in WITHOUT_A_PAUSE if "job" in file]
+    edit(copy, f"# - {file}", f"- {file}")
+
+    ok(bundle("deploy", continuous_serverless="UNPAUSED", **GIVEN))
+
+    [job] = [job for job in asked(workspace, "POST", "/jobs/create") if "continuous" in job]
+    assert job["continuous"]["pause_status"] == "UNPAUSED"
+    assert job["tasks"][0]["python_wheel_task"]["parameters"][-2:] == ["--trigger", "available-now"]
+    assert "job_clusters" not in job
 
 
 def wheels(workspace: Workspace) -> set[str]:

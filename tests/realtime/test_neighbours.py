@@ -79,12 +79,12 @@ Alerts = tuple[set[tuple[str, str, str]], set[tuple[str, ...]]]
 """Those of pairs, and those of thresholds."""
 
 
-def has_all(broker: Broker, truth: Alerts) -> bool:
-    return all(map(set.issuperset, said_of(broker), truth))
+def has_all(broker: Broker, topic: str, truth: Alerts) -> bool:
+    return all(map(set.issuperset, said_of(broker, topic), truth))
 
 
-def said_of(broker: Broker) -> Alerts:
-    events = raised(broker, "processed-alerts")
+def said_of(broker: Broker, topic: str) -> Alerts:
+    events = raised(broker, topic)
     return pairs(events), beyond(events)
 
 
@@ -110,8 +110,8 @@ def test_a_processor_raises_the_alerts_of_the_oracle_over_several_runs(
         truth = expected(so_far), expected_beyond(so_far)
         # With `availableNow` a processor that has timers would never end.
         query = lane.writer(processed, settings, chosen).start()
-        until(partial(has_all, broker, truth), query)
-    assert said_of(broker) == truth
+        until(partial(has_all, broker, "processed-alerts", truth), query)
+    assert said_of(broker, "processed-alerts") == truth
     assert {rule for rule, _, _ in truth[0]} == set(LIMITS)
 
 

@@ -57,6 +57,11 @@ _OUTPUT = {
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
+def now() -> Column:
+    """Return the time at which a row is evaluated; SQL's own functions say when the batch began, minutes ago."""
+    return F.reflect(F.lit("java.time.Instant"), F.lit("now")).cast("timestamp")
+
+
 def events(
     kafka: DataFrame,
     settings: Settings,
@@ -65,6 +70,7 @@ def events(
     since: datetime | None = None,
     *,
     is_catching_up: bool = False,
+    clock: Callable[[], Column] = now,
 ) -> DataFrame:
     """Evaluate rules on a stream of messages.
 
@@ -75,35 +81,31 @@ def events(
         neighbours: one of the ways of :mod:`fraudlake.realtime.neighbours`.
         since: from when on the state has all rows; None if it had them from the topic's first on.
         is_catching_up: whether a backlog is read: its partitions come at different paces, so the watermark stays.
+        clock: makes the column of the time at which a row is evaluated.
 
     Returns:
         ``key`` (the account), ``value`` (the alert as a CloudEvent in JSON) and ``headers`` of messages.
     """
     delay = _EVER if is_catching_up else LATENESS + _AHEAD
     count = rules.rows(is_catching_up=is_catching_up)
-    rows = neighbours(_rows(kafka, settings, delay), rules.span, count)
+    rows = neighbours(_rows(kafka, settings, delay, clock()), rules.span, count)
     if rules.thresholds:
         rows = _with_windows(rows, rules, since, count)
     raised = [*map(_of_pair, rules.pairs), *map(_of_window, rules.thresholds)]
     output = rows.select("account_id", F.inline(F.concat(*raised))).withColumn("is_shadow", F.lit(False))
-    return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", now()))
+    return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", clock()))
 
 
-def now() -> Column:
-    """Return the time at which a row is evaluated; SQL's own functions say when the batch began, minutes ago."""
-    return F.reflect(F.lit("java.time.Instant"), F.lit("now")).cast("timestamp")
-
-
-def _rows(kafka: DataFrame, settings: Settings, delay: timedelta) -> DataFrame:
+def _rows(kafka: DataFrame, settings: Settings, delay: timedelta, now: Column) -> DataFrame:
     """Return the valid transactions with a watermark, of some delay, that no time in the future moves away."""
-    checked = transactions.checked(messages.bronze(kafka, settings), settings, now()).observe(
+    checked = transactions.checked(messages.bronze(kafka, settings), settings, now).observe(
         METRICS,
         F.count(F.lit(1)).alias("messages"),
         F.count_if(F.size("reasons") > 0).alias("rejected"),
         F.count_if(F.col("accountId").isNotNull() & ~F.col("accountId").eqNullSafe(F.col("_key"))).alias("other_keys"),
     )
     ahead = F.make_dt_interval(secs=F.lit(_AHEAD.total_seconds()))
-    window_time = F.least("timestamp", F.col("_appended") + ahead, now() + ahead)
+    window_time = F.least("timestamp", F.col("_appended") + ahead, now + ahead)
     valid = transactions.valid(checked, ("_partition", "_offset", "_appended")).withColumn("window_time", window_time)
     return valid.withWatermark("window_time", f"{delay / timedelta(seconds=1):.0f} seconds").select(
         "account_id",

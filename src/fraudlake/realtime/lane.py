@@ -15,7 +15,7 @@ from fraudlake import stop
 from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.kafka import client
 from fraudlake.lake import json_file, lock
-from fraudlake.realtime import alerts, neighbours, session, topics
+from fraudlake.realtime import alerts, messages, neighbours, session, topics
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StateOperatorProgress
@@ -192,16 +192,9 @@ def writer(
     if not settings.is_in_workspace:
         # To count a state's entries, Spark looks each key up once more for every row. Without an end none expire.
         own.spark.conf.set(session.COUNT_ENTRIES, str(rules.is_without_end).lower())
-    messages = (
-        own.spark.readStream.format("kafka")
-        .options(**client.options(settings))
-        .option("subscribe", settings.topic)
-        .option("startingOffsets", settings.starting_offsets)
-        .option("failOnDataLoss", settings.fail_on_data_loss)
-        .load()
-    )
+    taken = messages.read(own.spark, settings)
     return (
-        alerts.events(messages, settings, rules, own.neighbours, since, is_catching_up=is_catching_up)
+        alerts.events(taken, settings, rules, own.neighbours, since, is_catching_up=is_catching_up)
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")

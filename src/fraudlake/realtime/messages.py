@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 
 from fraudlake.bronze import calendar, contract, conversions, epochs
 from fraudlake.errors import UsageError
+from fraudlake.kafka import client
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from fraudlake.settings import Settings
 
@@ -36,6 +37,18 @@ def require_flinks(settings: Settings) -> None:
             "realtime reads only Flink's own dt, accountId, amount and alert, and [payload] names other fields: rename "
             "them in the topic that it reads, or let 'fraudlake detect' raise the alerts"
         )
+
+
+def read(spark: SparkSession, settings: Settings) -> DataFrame:
+    """Return the stream of the topic's messages, as Spark's Kafka source gives them."""
+    return (
+        spark.readStream.format("kafka")
+        .options(**client.options(settings))
+        .option("subscribe", settings.topic)
+        .option("startingOffsets", settings.starting_offsets)
+        .option("failOnDataLoss", settings.fail_on_data_loss)
+        .load()
+    )
 
 
 def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:

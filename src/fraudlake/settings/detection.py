@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from fraudlake.durations import Duration
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.values import from_json
 
 
 class Detection(BaseModel):
@@ -28,7 +29,7 @@ class Detection(BaseModel):
     within: Duration = Field(
         timedelta(seconds=60), gt=timedelta(0), description="Longest time from the small transaction to the large one."
     )
-    rules: tuple[Rule, ...] = Field(
+    rules: Annotated[tuple[Rule, ...], BeforeValidator(from_json)] = Field(
         (), description="Several rules at once; those of kind small_then_large replace the three settings above."
     )
     buckets: int = Field(16, ge=1, le=4096, description="Hash buckets of accounts that hold the state.")
