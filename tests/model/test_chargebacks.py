@@ -194,6 +194,16 @@ def test_no_transaction_is_one_line(tmp_path: Path) -> None:
         training._labelled(past, settings)
 
 
+def test_verdicts_of_fraud_alone_name_the_labels_that_take_them(tmp_path: Path) -> None:
+    silver, _ = made(0)
+    times = silver["timestamp"].to_pylist()
+    decisions = [Decision(n, True, times[n] + timedelta(days=20)) for n in range(0, 80, 4)]
+    settings = Settings(lake=tmp_path, labels="verdicts")
+    past = history.of(silver, table(decisions), settings)
+    with pytest.raises(search.TooLittleError, match=r"of both kinds .* --labels chargebacks, for frauds alone$"):
+        training._labelled(past, settings)
+
+
 @pytest.mark.stream
 @pytest.mark.long
 def test_frauds_alone_are_enough_to_train_and_a_sample_has_the_same_labels(lake: Callable[..., Lake]) -> None:

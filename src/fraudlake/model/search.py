@@ -125,10 +125,11 @@ def split(labelled: Rows, holdout: float) -> Split:
         rows = labelled.between(begin, end)
         fraud = int(rows.fraud.sum())
         if not LEAST <= fraud <= len(rows.fraud) - LEAST:
+            labels = "--labels chargebacks, for frauds alone" if labelled.fraud.all() else "--labels"
             raise TooLittleError(
                 f"cannot train: of the {len(rows.fraud):,} labelled transactions that a model is {name} on {fraud:,} "
                 f"are fraud, and {LEAST} of both kinds are needed: land more transactions, or change --holdout or "
-                "--labels"
+                f"{labels}"
             )
         first, last = (history.from_micros(int(at)) for at in (rows.time.min(), rows.time.max()))
         parts[name] = Part(len(rows.fraud), fraud, first, last)
