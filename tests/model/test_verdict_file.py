@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -252,6 +253,23 @@ def test_a_folder_of_which_a_file_changes_while_it_is_read_is_refused(
     monkeypatch.setattr(verdict_file, "_parquet", rewritten)
     with pytest.raises(UsageError, match="changed while it was read"):
         verdict_file.read(folder, Format())
+
+
+def test_of_a_folder_finished_files_are_read_and_no_link_to_a_folder_above(tmp_path: Path) -> None:
+    folder = tmp_path / "decided"
+    (folder / "more").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is a folder without files: name one file, or a folder of parquet files"):
+        verdict_file.read(folder, Format())
+    for name, id_ in (("part-0", "a"), ("more/part-1.parquet", "b"), ("_part-2.parquet", "c")):
+        pd.DataFrame({"transaction_id": [id_], "verdict": [True]}).to_parquet(folder / name)
+    (folder / "_SUCCESS").touch()
+    os.mkfifo(folder / "part-3")
+    for name, target in (("loop", "."), ("more/up", "../.."), ("root", "/")):
+        (folder / name).symlink_to(target)
+
+    found = verdict_file.read(folder, Format())
+
+    assert found.rows["transaction_id"].to_pylist() == ["b", "a"]
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,9 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
         (tmp_path / "in" / name).symlink_to(target)
     (tmp_path / "out" / "back").symlink_to("../in")
     assert listed(tmp_path / "in") == ["10/part-0", "latest/part-0", "linked/part-1"]
+    whole = str(tmp_path / "in")
+    spark = [f"{whole}/{name}" for name in ("part", "latest/part", "loop/part", "10/up/10/part", "linked/back/x/part")]
+    assert [*links.outside_cycles(spark, whole)] == spark[:2]
     assert sorted(path.name for path in links.cycles(str(tmp_path / "in"))) == ["back", "loop", "up", "up"]
 
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from fraudlake import text_file
 from fraudlake.errors import UsageError
 from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
+from fraudlake.sources import landing
 
 _FRAUD, _GENUINE = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
 _QUOTED = re.compile(r'"[^"]*"')
@@ -106,14 +107,22 @@ def version(file: Path) -> str:
 def _state(file: Path) -> list[tuple[Path, int, int]]:
     """Return what changes if a file, or one of a folder, does: path, time (nanoseconds) and size."""
     try:
-        paths = [file, *sorted(file.rglob("*"))] if file.is_dir() else [file]
-        return [(path, status.st_mtime_ns, status.st_size) for path in paths for status in (path.stat(),)]
+        return [(path, status.st_mtime_ns, status.st_size) for path in _files(file) for status in (path.stat(),)]
     except OSError as error:
         raise UsageError(f"{file}: {(error.strerror or 'cannot be read').lower()}") from None
 
 
+def _files(file: Path) -> list[Path]:
+    """Return a file, or the finished files of a folder, in which a link to a folder above it is not followed."""
+    if not file.is_dir():
+        return [file]
+    return sorted(Path(one.path) for one in landing.files(str(file)) if one.size is not None)
+
+
 def _parquet(file: Path) -> _Raw:
-    rows = pq.read_table(file, partitioning=None)
+    if not (files := _files(file)):
+        raise UsageError(f"{file}: is a folder without files: name one file, or a folder of parquet files")
+    rows = pq.read_table(file if files == [file] else [*map(str, files)], partitioning=None)
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in rows.columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,18 @@ def cycles(folder: str) -> list[Path]:
         links += [Path(parent, name) for name in cut]
         folders[:] = [name for name in folders if name not in cut]
     return links
+
+
+def outside_cycles(paths: Iterable[str], folder: str) -> Iterator[str]:
+    """Return the paths below a folder that pass no link to a folder above it: Spark follows such links 40 times."""
+    is_cut: dict[str, bool] = {}
+    for path in paths:
+        parent = Path(path).parent
+        if str(parent) not in is_cut:
+            parts = [part for part in (parent, *parent.parents) if part.is_relative_to(folder)]
+            is_cut[str(parent)] = any(map(_is_cycle, parts))
+        if not is_cut[str(parent)]:
+            yield path
 
 
 def other_names(files: list[File], names: Iterator[File], folder: str, known: Container[str]) -> dict[str, str]:

@@ -70,7 +70,7 @@ class LocalFolder(LandingFolder):
     def files_of(self, batch: DataFrame) -> list[File]:
         """Return the files that a micro-batch of :meth:`read_stream` names, as they are now."""
         paths = [landing.local_path(row["path"]) for row in batch.select("path").collect()]
-        return self.current([self.missing(path) for path in paths])
+        return self.current([self.missing(path) for path in links.outside_cycles(paths, self.path)])
 
     def current(self, files: list[File]) -> list[File]:
         """Return files as they are now; one that is gone has no size."""
@@ -86,10 +86,14 @@ class LocalFolder(LandingFolder):
         return links.other_names(files, names, self.path, known)
 
     def files_listed_by(self, step: str) -> Iterator[str]:
-        """Return the paths of all files that a step's stream has ever listed, read or not.
+        """Return the paths of all files that a step's stream has ever listed, read or not."""
+        return links.outside_cycles(self._listed_by(step), self.path)
 
-        Spark's file source keeps them in its checkpoint, one JSON object a line after a line with the version, and
-        every tenth micro-batch all of them in one file (seen in Spark 4.2).
+    def _listed_by(self, step: str) -> Iterator[str]:
+        """Return what Spark's file source keeps in its checkpoint.
+
+        It is one JSON object a line after a line with the version, and every tenth micro-batch all of them are in one
+        file (seen in Spark 4.2).
         """
         logs = self._logs(step)
         whole = max((int(path.stem) for path in logs if path.suffix), default=-1)
