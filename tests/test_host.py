@@ -327,5 +327,26 @@ def test_a_container_without_user_home_locale_and_temporary_programs_raises_the_
     assert sorted(alerts["account_id"].to_pylist()) == ["2", "3", "4"]
 
 
+@pytest.mark.long
+@pytest.mark.stream
+@pytest.mark.skipif(not HAS_NAMESPACES, reason="this machine allows no user namespaces")
+def test_a_full_disk_is_one_line_without_a_panic(tmp_path: Path) -> None:
+    mounted = 'mount -t tmpfs -o size=400k tmpfs "$0" && exec "$@"'
+    ingest = ("--lake", str(tmp_path / "lake"), "run", "--landing", str(FLINK / "twodays"), "--steps", "ingest")
+
+    ended = subprocess.run(
+        [*NOEXEC, mounted, str(tmp_path), program(), *ingest],
+        env={**os.environ, **SHORT_LIVED},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("fraudlake: ingest failed: ") and "No space left on device" in line
+
+
 def program() -> str:
     return str(Path(sys.executable).with_name("fraudlake"))

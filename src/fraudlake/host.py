@@ -161,6 +161,20 @@ def traces() -> Path:
     return _first([*_caches(), temporary()], "TMPDIR", os.W_OK, refused=0)
 
 
+def keep_native_output() -> None:
+    """Let a file have what libraries in other languages print on standard error; Python's own output stays there.
+
+    On a full disk, delta-rs prints a panic of Rust before the error that becomes one line.
+    """
+    if sys.stderr is not sys.__stderr__:  # another program has its own
+        return
+    with suppress(FraudlakeError, OSError):
+        file = os.open(traces() / "native.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+        os.dup2(file, 2)
+        os.close(file)
+
+
 def _caches() -> list[Path]:
     given, home = Path(os.environ.get("XDG_CACHE_HOME", "")), Path(_home())
     if given.is_absolute():  # others are to be ignored (XDG Base Directory Specification)

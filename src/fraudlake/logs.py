@@ -75,8 +75,9 @@ def inside(**fields: object) -> Iterator[None]:
 
 
 def event(message: str, level: int = logging.INFO, **fields: object) -> None:
-    """Record that something happened, with its figures; below a warning, records of text leave it out."""
-    _PROGRAM.log(level, message, extra={_FIELDS: fields})
+    """Record that something happened, with its figures; in text, the command's own lines say it."""
+    if are_json():
+        _PROGRAM.log(level, message, extra={_FIELDS: fields})
 
 
 class StandardError:

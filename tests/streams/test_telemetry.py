@@ -118,8 +118,9 @@ def test_records_are_objects_with_run_stream_and_batch(json_lines: None, capsys:
     assert (fourth["message"], fourth["level"]) == ("✓ refine  120 rows <b>", "info")
 
 
-def test_text_leaves_out_what_is_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_leaves_out_what_the_commands_own_lines_say(capsys: pytest.CaptureFixture[str]) -> None:
     telemetry.Records().batch("refine", report(3, 120, 1500))
+    telemetry.Records().ended("refine", "no\nspace")
     console.print("done")
     assert capsys.readouterr().err == "done\n"
 

@@ -30,6 +30,8 @@ def main() -> None:
 
 
 def _run() -> None:
+    if not _ends_with_its_machine():
+        host.keep_native_output()
     logging.basicConfig(level=logging.ERROR)
     logs.use(False)
     logging.getLogger("fraudlake").setLevel(logging.WARNING)
