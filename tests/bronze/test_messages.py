@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,18 @@ def assert_parsed_alike(values: list[bytes | None], contract: Contract = FLINKS)
     one_by_one = zip(*(messages.parse(value, contract) for value in values), strict=True)
     for (name, column), expected in zip(columns.items(), one_by_one, strict=True):
         assert column.equals(pa.array(expected, column.type)), (name, column, expected)
+
+
+@pytest.mark.parametrize("is_flinks", [True, False])
+def test_a_message_that_is_too_large_is_a_row_with_the_reason_and_without_its_bytes(is_flinks: bool) -> None:
+    line = b'{"accountId": "a", "ts": 1000, "amount": 1.5, "alert": false}'
+    large = line.replace(b'"a"', b'"' + b"a" * 2000 + b'"')
+    of = replace(FLINKS if is_flinks else DECLARED, largest_value=1000)
+    assert_parsed_alike([line, large, None, large, line], of)
+    columns = messages.parse_all(pa.array([line, large], pa.binary()), of)
+    assert columns["accountId"].to_pylist() == ["a", None]
+    assert columns["_raw"].to_pylist() == [None, None]
+    assert columns["_error"].to_pylist() == [None, "2,060 bytes, more than 1,000 (the setting max_value_size)"]
 
 
 def test_the_alerts_among_flinks_messages_are_those_that_flink_lists() -> None:

@@ -254,6 +254,21 @@ def test_a_file_that_was_rejected_half_written_is_read_once_it_is_complete(
         assert reconciles(opened)
 
 
+def test_a_value_that_grows_to_megabytes_stops_no_file_after_it(lake: Open, landing: Path) -> None:
+    write(landing / "part-0", 1.0)
+    names = {"dt": pa.array([0, 0], pa.timestamp("us")), "accountId": ["1", "x" * (4 << 20)]}
+    pq.write_table(pa.table({**names, "amount": [2.0, 3.0], "alert": [False] * 2}), landing / "part-1")
+    assert (landing / "part-1").stat().st_size < 1 << 20
+    opened = lake()
+    ingest_all(opened)
+    write(landing / "part-2", 4.0)
+    ingest_all(opened)
+    assert amounts(opened) == [1.0, 4.0]
+    [(name, reason)] = rejected(opened).items()
+    assert (name, "more than 1,048,576 (the setting max_value_size)" in reason) == ("part-1", True), reason
+    assert reconciles(opened)
+
+
 @only_on_a_laptop
 def test_a_link_doubles_no_row(lake: Open, landing: Path) -> None:
     write(landing / "10" / "part-0", 1.0)

@@ -17,10 +17,12 @@ from fraudlake.bronze.forms import Form
 from fraudlake.bronze.nested import Path, Place, name_of
 from fraudlake.bronze.plain import plain
 from fraudlake.bronze.sizes import LARGEST_VALUE
+from fraudlake.values import size_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fraudlake.settings import Settings
     from fraudlake.settings.columns import DeclaredColumn
     from fraudlake.settings.payload import PayloadField
 
@@ -80,6 +82,11 @@ def of(
     given = payload or {}
     own = tuple(_own(field, given[field.name]) if field.name in given else field for field in _OWN)
     return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared), own, largest_value)
+
+
+def of_settings(settings: Settings) -> Contract:
+    """Return the contract of a lake with these settings, which bound a value, too."""
+    return of(settings.columns, settings.payload, size_in_bytes(settings.max_value_size))
 
 
 def _own(field: Field, given: PayloadField) -> Field:

@@ -86,7 +86,8 @@ def from_messages(messages: DataFrame, contract: Contract = FLINKS) -> DataFrame
     Returns:
         The columns of ``bronze_transactions``, one row a message. A field that does not fit is null in its column and
         goes, like additional fields, into ``_rescued_data`` (a JSON object). A message that is not one JSON object is
-        in ``_raw`` (bytes; null for a tombstone), with the reason in ``_error``.
+        in ``_raw`` (bytes; null for a tombstone), with the reason in ``_error``. So is one that is larger than the
+        contract's largest value, without its bytes: it is in the topic.
     """
     return messages.select(*KAFKA_COLUMNS).mapInArrow(partial(read, contract=contract), contract.table.columns)
 
@@ -101,6 +102,10 @@ def read(batches: Iterator[pa.RecordBatch], contract: Contract = FLINKS) -> Iter
 
 def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
     """Parse one message; never raises."""
+    largest = contract.largest_value
+    if value is not None and len(value) > largest:
+        reason = f"{len(value):,} bytes, more than {largest:,} (the setting max_value_size)"
+        return *[None] * (len(contract.fields) + 3), reason
     try:
         return _row(json_object(value), contract)
     except UnreadableError as reason:
@@ -210,7 +215,8 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
     """
     if not contract.is_flinks:
         return _one_by_one(values, contract)
-    text = pc.cast(values, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+    small = pc.if_else(pc.greater(pc.binary_length(values), contract.largest_value), None, values)
+    text = pc.cast(small, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
     end = "".join(_declared(field) for field in contract.declared) + r"\}$"
     sql, pojo = (pc.extract_regex(text, form + end) for form in (_SQL, _POJO))
     is_flinks = pc.or_(sql.is_valid(), pojo.is_valid())

@@ -14,7 +14,6 @@ from fraudlake.host import is_folder, is_utf8
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
-from fraudlake.values import size_in_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,8 +47,7 @@ class LandingFolder(ABC):
     def __init__(self, lake: Lake) -> None:
         """Name the folder; it need not exist yet."""
         self._lake, self._settings = lake, lake.settings
-        largest_value = size_in_bytes(lake.settings.max_value_size)
-        self._contract = contract.of(lake.settings.columns, lake.settings.payload, largest_value)
+        self._contract = contract.of_settings(lake.settings)
 
     @property
     @abstractmethod

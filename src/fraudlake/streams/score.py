@@ -360,7 +360,7 @@ def _from_kafka(lake: Lake) -> Stream:
 
 def _of_messages(landed: DataFrame, settings: Settings) -> DataFrame:
     """Return the valid transactions among messages, in the columns of silver."""
-    bronze = messages.from_messages(landed, contract.of(settings.columns, settings.payload))
+    bronze = messages.from_messages(landed, contract.of_settings(settings))
     return silver.valid(silver.checked(bronze, settings), settings.columns)
 
 
