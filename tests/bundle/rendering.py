@@ -57,11 +57,10 @@ def includes_of(cloud: str) -> list[str]:
 
 DESK = "resources/apps/desk.app.yml"
 """What a person adds to ``include`` for the desk."""
-WITHOUT_A_PAUSE = [
-    "resources/continuous/ingest_and_detect_serverless.job.yml",
-    "resources/continuous/realtime_pipeline.pipeline.yml",
-]
-"""What a person adds to ``include`` for what runs without a pause on serverless compute."""
+WITHOUT_A_PAUSE = "resources/continuous/ingest_and_detect_serverless.job.yml"
+"""What a person adds to ``include`` for the serverless job that runs without a pause."""
+REALTIME_PIPELINE = "resources/continuous/realtime_pipeline.pipeline.yml"
+"""What a person adds to ``include`` for the fast lane as a pipeline."""
 
 
 @cache
@@ -75,7 +74,7 @@ def source(cloud: str | None = None, has_desk: bool = False, is_endless: bool = 
     """
     whole = _read(ROOT / "databricks.yml")
     whole["include"] += [*(includes_of(cloud) if cloud else []), *([DESK] if has_desk else [])]
-    whole["include"] += WITHOUT_A_PAUSE if is_endless else []
+    whole["include"] += [WITHOUT_A_PAUSE, REALTIME_PIPELINE] if is_endless else []
     for pattern in whole["include"]:
         for file in sorted(ROOT.glob(pattern)):
             _merge(whole, _read(file))

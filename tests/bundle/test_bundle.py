@@ -327,7 +327,7 @@ def test_the_serverless_job_without_a_pause_is_the_triggered_one_in_an_endless_r
     triggered, endless = jobs["ingest_and_detect"], jobs["ingest_and_detect_serverless"]
     [task] = endless["tasks"]
 
-    assert f"  # - {WITHOUT_A_PAUSE[0]}" in (ROOT / "databricks.yml").read_text().splitlines()
+    assert f"  # - {WITHOUT_A_PAUSE}" in (ROOT / "databricks.yml").read_text().splitlines()
     assert Job.from_dict(endless).continuous
     assert not {"trigger", "schedule", "queue", "job_clusters"} & set(endless)
     assert not {"max_retries", "depends_on"} & set(task)

@@ -22,7 +22,7 @@ from databricks.sdk.service.workspace import ImportFormat
 
 from tests.workspace_http import TOKEN, UNAUTHENTICATED, serving
 
-from .rendering import APPLICATION_ID, DESK, GIVEN, ROOT, WITHOUT_A_PAUSE, render
+from .rendering import APPLICATION_ID, DESK, GIVEN, REALTIME_PIPELINE, ROOT, WITHOUT_A_PAUSE, render
 from .workspace import WAREHOUSE, Workspace
 
 CLI = shutil.which("databricks")
@@ -325,8 +325,7 @@ def test_the_fast_lane_runs_as_a_pipeline_in_prod_if_it_is_included(
     bundle: Run, workspace: Workspace, copy: Path, target: str, is_continuous: bool
 ) -> None:
     """Lakeflow documentation, "Use real-time mode": continuous, on the preview channel, enabled for the pipeline."""
-    [file] = [file for file in WITHOUT_A_PAUSE if "pipeline" in file]
-    edit(copy, f"# - {file}", f"- {file}")
+    edit(copy, f"# - {REALTIME_PIPELINE}", f"- {REALTIME_PIPELINE}")
 
     ok(bundle("deploy", fast_alerts_topic="fast-alerts", **GIVEN))
 
@@ -346,8 +345,7 @@ def test_the_fast_lane_runs_as_a_pipeline_in_prod_if_it_is_included(
 def test_the_serverless_job_without_a_pause_is_deployed_if_it_is_included(
     bundle: Run, workspace: Workspace, copy: Path, target: str
 ) -> None:
-    [file] = [file for file in WITHOUT_A_PAUSE if "job" in file]
-    edit(copy, f"# - {file}", f"- {file}")
+    edit(copy, f"# - {WITHOUT_A_PAUSE}", f"- {WITHOUT_A_PAUSE}")
 
     ok(bundle("deploy", continuous_serverless="UNPAUSED", **GIVEN))
 

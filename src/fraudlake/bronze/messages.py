@@ -215,7 +215,8 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
     """
     if not contract.is_flinks:
         return _one_by_one(values, contract)
-    small = pc.if_else(pc.greater(pc.binary_length(values), contract.largest_value), None, values)
+    is_large = pc.greater(pc.binary_length(values), contract.largest_value)
+    small = pc.if_else(is_large, None, values) if pc.any(is_large).as_py() else values
     text = pc.cast(small, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
     end = "".join(_declared(field) for field in contract.declared) + r"\}$"
     sql, pojo = (pc.extract_regex(text, form + end) for form in (_SQL, _POJO))

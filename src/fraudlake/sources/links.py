@@ -36,11 +36,10 @@ def outside_cycles(paths: Iterable[str], folder: str) -> Iterator[str]:
     """Return the paths below a folder that pass no link to a folder above it: Spark follows such links 40 times."""
     is_cut: dict[str, bool] = {}
     for path in paths:
-        parent = Path(path).parent
-        if str(parent) not in is_cut:
-            parts = [part for part in (parent, *parent.parents) if part.is_relative_to(folder)]
-            is_cut[str(parent)] = any(map(_is_cycle, parts))
-        if not is_cut[str(parent)]:
+        parent = path.rpartition("/")[0]
+        if parent not in is_cut:
+            is_cut[parent] = any(_is_cycle(part) for part in Path(path).parents if part.is_relative_to(folder))
+        if not is_cut[parent]:
             yield path
 
 
