@@ -46,3 +46,10 @@ def test_the_larger_candidate_is_chosen_only_if_frauds_are_enough_to_tell_it_apa
     assert search.simplest([0.73, 0.75], frauds=1_000) == 1
     assert search.simplest([0.75, 0.60], frauds=10) == 0
     assert search.simplest([1.0, 1.0], frauds=10) == 0
+
+
+def test_more_rows_of_one_instant_than_both_later_parts_have_leave_rows_to_validate_on() -> None:
+    labelled = rows(1200)
+    times = np.concatenate([labelled.time[:400], np.full(760, labelled.time[400]), labelled.time[1160:]])
+    cut = search.split(replace(labelled, time=times), 0.3)
+    assert {name: part.rows for name, part in cut.parts.items()} == {"fitted": 319, "validated": 81, "tested": 800}

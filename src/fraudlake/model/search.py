@@ -119,7 +119,12 @@ def split(labelled: Rows, holdout: float) -> Split:
             "--label-delay, --genuine-after or --train-from"
         )
     shares = ((1 - holdout) * (1 - _VALIDATION), 1 - holdout)
-    times = [history.from_micros(int(at)) for at in quantiles(labelled.time, labelled.weights, shares)]
+    cuts = quantiles(labelled.time, labelled.weights, shares)
+    is_before = labelled.time < cuts[1]
+    if cuts[0] == cuts[1] and is_before.any():
+        # So many rows are of one instant that both cuts are there: the rows before it are split.
+        cuts[:1] = quantiles(labelled.time[is_before], labelled.weights[is_before], (1 - _VALIDATION,))
+    times = [history.from_micros(int(at)) for at in cuts]
     parts = {}
     for name, begin, end in zip(PARTS, (None, *times), (*times, None), strict=True):
         rows = labelled.between(begin, end)
