@@ -363,7 +363,7 @@ SILVER_VERDICTS = Table(
     "An analyst's verdict on a transaction; if there are several, the latest by decided_at counts.",
     """
     transaction_id STRING transaction that was decided on
-    verdict BOOLEAN whether it is fraud
+    verdict BOOLEAN whether it is fraud; null if an earlier verdict was withdrawn
     analyst STRING who decided
     reason STRING why
     decided_at TIMESTAMP when (UTC); of several of one instant, a later loaded one is a microsecond after the other
@@ -377,7 +377,7 @@ SILVER_REVIEW_EVENTS = Table(
     number BIGINT order of the events, from 1, independent of any clock; no two have the same one
     event_id STRING id that the writer gave it before it was written; a repeated write adds nothing
     item_id STRING item: id of the case, or of a drawn account, as the queue or the analyst named it
-    kind STRING taken, released, verdict or corrected (a later verdict)
+    kind STRING taken, released, verdict, corrected (a later verdict), withdrawn, or erased (forget removed it)
     verdict STRING fraud, genuine or unsure; null for taken and released
     reason STRING why, in a few words; null if none was given
     note STRING what the analyst wrote; null if nothing
@@ -388,8 +388,12 @@ SILVER_REVIEW_EVENTS = Table(
     entity STRING what the item is about: account, or an entity of [entities]
     entity_key STRING its key
     transaction_ids ARRAY<STRING> the transactions that a verdict is about
+    fraud_ids ARRAY<STRING> those of them that are fraud, as the analyst marked them; the others are genuine
+    fraud_amount DOUBLE sum of their amounts, in account currency; of a drawn account those of its day
     case_id STRING case as it was then; null for a drawn account
     day DATE day of the queue that the item is from; null if it is from none
+    hash STRING SHA-256 of the event and of the hash before it, which chains them
+    is_erased BOOLEAN whether forget has removed parts of it, so that its hash is not that of what is left
     date DATE date (UTC) of at
     """,
     # An event is numbered by who reads the last number: of two writers of one number, Delta takes one.
@@ -460,6 +464,22 @@ GOLD_FEATURE_DRIFT = Table(
     is_after_training BOOLEAN whether the day is after the data that the version learned from
     """,
 )
+GOLD_ACCOUNT_DAILY = Table(
+    "gold_account_daily",
+    "A day (UTC) of an account.",
+    """
+    account_id STRING account
+    date DATE day (UTC)
+    transactions BIGINT number of transactions
+    amount_sum DOUBLE sum of their amounts, in account currency
+    amount_max DOUBLE largest amount, in account currency
+    small_transactions BIGINT transactions that are small for any live rule of small_then_large
+    large_transactions BIGINT transactions that are large for any live rule of small_then_large
+    alerts BIGINT alerts
+    """,
+    partitioned_by=("date",),
+    zorder=("account_id",),
+)
 GOLD_CASES = Table(
     "gold_cases",
     "A case: alerts of one entity, each at most `case_gap` after the one before. Each of its alert ids names it.",
@@ -498,6 +518,7 @@ GOLD_REVIEW_QUEUE = Table(
     amount_at_risk DOUBLE amounts of the transactions that it is about, in account currency
     inclusion_probability DOUBLE probability with which it came into the queue: 1 for a case
     population BIGINT accounts that could be drawn that day
+    is_flagged BOOLEAN whether a drawn account has alerts of the day, by rules or scores; null for a case
     reasons STRING what brought it into the queue, as a sentence
     seed BIGINT seed of the draw
     built_at TIMESTAMP when the queue was built (UTC)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk import cases, items, queue, review, verdicts
+from fraudlake.desk import cases, items, marks, queue, review, verdicts
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
@@ -41,10 +41,11 @@ def by_rank(store: LocalStore, **given: Any) -> list[dict[str, Any]]:
 
 def decide(store: LocalStore, name: str, verdict: review.Verdict, analyst: str = "ann", at: datetime = NOW) -> None:
     item, event_id = items.require(store, name), review.new_id()
-    event = review.record(
-        store, item, event_id, lambda state: review.decide(item, state, analyst, verdict, event_id), at
+    fraud = marks.amounts(store, item, item.transaction_ids) if verdict == "fraud" else None
+    review.record(
+        store, item, event_id, lambda state: review.decide(item, state, analyst, verdict, event_id, fraud), at
     )
-    verdicts.follow(store, [event])
+    verdicts.follow(store, item)
 
 
 def take(store: LocalStore, name: str, analyst: str, at: datetime = NOW) -> None:

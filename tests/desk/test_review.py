@@ -63,8 +63,10 @@ def decide(
 ) -> Event:
     event_id = str(given.pop("event_id", review.new_id()))
 
+    fraud = dict.fromkeys(CASE.transaction_ids, 50.0) if verdict == "fraud" else None
+
     def make(state: State) -> Event:
-        return review.decide(CASE, state, analyst, verdict, event_id, **given)
+        return review.decide(CASE, state, analyst, verdict, event_id, **{"fraud": fraud, **given})
 
     return review.record(store, CASE, event_id, make, at)
 

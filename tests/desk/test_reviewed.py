@@ -88,7 +88,8 @@ def test_cases_that_have_become_one_since_they_were_listed_are_one_item(store: L
     assert past.verdicts == {"a": "fraud", "x": "genuine", "y": "fraud", "old": "fraud"}
     latest = past.latest()
     assert latest is not None
-    assert (latest.found, latest.days, latest.missed.value, latest.missed_amount.value) == (1, 1, 50, 350)
+    assert (latest.found, latest.days, latest.unflagged.accounts.value) == (1, 1, 50)
+    assert latest.unflagged.amount.value == 350
     # A drawn account's transactions stand for half of the hundred accounts, those of a case for themselves.
     assert past.weights() == {"t1": 1, "t3": 50, "t4": 50, "t5": 100}
 
@@ -149,10 +150,10 @@ def test_status_and_rules_show_what_is_missed_beside_the_naive_figures(
     assert latest is not None and latest.recall.value == 1 / 51
     shown = json.loads(fraudlake_here("--lake", str(opened.root), "--json", "status").stdout)["missed"]
     assert shown["recall"] == {"value": 1 / 51, "low": latest.recall.low, "high": latest.recall.high}
-    assert (shown["naive_recall"], shown["missed"]["value"], shown["drawn"]) == (0.5, 50, 2)
+    assert (shown["naive_recall"], shown["unflagged"]["accounts"]["value"], shown["drawn"]) == (0.5, 50, 2)
     text = " ".join(fraudlake_here("--lake", str(opened.root), "status").stdout.split())
-    assert f"missed 50 ({latest.missed.low:.0f} to {latest.missed.high:.0f})" in text
-    assert "recall 0.020 (" in text and "naively 0.500" in text
+    assert f"missed 50 ({latest.unflagged.accounts.low:.0f} to {latest.unflagged.accounts.high:.0f})" in text
+    assert "reviewed 0.020 (" in text and "naively 0.500" in text
 
     rule = json.loads(fraudlake_here("--lake", str(opened.root), "--json", "rules", "show", "small_then_large").stdout)
     assert rule["precision"]["naive"] == 1

@@ -18,7 +18,7 @@ import pytest
 
 from fraudlake import simulator, tables
 from fraudlake.bronze import fast_alerts, parquet
-from fraudlake.desk import cases, queue, review
+from fraudlake.desk import cases, chain, queue, review
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
@@ -208,9 +208,14 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     lake = open_lake()
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
     assert status(lake).gaps == []
-    (event,) = lake.rows(tables.SILVER_REVIEW_EVENTS).to_pylist()
+    gone, event = sorted(lake.rows(tables.SILVER_REVIEW_EVENTS).to_pylist(), key=lambda row: str(row["account_id"]))[
+        ::-1
+    ]
+    assert (gone["kind"], gone["analyst"], gone["item_id"], gone["transaction_ids"]) == ("erased", None, None, None)
     assert (event["account_id"], event["note"]) == (OTHER, "erased: it named an account that was forgotten")
     assert len(event["transaction_ids"]) == 1
+    verified = chain.verify(review.of_lake(LocalStore(lake.settings)))
+    assert (verified.events, verified.erased, verified.faults) == (2, 2, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
     assert status(lake).reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
     audited = {row["table_name"]: row for row in audit(lake, NAMED)}

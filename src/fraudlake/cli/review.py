@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,9 @@ from fraudlake import host
 from fraudlake.cli.app import App, cli, options
 from fraudlake.cli.command import Day
 from fraudlake.counts import counted
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.sql_text import value
-from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake.tables import GOLD_FORGOTTEN, SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
@@ -152,18 +155,21 @@ def release(
     app: App, /, item: str, analyst: str | None, event_id: str | None, force: bool, **flags: str | None
 ) -> None:
     """Give ITEM back without a verdict."""
-    from fraudlake.desk import review
+    from fraudlake.desk import items, review
 
-    name = analyst or host.user_name()
-    event = _record(
-        app.open_store(**flags), item, event_id, lambda one, state, new: review.release(one, state, name, new, force)
-    )
+    name, store = analyst or host.user_name(), app.open_store(**flags)
+    one = items.require(store, item)
+    event = _record(store, one, event_id, lambda before, new: review.release(one, before, name, new, force))
     _say(app, event, f"{event.item_id} is free")
 
 
 @review.command(example="fraudlake review verdict 7d6c1f… fraud --note 'the card was stolen'")
 @click.argument("item")
 @click.argument("decision", type=click.Choice(["fraud", "genuine", "unsure"]), metavar="fraud|genuine|unsure")
+@click.option(
+    "--payment", "payments", multiple=True, help="Id of a payment that is fraud, instead of those that raised a case."
+)
+@click.option("--all", "is_all", is_flag=True, help="All payments of the day of a drawn account are fraud.")
 @click.option("--reason", help="Why, in a few words.")
 @click.option("--note", help="Further text, of at most 20,000 characters.")
 @click.option("--correct", is_flag=True, help="Replace the verdict that there is.")
@@ -176,6 +182,8 @@ def verdict(
     /,
     item: str,
     decision: Any,
+    payments: tuple[str, ...],
+    is_all: bool,
     reason: str | None,
     note: str | None,
     correct: bool,
@@ -183,17 +191,49 @@ def verdict(
     event_id: str | None,
     **flags: str | None,
 ) -> None:
-    """Decide on ITEM: its transactions are fraud, or genuine, in silver_verdicts; unsure is no verdict there."""
-    from fraudlake.desk import review, verdicts
+    """Decide on ITEM: which of its payments are fraud, in silver_verdicts; unsure is no verdict there.
+
+    Fraud are the payments that raised a case, or those of --payment; the others that ITEM is about are genuine. Of an
+    account that was drawn, --payment or --all says which ones.
+    """
+    from fraudlake.desk import items, marks, review, verdicts
 
     store, name = app.open_store(**flags), analyst or host.user_name()
+    one = items.require(store, item)
+    if decision != "fraud" and (payments or is_all):
+        raise UsageError(f"--payment and --all name what is fraud, and the verdict is {decision}")
+    chosen = payments or (one.transaction_ids if is_all or one.case_id else ())
+    if decision == "fraud" and not chosen:
+        raise UsageError(f"{item} was drawn at random: say which payments are fraud with --payment ID, or --all")
+    fraud = marks.amounts(store, one, chosen) if decision == "fraud" else None
 
-    def make(one: Item, state: State, new: str) -> Event:
-        return review.decide(one, state, name, decision, new, reason, note, correct)
+    def make(before: State, new: str) -> Event:
+        return review.decide(one, before, name, decision, new, fraud, reason, note, correct)
 
-    event = _record(store, item, event_id, make)
-    verdicts.follow(store, [event])
-    _say(app, event, f"{event.analyst}: {event.item_id} is {event.verdict}")
+    event = _record(store, one, event_id, make)
+    verdicts.follow(store, one)
+    counted_ = f", {counted(len(event.fraud_ids), 'payment')} of {event.fraud_amount:,.2f}" if event.fraud_ids else ""
+    _say(app, event, f"{event.analyst}: {event.item_id} is {event.verdict}{counted_}")
+
+
+@review.command(example="fraudlake review withdraw 7d6c1f… --reason 'it was another account'")
+@click.argument("item")
+@click.option("--reason", help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def withdraw(
+    app: App, /, item: str, reason: str | None, analyst: str | None, event_id: str | None, **flags: str | None
+) -> None:
+    """Withdraw the verdict on ITEM: it is open again, and its payments have no label in silver_verdicts."""
+    from fraudlake.desk import items, review, verdicts
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    one = items.require(store, item)
+    event = _record(store, one, event_id, lambda before, new: review.withdraw(one, before, name, new, reason))
+    verdicts.follow(store, one)
+    _say(app, event, f"{event.analyst} has withdrawn the verdict on {event.item_id}")
 
 
 @cli.command(example="fraudlake decisions --from 2026-03-01")
@@ -214,7 +254,7 @@ def decisions(
 ) -> None:
     """List who decided what, and when: the events of the review in their order."""
     conditions = [
-        *([] if is_all else ["kind IN ('verdict', 'corrected')"]),
+        *([] if is_all else ["kind IN ('verdict', 'corrected', 'withdrawn')"]),
         *([f"date >= {value(first.date())}"] if first else []),
         *([f"date <= {value(last.date())}"] if last else []),
         *([f"analyst = {value(analyst)}"] if analyst else []),
@@ -232,18 +272,54 @@ def decisions(
     app.say({"decisions": rows}, "\n".join(lines) or "nobody has decided anything yet")
 
 
+@cli.group(example="fraudlake audit verify")
+def audit() -> None:
+    """Check that nobody has changed what is on record of the review."""
+
+
+@audit.command(example="fraudlake audit verify --known 1204:9f86d081…")
+@click.option("--known", metavar="NUMBER:HASH", help="An event that was noted before: it must still be there.")
+@options("warehouse")
+@click.pass_obj
+def verify(app: App, /, known: str | None, **flags: str | None) -> None:
+    """Find review events that were removed, altered or put between others: each has a hash of all before it.
+
+    Note number and hash of the last event outside of the lake: who may write every file can write all hashes anew, and
+    only --known finds that.
+    """
+    from fraudlake.desk import chain, review
+
+    store = app.open_store(**flags)
+    verified = chain.verify(review.of_lake(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
+    if verified.faults:
+        more = f", and {len(verified.faults) - 1} more" if len(verified.faults) > 1 else ""
+        raise FraudlakeError(f"{store.name}: {verified.faults[0]}{more}: the review events are not as written")
+    erased = f"; forget has erased parts of {verified.erased:,}" if verified.erased else ""
+    last = f"; the last is {verified.events}:{verified.head}" if verified.events else ""
+    app.say(asdict(verified), f"{counted(verified.events, 'event')} as written{erased}{last}")
+
+
+def _known(text: str | None) -> tuple[int, str] | None:
+    if text is None:
+        return None
+    number, _, hash_ = text.partition(":")
+    if not number.isdecimal() or not re.fullmatch("[0-9a-f]{64}", hash_):
+        raise UsageError("--known takes the number of an event and its hash, such as 1204:9f86d081…")
+    return int(number), hash_
+
+
 def _take(store: Store, item: str, analyst: str, event_id: str | None, is_again: bool = False) -> Event:
-    from fraudlake.desk import review
-
-    lock = store.settings.review_lock
-    return _record(store, item, event_id, lambda one, state, new: review.take(one, state, analyst, lock, new, is_again))
-
-
-def _record(store: Store, name: str, event_id: str | None, make: Callable[[Item, State, str], Event]) -> Event:
     from fraudlake.desk import items, review
 
-    item, new = items.require(store, name), event_id or review.new_id()
-    return review.record(store, item, new, lambda state: make(item, state, new))
+    one, lock = items.require(store, item), store.settings.review_lock
+    return _record(store, one, event_id, lambda before, new: review.take(one, before, analyst, lock, new, is_again))
+
+
+def _record(store: Store, item: Item, event_id: str | None, make: Callable[[State, str], Event]) -> Event:
+    from fraudlake.desk import review
+
+    new = event_id or review.new_id()
+    return review.record(store, item, new, lambda before: make(before, new))
 
 
 def _say(app: App, event: Event, text: str) -> None:

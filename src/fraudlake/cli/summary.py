@@ -70,7 +70,7 @@ def print_counts(console: Console, status: Status) -> None:
         )
     layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
     if status.missed:
-        layers.add_row("missed", approximately(status.missed.missed), missed_by_lists(status.missed))
+        layers.add_row("missed", approximately(status.missed.unflagged.accounts), missed_by_lists(status.missed))
     layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
     console.print(layers)
     console.print(f"[dim]definition: {_definition(status.definition)}[/]", soft_wrap=True)
@@ -103,17 +103,21 @@ def no_valid_row(quarantined: int) -> str:
 
 
 def missed_by_lists(missed: Missed) -> str:
-    """Describe what review queues missed, with the naive figures."""
+    """Describe what neither rules nor scores nor review queues had, with the naive figures."""
     naive = "unknown" if missed.naive_recall is None else f"{missed.naive_recall:.3f}"
-    amount = f"amount {approximately(missed.missed_amount)}, from {missed.first} to {missed.last}"
-    recall = f"recall {approximately(missed.recall, '.3f')}, naively {naive}"
+    unflagged = f"that nothing flagged, amount {approximately(missed.unflagged.amount)}"
+    unreviewed = f"{approximately(missed.unreviewed.accounts)} flagged and not reviewed"
+    recall = f"recall {approximately(missed.recall, '.3f')}, reviewed {approximately(missed.reviewed, '.3f')}"
     drawn = f"{missed.drawn:,} of {missed.population:,} drawn, {missed.undecided:,} items undecided"
-    return f"accounts' days with fraud, {amount}; {recall}; {drawn}"
+    days = f"from {missed.first} to {missed.last}"
+    return f"accounts' days with fraud {unflagged}; {unreviewed}, {days}; {recall}, naively {naive}; {drawn}"
 
 
 def approximately(estimate: Estimate, form: str = ",.0f") -> str:
-    """Return an estimate with its interval, such as ``250 (12 to 1,186)``."""
+    """Return an estimate with its interval, such as ``250 (12 to 1,186)``, or ``250 (at least 12)``."""
     value = "unknown" if estimate.value is None else f"{estimate.value:{form}}"
+    if not estimate.is_bounded:
+        return f"{value} (at least {estimate.low:{form}})"
     return f"{value} ({estimate.low:{form}} to {estimate.high:{form}})"
 
 

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk.review import Item
+from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import value
@@ -59,6 +60,11 @@ def on_day(day: date) -> str:
     return f"opened_at < {midnight(day + timedelta(days=1))} AND last_alert_at >= {midnight(day)}"
 
 
+def is_on_day(case: Mapping[str, Any], day: date) -> bool:
+    """Return whether a case has alerts on a day (UTC), or before and after it."""
+    return bool(case["opened_at"].date() <= day <= case["last_alert_at"].date())
+
+
 def midnight(day: date) -> str:
     """Return the beginning of a day (UTC) in SQL."""
     return f"TIMESTAMP '{day} 00:00:00Z'"
@@ -75,6 +81,7 @@ def item(case: Mapping[str, Any], day: date | None = None) -> Item:
         tuple(case["transaction_ids"]),
         frozenset(case["alert_ids"]),
         day,
+        Window(case["opened_at"].date(), case["last_alert_at"].date()),
     )
 
 
@@ -94,4 +101,5 @@ def drawn(store: Store, row: Mapping[str, Any]) -> Item:
         tuple(paid["transaction_id"].to_pylist()),
         frozenset({row["item_id"]}),
         row["day"],
+        Window(row["day"], row["day"]),
     )

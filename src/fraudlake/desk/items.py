@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk import cases, queue, review
 from fraudlake.desk.review import Item, State
+from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
@@ -72,8 +73,9 @@ def _item(row: dict[str, Any], case: dict[str, Any] | None) -> Item:
     """Return the item of a row of the queue; what a verdict on a drawn account is about is looked up when needed."""
     if case is not None:
         return cases.item(case, row["day"])
-    names = frozenset([row["item_id"]])
-    return Item(row["item_id"], None, row["entity"], row["entity_key"], row["account_id"], (), names, row["day"])
+    names, day = frozenset([row["item_id"]]), row["day"]
+    about = Window(day, day)
+    return Item(row["item_id"], None, row["entity"], row["entity_key"], row["account_id"], (), names, day, about)
 
 
 @dataclass(frozen=True)

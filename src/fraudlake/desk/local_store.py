@@ -68,7 +68,9 @@ class LocalStore(Store):
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
         self._make(table)
-        conflict.retried(lambda: self._writer(table).insert_rows(complete(rows, table), keys))
+        # Processes of this machine wait for each other: a conflict costs longer than an insertion.
+        with FileLock(self.root / f".{table.name}.lock"):
+            conflict.retried(lambda: self._writer(table).insert_rows(complete(rows, table), keys))
 
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
         """Replace rows: see :meth:`Store.replace`."""

@@ -1,31 +1,35 @@
 """What is missed: the drawn share of review queues becomes estimates of the fraud that no list had, with intervals.
 
-A day's queue lists cases by their priority, and draws accounts at random among all others that paid on that day. Fraud
-among the others is missed by the list. Each drawn account represents ``population / drawn`` of them (Horvitz and
-Thompson, 1952), so the sum of these weights over drawn fraud is an unbiased estimate of what is missed, whatever
-the list is good at.
+A day's queue lists cases by their priority, and draws accounts at random among all others that paid on that day. There
+are two kinds of fraud among the others: nothing flagged it, or alerts did and the queue was too short for its case.
+Each drawn account represents ``population / drawn`` of them (Horvitz and Thompson, 1952), so the sum of these weights
+over drawn fraud is an unbiased estimate, whatever the list is good at. An amount is that of the payments that are
+marked as fraud.
 
 The intervals (:mod:`fraudlake.model.intervals`) hold the truth with 90 %, also if the draws have few frauds or none. No
-limit contradicts what was seen: if all are drawn, the interval is their count. An amount is a sum whose weights have
-the amounts as factors. Fraud that no draw has seen counts with the largest amount of fraud that is known in these days,
-listed or drawn.
+limit contradicts what was seen: if all are drawn, the interval is their count. The upper limit of an amount takes
+accounts that no draw has seen for those that spent the most, and nobody is defrauded of more than was spent: with few
+draws and a heavy tail it is far above the estimate, and nothing better can be said. It follows Stringer's bound of
+auditors (Bickel, International Statistical Review 60, 1992).
 
-Assumptions: verdicts are right, and a drawn account that is ``unsure``, or that nobody has decided, is like the decided
-ones of its day: these represent it, too. A listed case without a verdict is neither found nor missed. A day without any
-decided draw tells nothing about its others: it is left out, with its cases.
+A drawn account that nobody has decided is like the decided ones of its day: these represent it, too. One that is
+``unsure`` is so for the estimate; for the limits it may be either. A listed case without a verdict is neither found nor
+missed. A day without any decided draw tells nothing about its others: it is left out, with its cases. Verdicts are
+taken to be right, and a wrong one on a drawn account weighs as much as all that it represents: two analysts should look
+at each drawn account that is called fraud.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fraudlake.model import intervals
-from fraudlake.model.intervals import Estimate
+from fraudlake.model.intervals import CONFIDENCE, Estimate
 from fraudlake.values import MOST_AMOUNT
 
 if TYPE_CHECKING:
@@ -35,10 +39,30 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
 
-QUEUE_COLUMNS = ("day", "item_id", "kind", "account_id", "amount_at_risk", "population")
+QUEUE_COLUMNS = ("day", "item_id", "kind", "account_id", "amount_at_risk", "population", "is_flagged")
 """The columns of ``gold_review_queue`` that the functions need."""
-FRAUD, GENUINE = "fraud", "genuine"
+FRAUD, GENUINE, UNSURE = "fraud", "genuine", "unsure"
 _DRAWN = "drawn"
+
+
+Spent = Callable[[list[date], int, int], "Floats | None"]
+"""Returns the largest amounts that accounts which no list had spent on some days, in account currency, descending: so
+many of them. None if fewer accounts are known than a given number."""
+
+
+@dataclass(frozen=True)
+class Others:
+    """Fraud of accounts that no list had, summed over the days; those that were drawn are among them."""
+
+    drawn: int
+    """Drawn accounts with fraud."""
+    accounts: Estimate
+    amount: Estimate
+    """In account currency. Its upper limit is infinite if nobody knows what the others spent."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for ``--json``."""
+        return {"drawn": self.drawn, "accounts": self.accounts._asdict(), "amount": self.amount._asdict()}
 
 
 @dataclass(frozen=True)
@@ -60,7 +84,6 @@ class Missed:
     found_amount: float
     drawn: int
     """Drawn accounts with such a verdict."""
-    drawn_fraud: int
     population: int
     """Accounts that could be drawn, summed over the days."""
     undecided: int
@@ -68,15 +91,19 @@ class Missed:
     precision: float | None
     naive_recall: float | None
     recall: Estimate
-    """Fraud that was found, as a share of it and the missed."""
-    missed: Estimate
-    """Other accounts with fraud, summed over the days; those that were drawn are among them."""
-    missed_amount: Estimate
+    """Fraud that was flagged, by a rule or a score, as a share of all."""
+    reviewed: Estimate
+    """Fraud that was listed and found, as a share of all."""
+    unflagged: Others
+    """What nothing flagged."""
+    unreviewed: Others
+    """What was flagged, and no list had."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
-        estimates = {name: getattr(self, name)._asdict() for name in ("recall", "missed", "missed_amount")}
-        return {**asdict(self), **estimates}
+        shares = {"recall": self.recall._asdict(), "reviewed": self.reviewed._asdict()}
+        others = {"unflagged": self.unflagged.as_dict(), "unreviewed": self.unreviewed.as_dict()}
+        return {**asdict(self), **shares, **others}
 
 
 @dataclass(frozen=True)
@@ -107,6 +134,7 @@ def over(
     first: date | None = None,
     last: date | None = None,
     amounts: Mapping[str, float] | None = None,
+    spent: Spent | None = None,
 ) -> Missed | None:
     """Estimate what the lists of some days missed; None if no day has a decided draw.
 
@@ -116,6 +144,7 @@ def over(
         first: the first day that counts; None: the first of the queue.
         last: the last day that counts; None: the last of the queue.
         amounts: amounts of fraud by item; other items of fraud have their amount at risk.
+        spent: what the others spent; None: it is not known.
     """
     items = _items(queue, verdicts, amounts or {})
     in_range = np.ones(len(items), bool)
@@ -123,20 +152,7 @@ def over(
         in_range &= (items["day"] >= first).to_numpy()
     if last is not None:
         in_range &= (items["day"] <= last).to_numpy()
-    return _estimated(items[in_range])
-
-
-def by_week(
-    queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, float] | None = None
-) -> dict[date, Missed]:
-    """Estimate what the lists of each week missed, by its Monday; a week without a decided draw is left out.
-
-    The arguments are those of :func:`over`.
-    """
-    items = _items(queue, verdicts, amounts or {})
-    mondays = np.array([day - timedelta(days=day.weekday()) for day in items["day"]], object)
-    weeks = {monday: _estimated(items[mondays == monday]) for monday in sorted(set(mondays))}
-    return {monday: missed for monday, missed in weeks.items() if missed is not None}
+    return _estimated(items[in_range], spent)
 
 
 def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, float]) -> pd.DataFrame:
@@ -144,36 +160,41 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
     rows: pd.DataFrame = queue.select(QUEUE_COLUMNS).to_pandas()
     items = rows.sort_values("day", kind="stable").drop_duplicates("item_id")
     items["verdict"] = items["item_id"].map(verdicts)
+    items["is_flagged"] = items["is_flagged"] == True  # noqa: E712 (of a case it is null)
     items["amount"] = (
-        items["item_id"].map(amounts).fillna(items["amount_at_risk"]).astype(float).clip(upper=MOST_AMOUNT)
+        items["item_id"].map(amounts).fillna(items["amount_at_risk"]).astype(float).clip(-MOST_AMOUNT, MOST_AMOUNT)
     )
     return items
 
 
 def _with_weights(items: pd.DataFrame) -> pd.DataFrame:
-    """Return the items of the days that have a decided draw, with ``weight``: how many accounts one represents."""
-    is_decided = items["verdict"].isin((FRAUD, GENUINE))
-    drawn = items[is_decided & (items["kind"] == _DRAWN)].groupby("day")["population"].agg(["size", "max"])
-    weights = drawn["max"] / drawn["size"]
-    covered = items[items["day"].isin(weights.index)]
-    return covered.assign(weight=np.where(covered["kind"] == _DRAWN, covered["day"].map(weights), 1.0))
+    """Return the items of the days that have a decided draw, with how many accounts one represents.
+
+    ``weight`` is that of decided ones, and ``least_weight`` that of all which somebody looked at.
+    """
+    is_drawn = items["kind"] == _DRAWN
+    decided = (
+        items[is_drawn & items["verdict"].isin((FRAUD, GENUINE))].groupby("day")["population"].agg(["size", "max"])
+    )
+    seen = items[is_drawn & items["verdict"].isin((FRAUD, GENUINE, UNSURE))].groupby("day").size()
+    covered = items[items["day"].isin(decided.index)]
+    weights = decided["max"] / decided["size"], decided["max"] / seen
+    weight, least = (np.where(covered["kind"] == _DRAWN, covered["day"].map(one), 1.0) for one in weights)
+    return covered.assign(weight=weight, least_weight=least)
 
 
-def _estimated(items: pd.DataFrame) -> Missed | None:
+def _estimated(items: pd.DataFrame, spent: Spent | None) -> Missed | None:
     covered = _with_weights(items)
     if covered.empty:
         return None
     is_drawn = covered["kind"] == _DRAWN
     is_fraud, is_genuine = (covered["verdict"] == verdict for verdict in (FRAUD, GENUINE))
     listed, found = covered[~is_drawn & (is_fraud | is_genuine)], covered[~is_drawn & is_fraud]
-    fraud, genuine = covered[is_drawn & is_fraud], covered[is_drawn & is_genuine]
-    population = int(covered[is_drawn].groupby("day")["population"].max().sum())
-    missed = total(fraud["weight"].to_numpy(), genuine["weight"].to_numpy(), population)
-    weighted = (fraud["weight"] * fraud["amount"]).to_numpy()
-    known = covered["amount"][is_fraud] if is_fraud.any() else covered["amount"][is_drawn]
-    low, high = intervals.of_sum(weighted, float(covered["weight"].max() * known.max()))
-    seen = float(fraud["amount"].sum())
-    high = max(seen, high) if missed.high > len(fraud) else seen
+    sample = _Sample(covered[is_drawn], spent)
+    flagged, all_ = sample.drawn["is_flagged"], sample.drawn["is_flagged"].notna()
+    fraud = int((is_drawn & is_fraud).sum())
+    # Of two sums each has half of what may go wrong (Bonferroni).
+    unflagged, unreviewed = (sample.accounts(part, (1 + CONFIDENCE) / 2) for part in (~flagged, flagged))
     return Missed(
         first=covered["day"].min(),
         last=covered["day"].max(),
@@ -181,25 +202,83 @@ def _estimated(items: pd.DataFrame) -> Missed | None:
         cases=len(listed),
         found=len(found),
         found_amount=float(found["amount"].sum()),
-        drawn=len(fraud) + len(genuine),
-        drawn_fraud=len(fraud),
-        population=population,
+        drawn=fraud + int((is_drawn & is_genuine).sum()),
+        population=sample.population,
         undecided=int((~is_fraud & ~is_genuine).sum()),
         precision=_share(len(found), len(listed)),
-        naive_recall=_share(len(found), len(found) + len(fraud)),
-        recall=_recall(len(found), missed),
-        missed=missed,
-        missed_amount=Estimate(float(weighted.sum()), max(seen, low), high),
+        naive_recall=_share(len(found), len(found) + fraud),
+        recall=_recall(len(found), unreviewed, unflagged),
+        reviewed=_recall(len(found), _NONE, sample.accounts(all_)) if len(listed) else Estimate(None, 0.0, 1.0),
+        unflagged=sample.others(~flagged),
+        unreviewed=sample.others(flagged),
     )
+
+
+_NONE = Estimate(0.0, 0.0, 0.0)
+
+
+class _Sample:
+    """Drawn accounts of some days, which represent all others of these."""
+
+    def __init__(self, drawn: pd.DataFrame, spent: Spent | None) -> None:
+        self.drawn, self._spent = drawn, spent
+        self.population = int(drawn.groupby("day")["population"].max().sum())
+        self._is_fraud, self._is_unsure = drawn["verdict"] == FRAUD, drawn["verdict"] == UNSURE
+        self._is_seen = self._is_fraud | self._is_unsure | (drawn["verdict"] == GENUINE)
+
+    def others(self, is_part: pd.Series[bool]) -> Others:
+        """Estimate the fraud of a part of all others, which a condition on the drawn ones says."""
+        return Others(int((is_part & self._is_fraud).sum()), self.accounts(is_part), self._amount(is_part))
+
+    def accounts(self, is_part: pd.Series[bool], confidence: float = CONFIDENCE) -> Estimate:
+        """Estimate the number of accounts with fraud."""
+        weights = self.drawn["least_weight"].to_numpy()
+        fraud, unsure = ((is_part & which).to_numpy() for which in (self._is_fraud, self._is_unsure))
+        seen, may_be = self._is_seen.to_numpy(), fraud | unsure
+        low = total(weights[fraud], weights[seen & ~fraud], self.population, confidence).low
+        high = total(weights[may_be], weights[seen & ~may_be], self.population, confidence).high
+        return Estimate(float(self.drawn["weight"].to_numpy()[fraud].sum()), low, high)
+
+    def _amount(self, is_part: pd.Series[bool]) -> Estimate:
+        fraud, may_be = self.drawn[is_part & self._is_fraud], self.drawn[is_part & (self._is_fraud | self._is_unsure)]
+        value, seen = float((fraud["weight"] * fraud["amount"]).sum()), float(fraud["amount"].sum())
+        low, _ = intervals.of_sum((fraud["least_weight"] * fraud["amount"]).to_numpy(), 0.0)
+        most = self.accounts(is_part).high
+        if most <= len(fraud):
+            return Estimate(value, seen, seen)
+        return Estimate(value, max(low, seen), max(self._most_amount(may_be, most), value, seen))
+
+    def _most_amount(self, may_be: pd.DataFrame, most: float) -> float:
+        """Return the upper limit of an amount: see the module.
+
+        Args:
+            may_be: the drawn accounts that may be fraud.
+            most: the upper limit of the number of accounts.
+        """
+        days = sorted({*self.drawn["day"]})
+        largest = self._spent(days, int(np.ceil(most)) + 1, self.population) if self._spent else None
+        if largest is None:
+            return float("inf")
+        ordered = may_be.sort_values("amount", ascending=False)
+        weights, amounts = (ordered[name].to_numpy() for name in ("least_weight", "amount"))
+        weight = float(self.drawn["least_weight"].max())
+        limits = [min(intervals.of_sum(weights[:number], weight)[1], most) for number in range(len(weights) + 1)]
+        known = np.concatenate(([0.0], np.cumsum(np.minimum(largest, MOST_AMOUNT))))
+        spent = np.interp([limits[0], most], np.arange(len(known)), known)
+        return float(min(spent[0] + (np.diff(limits) * amounts).sum(), spent[1]))
 
 
 def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _recall(found: int, missed: Estimate) -> Estimate:
-    value = _share(found, found + (missed.value or 0.0))
-    low, high = (_share(found, found + limit) for limit in (missed.high, missed.low))
+def _recall(found: int, further: Estimate, missed: Estimate) -> Estimate:
+    """Return ``found`` and further fraud as a share of these and the missed; nothing is known from nothing."""
+    value = _share(found + (further.value or 0.0), found + (further.value or 0.0) + (missed.value or 0.0))
+    low, high = (
+        _share(found + more, found + more + less)
+        for more, less in ((further.low, missed.high), (further.high, missed.low))
+    )
     return Estimate(value, 0.0 if low is None else low, 1.0 if high is None else high)
 
 
@@ -265,15 +344,17 @@ def _precision(units: pd.DataFrame) -> Precision:
     return Precision(listed, right, unlisted, drawn, _share(right, listed), weighted)
 
 
-def total(hits: Floats, others: Floats, of: float) -> Estimate:
+def total(hits: Floats, others: Floats, of: float, confidence: float = CONFIDENCE) -> Estimate:
     """Estimate how many of ``of`` units are hits, from those that were drawn.
 
     Args:
         hits: the weights of drawn units that are hits: the number of units that each represents.
         others: the weights of the other drawn units.
         of: the number of units.
+        confidence: the probability with which the interval holds the truth.
     """
     largest = float(max(hits.max(initial=0), others.max(initial=0)))
-    (low, high), (fewest, most) = intervals.of_sum(hits, largest), intervals.of_sum(others, largest)
+    low, high = intervals.of_sum(hits, largest, confidence)
+    fewest, most = intervals.of_sum(others, largest, confidence)
     low, high = max(low, of - most, len(hits)), min(high, of - fewest, of - len(others))
     return Estimate(float(hits.sum()), min(low, high), high)

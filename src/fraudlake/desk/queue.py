@@ -1,13 +1,14 @@
 """Queue: the cases of a day, the most valuable first, and accounts that are drawn among all others.
 
 A drawn account shows what the list misses. It is drawn uniformly among all accounts that paid on the day and have no
-case in the list, and the queue has the probability of that: :mod:`fraudlake.desk.missed` weighs by it.
+case in the list, and the queue has the probability of that: :mod:`fraudlake.desk.missed` weighs by it. Drawn accounts
+are spread over the list, so that who does not reach its end reaches some of them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from fraudlake.counts import counted
 from fraudlake.desk import cases, draw, review, verdicts
+from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import value
@@ -75,10 +77,13 @@ def build(
     chosen = listed(candidates, size - drawn)
     reviewed = _accounts(store, day, {row["case_id"] for row in chosen} | open_cases.left_out)
     others, population = _draw(store, day, reviewed, drawn, seed)
+    flagged = _flagged(store, day)
     common = {"day": day, "seed": seed, "built_at": now, "population": population}
     rows = [
         {**row, **common, "rank": rank}
-        for rank, row in enumerate([*chosen, *(_drawn(one, day, drawn, population) for one in others)], start=1)
+        for rank, row in enumerate(
+            spread(chosen, [_drawn(one, day, drawn, population, flagged) for one in others]), start=1
+        )
     ]
     made = pa.Table.from_pylist(rows, GOLD_REVIEW_QUEUE.schema)
     if there:
@@ -96,6 +101,15 @@ def listed(candidates: Iterable[dict[str, Any]], count: int) -> list[dict[str, A
         count: how many.
     """
     return sorted(candidates, key=lambda row: (-row["priority"], row["item_id"]))[:count]
+
+
+def spread(listed: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with the drawn ones at equal distances among the listed ones."""
+    every = (len(listed) + len(drawn)) / max(len(drawn), 1)
+    rows = list(listed)
+    for number, row in enumerate(drawn):
+        rows.insert(round((number + 0.5) * every), row)
+    return rows
 
 
 def of_day(store: Store, day: date) -> list[dict[str, Any]]:
@@ -231,7 +245,16 @@ def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -
     return [{"account_id": account, "amount_at_risk": amounts[account]} for account in drawn], len(others)
 
 
-def _drawn(account: Mapping[str, Any], day: date, number: int, population: int) -> dict[str, Any]:
+def _flagged(store: Store, day: date) -> set[str]:
+    """Return the accounts that rules or scores have alerts of on a day."""
+    of_day = f"SELECT DISTINCT account_id FROM {SILVER_ALERTS.name} WHERE {Window(day, day).times}"
+    return set(store.query(of_day, SILVER_ALERTS)["account_id"].to_pylist())
+
+
+def _drawn(
+    account: Mapping[str, Any], day: date, number: int, population: int, flagged: Collection[str]
+) -> dict[str, Any]:
+    is_flagged = account["account_id"] in flagged
     return {
         "item_id": drawn_id(day, account["account_id"]),
         "kind": cases.DRAWN,
@@ -240,7 +263,8 @@ def _drawn(account: Mapping[str, Any], day: date, number: int, population: int) 
         "account_id": account["account_id"],
         "amount_at_risk": account["amount_at_risk"],
         "inclusion_probability": min(1.0, number / population),
-        "reasons": "drawn at random",
+        "is_flagged": is_flagged,
+        "reasons": f"drawn at random; {'it has alerts of the day' if is_flagged else 'nothing flagged it'}",
     }
 
 

@@ -107,7 +107,7 @@ class _Figures:
         self._cases = self._rows("date AS day, rules, alerts, amount_at_risk", tables.GOLD_CASES, self._of_days)
         self._reviewed = Reviewed.on_days(store, days.has("day"))
         self._queue, self._verdicts = self._reviewed.queue, self._reviewed.verdicts
-        self._missed = missed.over(self._queue, self._verdicts) if len(self._queue) else None
+        self._missed = self._reviewed.missed() if len(self._queue) else None
 
     def _rows(self, columns: str, table: Table, clauses: str = "") -> list[dict[str, Any]]:
         """Return the rows of a query of one table."""
@@ -294,9 +294,12 @@ class _Figures:
             )
             return Block(title, missing=missing)
         rows = [
-            ("recall: share of the fraud that was listed", found.naive_recall, *_estimate(found.recall)),
-            ("other accounts with fraud", found.drawn_fraud, *_estimate(found.missed)),
-            ("their amount", None, *_estimate(found.missed_amount)),
+            ("share of the fraud that was flagged", None, *_estimate(found.recall)),
+            ("share of the fraud that was listed and found", found.naive_recall, *_estimate(found.reviewed)),
+            ("accounts with fraud that nothing flagged", found.unflagged.drawn, *_estimate(found.unflagged.accounts)),
+            ("their amount of fraud", None, *_estimate(found.unflagged.amount)),
+            ("accounts flagged and not reviewed", found.unreviewed.drawn, *_estimate(found.unreviewed.accounts)),
+            ("their amount of fraud", None, *_estimate(found.unreviewed.amount)),
             ("precision of the lists", found.precision, None, None),
         ]
         note = (
@@ -398,7 +401,9 @@ def _estimate(estimate: Estimate) -> tuple[float | None, str | None]:
 
 
 def _interval(estimate: Estimate | None) -> str | None:
-    return None if estimate is None else f"{text(estimate.low)} to {text(estimate.high)}"
+    if estimate is None:
+        return None
+    return f"{text(estimate.low)} to {text(estimate.high)}" if estimate.is_bounded else f"at least {text(estimate.low)}"
 
 
 def _version(row: Mapping[str, Any]) -> int:

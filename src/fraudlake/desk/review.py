@@ -3,6 +3,8 @@
 An event is written only if it is allowed after all events before it, and it is numbered by who has read these: Delta
 takes one event of each number (:meth:`fraudlake.desk.store.Store.insert`). So two analysts never hold one item,
 whatever their clocks say. An item's time never goes back: an event is later than the item's event before it.
+
+A verdict is about payments: an analyst marks those that are fraud, and all others that it is about are genuine.
 """
 
 from __future__ import annotations
@@ -16,19 +18,25 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from fraudlake.desk import chain
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import conflict
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake.values import MOST_AMOUNT
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
+    from fraudlake.desk.window import Window
 
-Kind = Literal["taken", "released", "verdict", "corrected"]
+Kind = Literal["taken", "released", "verdict", "corrected", "withdrawn", "erased"]
 Verdict = Literal["fraud", "genuine", "unsure"]
 VERDICTS: tuple[Verdict, ...] = ("fraud", "genuine", "unsure")
 LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200}
 """The longest texts of an event, in characters."""
-_ATTEMPTS = 20
+_ATTEMPTS = 40
+_LONGEST_PAUSE = 0.5
+"""Seconds between two attempts to write, at most."""
 _LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
 _LEAST = timedelta(microseconds=1)
 
@@ -53,6 +61,8 @@ class Item:
     """Every id that names it: of a case those of its alerts."""
     day: date | None = None
     """The day of the queue that it is from."""
+    about: Window | None = None
+    """The days of its alerts, or the day for which it was drawn."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +82,25 @@ class Event:
     note: str | None = None
     expires_at: datetime | None = None
     transaction_ids: tuple[str, ...] = ()
+    fraud_ids: tuple[str, ...] = ()
+    fraud_amount: float | None = None
     case_id: str | None = None
     day: date | None = None
     number: int = 0
+    hash: str | None = None
+    is_erased: bool | None = None
 
     @property
     def is_verdict(self) -> bool:
         """Whether it decides, for the first time or again."""
         return self.kind in ("verdict", "corrected")
+
+    @property
+    def labels(self) -> dict[str, bool | None]:
+        """What it says of each transaction that it is about: true is fraud; None: nothing."""
+        if self.verdict not in ("fraud", "genuine"):
+            return dict.fromkeys(self.transaction_ids)
+        return {id_: id_ in self.fraud_ids for id_ in self.transaction_ids}
 
 
 @dataclass(frozen=True)
@@ -98,6 +119,13 @@ class State:
     """The verdict that counts: the last one."""
     decided: frozenset[str] = frozenset()
     """The transactions of all verdicts."""
+    agreeing: frozenset[str] = frozenset()
+    """The analysts who have called the same payments fraud, one after the other."""
+
+    @property
+    def wants_second_look(self) -> bool:
+        """Whether one analyst alone called a drawn account fraud, which represents many others."""
+        return self.decision is not None and bool(self.decision.fraud_ids) and len(self.agreeing) < 2
 
     def covers(self, item: Item) -> bool:
         """Return whether the verdicts are about all of an item; a case may have got alerts since."""
@@ -151,7 +179,11 @@ def _after(before: State, event: Event) -> State:
         return so_far
     if event.is_verdict:
         decided = so_far.decided | set(event.transaction_ids)
-        so_far = replace(so_far, decision=event, decided=decided)
+        agrees = so_far.decision is not None and so_far.decision.labels == event.labels
+        agreeing = frozenset([event.analyst]) | (so_far.agreeing if agrees else frozenset())
+        so_far = replace(so_far, decision=event, decided=decided, agreeing=agreeing)
+    if event.kind == "withdrawn":
+        so_far = replace(so_far, decision=None, decided=frozenset(), agreeing=frozenset())
     return replace(so_far, holder=None, expires_at=None)
 
 
@@ -195,6 +227,7 @@ def decide(
     analyst: str,
     verdict: Verdict,
     event_id: str,
+    fraud: Mapping[str, float] | None = None,
     reason: str | None = None,
     note: str | None = None,
     is_correction: bool = False,
@@ -209,13 +242,15 @@ def decide(
         analyst: who decides.
         verdict: the verdict.
         event_id: the event's id.
+        fraud: the amounts of the payments that are fraud, by id, if the verdict is that; the others of the item are
+            genuine. They may be further payments than those of the item.
         reason: why, in a few words.
         note: further text.
         is_correction: replace a verdict that is there.
 
     Raises:
         FraudlakeError: another analyst holds it, or it is decided and this is no correction, or the other way round.
-        UsageError: a text is too long.
+        UsageError: a text is too long, or no payment is fraud although the verdict is that.
     """
     _require_free(item, before, analyst)
     if before.covers(item) and not is_correction:
@@ -223,7 +258,31 @@ def decide(
     if before.decision is None and is_correction:
         raise FraudlakeError(f"nobody has decided on {item.item_id} yet, so there is nothing to correct")
     event = _event(item, before, "corrected" if is_correction else "verdict", analyst, event_id)
-    return replace(event, verdict=verdict, reason=reason or None, note=note or None)
+    # What an earlier verdict was about, and this one is not, is labelled anew, too.
+    about = dict.fromkeys([*item.transaction_ids, *sorted(before.decided)])
+    event = replace(event, verdict=verdict, reason=reason or None, note=note or None, transaction_ids=tuple(about))
+    if verdict != "fraud":
+        return event
+    if not fraud:
+        raise UsageError(f"nothing of {item.item_id} is marked: name the payments that are fraud")
+    # What is missed is estimated from the payments of the day for which an account was drawn.
+    counted = [amount for id_, amount in fraud.items() if item.case_id is not None or id_ in item.transaction_ids]
+    amount, about = max(-MOST_AMOUNT, min(sum(counted), MOST_AMOUNT)), about | dict.fromkeys(fraud)
+    return replace(event, transaction_ids=tuple(about), fraud_ids=tuple(fraud), fraud_amount=amount)
+
+
+def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str | None = None) -> Event:
+    """Return the event that an analyst withdraws the verdict on an item, which is open again.
+
+    Raises:
+        FraudlakeError: another analyst holds it, or there is no verdict.
+    """
+    _require_free(item, before, analyst)
+    if before.decision is None:
+        raise FraudlakeError(f"there is no verdict on {item.item_id} to withdraw")
+    about = dict.fromkeys([*item.transaction_ids, *sorted(before.decided)])
+    event = _event(item, before, "withdrawn", analyst, event_id)
+    return replace(event, reason=reason or None, transaction_ids=tuple(about))
 
 
 def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:
@@ -279,7 +338,9 @@ def record(
         FraudlakeError: ``make`` does not allow it, or others write all the time.
         UsageError: a text of the event is too long, or nobody is named.
     """
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            conflict.pause(_LONGEST_PAUSE)
         events = read(
             store,
             f"WHERE {one_of('item_id', sorted(item.names))} OR event_id = {value(event_id)} OR number = ({_LAST})",
@@ -289,8 +350,14 @@ def record(
             return written
         event = make(state((one for one in events if one.item_id in item.names), now or datetime.now(UTC)))
         _require_valid(event)
-        number = max((one.number for one in events), default=0) + 1
-        store.insert(SILVER_REVIEW_EVENTS, rows([replace(event, number=number)]), ("number",))
+        last = max(events, key=lambda one: one.number, default=None)
+        event = replace(event, number=last.number + 1 if last else 1)
+        event = replace(event, hash=chain.link(last.hash if last else None, event))
+        try:
+            store.insert(SILVER_REVIEW_EVENTS, rows([event]), ("number",))
+        except Exception as error:
+            if not conflict.is_conflict(error):
+                raise
     raise FraudlakeError(f"others write events all the time, and nothing was written about {item.item_id}: try again")
 
 
@@ -318,12 +385,11 @@ def read(store: Store, where: str) -> list[Event]:
     names = [field.name for field in fields(Event)]
     statement = f"SELECT {', '.join(names)} FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
     read = store.query(statement, SILVER_REVIEW_EVENTS).to_pylist()
-    return [Event(**{**row, "transaction_ids": tuple(row["transaction_ids"] or ())}) for row in read]
+    lists = ("transaction_ids", "fraud_ids")
+    return [Event(**{**row, **{name: tuple(row[name] or ()) for name in lists}}) for row in read]
 
 
 def rows(events: Iterable[Event]) -> pa.Table:
     """Return events as rows of ``silver_review_events``."""
-    made = [
-        {**asdict(event), "transaction_ids": list(event.transaction_ids), "date": event.at.date()} for event in events
-    ]
+    made = [{**asdict(event), "date": event.at.date()} for event in events]
     return pa.Table.from_pylist(made, SILVER_REVIEW_EVENTS.schema)

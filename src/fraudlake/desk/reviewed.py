@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.desk import missed, opening, review
-from fraudlake.sql_text import literal
+from fraudlake.sql_text import literal, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fraudlake.desk.missed import Missed, Precision
+    from fraudlake.desk.missed import Floats, Missed, Precision
     from fraudlake.desk.review import Event
     from fraudlake.desk.store import Store
     from fraudlake.lake import Lake
@@ -36,6 +36,8 @@ class Reviewed:
     """The verdict that counts of each decided item."""
     cases: dict[str, str]
     """The case of each alert."""
+    store: Store
+    """The lake's tables."""
 
     @classmethod
     def read(cls, store: Store) -> Reviewed | None:
@@ -59,7 +61,7 @@ class Reviewed:
         names = [cases.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
         states = review.states(events, datetime.now(UTC), cases)
-        return cls(queue, {item: state.decision for item, state in states.items() if state.decision}, cases)
+        return cls(queue, {item: state.decision for item, state in states.items() if state.decision}, cases, store)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -69,7 +71,26 @@ class Reviewed:
     def latest(self) -> Missed | None:
         """Estimate what the lists of the latest four weeks missed; None if no day has a decided draw."""
         last = pc.max(self.queue["day"]).as_py()
-        return missed.over(self.queue, self.verdicts, last - LATEST + timedelta(days=1), last)
+        return self.missed(last - LATEST + timedelta(days=1), last)
+
+    def missed(self, first: date | None = None, last: date | None = None) -> Missed | None:
+        """Estimate what the lists of some days missed: see :func:`missed.over`."""
+        amounts = {item: one.fraud_amount for item, one in self.decisions.items() if one.fraud_amount is not None}
+        return missed.over(self.queue, self.verdicts, first, last, amounts, self._spent)
+
+    def _spent(self, days: list[date], most: int, population: int) -> Floats | None:
+        """Return the largest amounts that accounts which no list had spent on days: see :data:`missed.Spent`."""
+        table, queue = tables.GOLD_ACCOUNT_DAILY, tables.GOLD_REVIEW_QUEUE
+        others = (
+            f"FROM {table.name} d WHERE {one_of('d.date', days)} AND NOT EXISTS (SELECT 1 FROM {queue.name} q "
+            "WHERE q.day = d.date AND q.account_id = d.account_id AND q.kind = 'case')"
+        )
+        (known,) = self.store.query(f"SELECT count(*) AS accounts {others}", table, queue).to_pylist()
+        if known["accounts"] < population:
+            return None
+        largest = f"SELECT d.amount_sum {others} ORDER BY d.amount_sum DESC LIMIT {most}"
+        amounts: Floats = self.store.query(largest, table, queue)["amount_sum"].to_numpy()
+        return amounts
 
     def weights(self) -> dict[str, float]:
         """Return how many transactions each one represents that a verdict is about, by id.

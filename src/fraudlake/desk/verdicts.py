@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fraudlake.desk import review
 from fraudlake.sql_text import one_of, value
-from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
+from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 
 if TYPE_CHECKING:
-    from fraudlake.desk.review import Event
+    from fraudlake.desk.review import Event, Item
     from fraudlake.desk.store import Store
     from fraudlake.desk.window import Window
 
@@ -23,10 +24,12 @@ _AT_ONCE = 1_000
 def latest(store: Store, window: Window) -> dict[str, bool]:
     """Return the latest verdict (true for fraud) on each transaction of a range, by its id."""
     rows = store.query(
-        f"SELECT transaction_id, verdict FROM {SILVER_VERDICTS.name} WHERE {window.sql} ORDER BY decided_at, verdict",
+        f"SELECT transaction_id, verdict FROM {SILVER_VERDICTS.name} WHERE {window.sql} "
+        "ORDER BY decided_at, verdict NULLS FIRST",
         SILVER_VERDICTS,
     ).to_pylist()
-    return {row["transaction_id"]: row["verdict"] for row in rows}
+    decided = {row["transaction_id"]: row["verdict"] for row in rows}
+    return {id_: verdict for id_, verdict in decided.items() if verdict is not None}
 
 
 def by_rule(store: Store, window: Window | None = None) -> dict[str, tuple[int, int]]:
@@ -36,44 +39,43 @@ def by_rule(store: Store, window: Window | None = None) -> dict[str, tuple[int, 
         store: the lake's tables.
         window: the days of the alerts; all by default.
     """
+    on_days = f" AND {window.times}" if window else ""
     rows = store.query(
         "SELECT a.rule, count(*) AS decided, sum(CASE WHEN v.verdict THEN 1 ELSE 0 END) AS fraud "
         f"FROM {SILVER_ALERTS.name} a JOIN (SELECT transaction_id, verdict, row_number() OVER (PARTITION BY "
-        f"transaction_id ORDER BY decided_at DESC, verdict DESC) AS nth FROM {SILVER_VERDICTS.name}) v "
-        f"ON a.transaction_id = v.transaction_id WHERE v.nth = 1{f' AND {window.times}' if window else ''} "
-        "GROUP BY a.rule",
+        f"transaction_id ORDER BY decided_at DESC, verdict DESC NULLS LAST) AS nth FROM {SILVER_VERDICTS.name}) v "
+        f"ON a.transaction_id = v.transaction_id WHERE v.nth = 1 AND v.verdict IS NOT NULL{on_days} GROUP BY a.rule",
         SILVER_ALERTS,
         SILVER_VERDICTS,
     ).to_pylist()
     return {row["rule"]: (row["decided"], row["fraud"]) for row in rows}
 
 
-def follow(store: Store, events: Iterable[Event] | None = None) -> int:
-    """Write the verdicts of events that ``silver_verdicts`` lacks; ``unsure`` is none.
+def follow(store: Store, item: Item | None = None) -> int:
+    """Write what the events of an item say of its transactions, as far as ``silver_verdicts`` lacks it.
+
+    The labels of an item are those of its last event: if that is unsure, or withdraws the verdict, a row whose verdict
+    is null withdraws each label of an earlier one.
 
     Args:
         store: the lake's tables.
-        events: the events; by default all, for what a killed process has left.
+        item: the item; None: all that have events, for what a killed process has left.
 
     Returns:
         How many rows were lacking.
     """
-    decided: list[dict[str, Any]] = [
-        {
-            "transaction_id": transaction,
-            "verdict": event.verdict == "fraud",
-            "analyst": event.analyst,
-            "reason": event.reason,
-            "decided_at": event.at,
-        }
-        for event in (review.of_lake(store) if events is None else events)
-        if event.is_verdict and event.verdict != "unsure"
-        for transaction in event.transaction_ids
-    ]
-    if not decided:
+    by_item: dict[str, list[Event]] = defaultdict(list)
+    if item is not None:
+        by_item[item.item_id] = review.of_items(store, item.names)
+    elif events := review.of_lake(store):
+        names = _cases(store)
+        for event in events:
+            by_item[names.get(event.item_id, event.item_id)].append(event)
+    labels = [row for events in by_item.values() for row in _labels(events)]
+    if not labels:
         return 0
-    known = _known(store, decided)
-    new = [row for row in decided if tuple(row[key] for key in _KEYS) not in known]
+    known = _known(store, labels)
+    new = [row for row in labels if tuple(row[key] for key in _KEYS) not in known]
     written = 0
     for begin in range(0, len(new), _AT_ONCE):
         part = new[begin : begin + _AT_ONCE]
@@ -84,6 +86,30 @@ def follow(store: Store, events: Iterable[Event] | None = None) -> int:
             store.insert(SILVER_VERDICTS, pa.Table.from_pylist(rows, SILVER_VERDICTS.schema), _KEYS)
         written += len(rows)
     return written
+
+
+def _labels(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """Return rows of ``silver_verdicts`` of the events of an item, in the order of these."""
+    labelled: set[str] = set()
+    for event in events:
+        if not event.is_verdict and event.kind != "withdrawn":
+            continue
+        for transaction, verdict in event.labels.items():
+            if verdict is not None or transaction in labelled:
+                yield {
+                    "transaction_id": transaction,
+                    "verdict": verdict,
+                    "analyst": event.analyst,
+                    "reason": event.reason,
+                    "decided_at": event.at,
+                }
+        labelled |= {transaction for transaction, verdict in event.labels.items() if verdict is not None}
+
+
+def _cases(store: Store) -> dict[str, str]:
+    """Return the case of each alert."""
+    rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
+    return {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
 
 
 def _known(store: Store, decided: list[dict[str, Any]]) -> set[tuple[Any, ...]]:

@@ -45,7 +45,7 @@ def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None
         in_range: a condition on ``date``.
         transactions: ``transaction_id`` of those that count, if not all do.
     """
-    latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range).where("verdict IS NOT NULL")
+    latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range)
     if transactions is not None:
         latest = latest.join(transactions, on="transaction_id", how="left_semi")
     return latest.select("transaction_id", "verdict")

@@ -33,6 +33,16 @@ _LEDGERS = (tables.BRONZE_FILES, tables.BRONZE_REJECTED_FILES)
 _NAMES = "exists(t.evidence_columns, columns -> columns['account_id'] = s.account_id)"
 """The condition that an alert by another entity has a transaction of the account."""
 _ERASED = "erased: it named an account that was forgotten"
+_CHAINED = ("number", "at", "hash", "date")
+_ERASED_EVENT = ", ".join(
+    ["kind = 'erased'", "is_erased = true"]
+    + [
+        f"{name} = NULL"
+        for name in tables.SILVER_REVIEW_EVENTS.column_names
+        if name not in (*_CHAINED, "kind", "is_erased")
+    ]
+)
+"""What is left of an event on an account: its hash, without which the chain of the events would break."""
 
 
 def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
@@ -49,7 +59,8 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
     alerted = _dates(alerts.where("account_id <> account").select(F.to_date("timestamp").alias("date")))
     for table in BY_ACCOUNT:
         if table.name in names and table not in (*ALERTS, tables.SILVER_TRANSACTIONS):
-            merge.merge(lake, wanted, table, theirs, "WHEN MATCHED THEN DELETE")
+            change = f"UPDATE SET {_ERASED_EVENT}" if table == tables.SILVER_REVIEW_EVENTS else "DELETE"
+            merge.merge(lake, wanted, table, theirs, f"WHEN MATCHED THEN {change}")
     if days:
         left = lake.read(tables.SILVER_ALERTS).where(account_of_alert(accounts).isNull())
         _compute_again(lake, days, alerted, lake.read(tables.SILVER_TRANSACTIONS).where(others), left)
@@ -87,11 +98,14 @@ def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
         .agg(F.max("is_theirs").alias("has_theirs"), others["transaction_id"].alias("transaction_ids"))
         .where("has_theirs")
     )
-    changed = "WHEN MATCHED THEN UPDATE SET transaction_ids = s.transaction_ids"
+    of_left = "filter(t.fraud_ids, id -> array_contains(s.transaction_ids, id))"
+    changed = (
+        f"WHEN MATCHED THEN UPDATE SET transaction_ids = s.transaction_ids, fraud_ids = {of_left}, is_erased = true"
+    )
     merge.merge(lake, left, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", changed)
     texts = F.concat_ws("\n", "reason", "note").rlike(f"(?s){traces.Search(accounts).pattern}")
     naming = events.where(texts).select("event_id")
-    erased = f"WHEN MATCHED THEN UPDATE SET reason = NULL, note = '{_ERASED}'"
+    erased = f"WHEN MATCHED THEN UPDATE SET reason = NULL, note = '{_ERASED}', is_erased = true"
     merge.merge(lake, naming, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", erased)
 
 

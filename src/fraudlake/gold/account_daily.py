@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import GroupAggregate
-from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
+from fraudlake.tables import GOLD_ACCOUNT_DAILY, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,22 +18,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 KEYS = ("account_id", "date")
-TABLE = Table(
-    "gold_account_daily",
-    "A day (UTC) of an account.",
-    """
-    account_id STRING account
-    date DATE day (UTC)
-    transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency
-    amount_max DOUBLE largest amount, in account currency
-    small_transactions BIGINT transactions that are small for any live rule of small_then_large
-    large_transactions BIGINT transactions that are large for any live rule of small_then_large
-    alerts BIGINT alerts
-    """,
-    partitioned_by=("date",),
-    zorder=("account_id",),
-)
+TABLE = GOLD_ACCOUNT_DAILY
 
 
 def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[SmallThenLargeRule]) -> DataFrame:

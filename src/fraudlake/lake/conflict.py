@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,6 +11,7 @@ from fraudlake import stop
 
 _ATTEMPTS = 6
 _CONFLICTS = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED")
+_RANDOM = random.SystemRandom()
 
 T = TypeVar("T")
 
@@ -30,8 +32,13 @@ def retried(write: Callable[[], T]) -> T:
             if not is_conflict(error):
                 raise
             stop.check()
-            time.sleep(attempt / 2)
+            pause(attempt / 2)
     return write()
+
+
+def pause(longest: float) -> None:
+    """Wait up to so many seconds: writers that wait equally long meet again."""
+    time.sleep(_RANDOM.uniform(0, longest))
 
 
 def is_conflict(error: Exception) -> bool:

@@ -32,7 +32,8 @@ def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
     at = pc.index_in(verdicts["transaction_id"], rows["transaction_id"])
     verdicts, at = verdicts.filter(at.is_valid()), at.drop_null()
     decided_at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    decided = rows.take(at).append_column(FIELDS[0], verdicts["verdict"]).append_column(FIELDS[1], decided_at)
+    verdict = verdicts["verdict"].fill_null(False)  # one that was withdrawn is none that calls it fraud
+    decided = rows.take(at).append_column(FIELDS[0], verdict).append_column(FIELDS[1], decided_at)
     disputed = decided.filter(pc.and_(decided["label"].fill_null(False), pc.invert(decided["_verdict"])))
     if not len(disputed):
         return decided

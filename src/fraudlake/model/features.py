@@ -437,7 +437,9 @@ def verdicts_of(
         return None
     if newest is not None:
         silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
-    given = F.col("verdict").alias("_verdict"), F.unix_micros("decided_at").alias("_decided_at")
+    # One that was withdrawn is none that calls it fraud.
+    verdict = F.coalesce("verdict", F.lit(False)).alias("_verdict")
+    given = verdict, F.unix_micros("decided_at").alias("_decided_at")
     # With the date, only its partitions are read.
     by_date = [name for name in ("date",) if name in verdicts.columns]
     times = verdicts.select("transaction_id", *by_date, *given)

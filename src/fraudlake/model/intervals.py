@@ -7,6 +7,7 @@ zero if nothing was seen.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,11 @@ class Estimate(NamedTuple):
     value: float | None
     low: float
     high: float
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is an upper limit."""
+        return isfinite(self.high)
 
 
 def of_sum(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -1,4 +1,7 @@
-"""Verdicts: analysts' decisions about transactions become rows of ``silver_verdicts``; the latest one counts."""
+"""Verdicts: analysts' decisions about transactions become rows of ``silver_verdicts``; the latest one counts.
+
+A row whose ``verdict`` is null withdraws the earlier ones: the transaction has none.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def latest(verdicts: DataFrame) -> DataFrame:
-    """Return the latest verdict on each transaction."""
+    """Return the latest verdict on each transaction; none if that was withdrawn."""
     newest = Window.partitionBy("transaction_id").orderBy(F.desc("decided_at"), F.desc("verdict"))
-    return verdicts.withColumn("_nth", F.row_number().over(newest)).where("_nth = 1").drop("_nth")
+    return (
+        verdicts.withColumn("_nth", F.row_number().over(newest)).where("_nth = 1 AND verdict IS NOT NULL").drop("_nth")
+    )
 
 
 CHOSEN_BY = ("transaction_id", "verdict", "decided_at")
@@ -25,9 +30,14 @@ CHOSEN_BY = ("transaction_id", "verdict", "decided_at")
 
 def latest_of(verdicts: pa.Table) -> pa.Table:
     """Return ``transaction_id, verdict`` of the latest verdict on each transaction, as :func:`latest` chooses it."""
-    order = pc.sort_indices(verdicts, [("decided_at", "ascending"), ("verdict", "ascending")])
+    # Of one instant a verdict comes after one that was withdrawn, and fraud last.
+    rank = verdicts["verdict"].cast(pa.int8()).fill_null(-1)
+    keys = pa.table({"decided_at": verdicts["decided_at"], "rank": rank})
+    order = pc.sort_indices(keys, [("decided_at", "ascending"), ("rank", "ascending")])
     grouped = verdicts.take(order).group_by("transaction_id", use_threads=False)
-    return grouped.aggregate([("verdict", "last")]).rename_columns(["transaction_id", "verdict"])
+    last = grouped.aggregate([("verdict", "last", pc.ScalarAggregateOptions(skip_nulls=False))])
+    named = last.rename_columns(["transaction_id", "verdict"])
+    return named.filter(named["verdict"].is_valid())
 
 
 def first_frauds_of(verdicts: pa.Table) -> pa.Table:

@@ -241,7 +241,8 @@ def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
 
     def new(before: DataFrame) -> DataFrame:
         _read_once(before)
-        return verdicts.join(before.select(columns).hint("merge"), on=columns, how="left_anti")
+        known = before.select(columns).fillna(False, ["verdict"]).hint("merge")
+        return verdicts.fillna(False, ["verdict"]).join(known, on=columns, how="left_anti")
 
     found = of_version(lake, tables.SILVER_VERDICTS, version, new)
     return verdicts if found is None else found

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from databricks.sdk import WorkspaceClient
@@ -33,14 +34,16 @@ ADDRESS = f"http://127.0.0.1:{PORT}"
 class Browser(TestClient):
     """A browser with the cookie of a desk."""
 
-    def form(self, page: str, action: str, headers: list[tuple[bytes, bytes]] | None = None) -> dict[str, str]:
+    def form(self, page: str, action: str, headers: list[tuple[bytes, bytes]] | None = None) -> dict[str, Any]:
         """The fields of a form of a page that a browser would send."""
         text = self.get(page, headers=headers).text
         form = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', text, re.DOTALL)
         assert form, f"{page} has no form for {action}"
-        return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form[0]))
+        fields: dict[str, Any] = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form[0]))
+        marked = re.findall(r'<input type="checkbox" name="fraud" value="([^"]*)" checked', form[0])
+        return fields | ({"fraud": marked} if marked else {})
 
-    def submit(self, page: str, action: str, **fields: str) -> str:
+    def submit(self, page: str, action: str, **fields: str | list[str]) -> str:
         """Fill in a form of a page, send it, and return the page that follows, without its tags."""
         answer = self.post(action, data={**self.form(page, action), **fields})
         assert answer.status_code == 200, answer.text

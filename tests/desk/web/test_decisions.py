@@ -72,6 +72,49 @@ def test_a_verdict_is_a_label_of_the_next_training_and_a_correction_another(brow
     assert learned(root) == {"2-4": True, "8-3": False, "8-4": False}
     browser.submit(CASE, VERDICT, verdict="genuine")
     assert learned(root) == {"2-4": False, "8-3": False, "8-4": False}
+    browser.submit(CASE, VERDICT, verdict="unsure")
+    assert learned(root) == {"8-3": False, "8-4": False}
+
+
+def test_only_the_payments_that_are_marked_are_fraud(browse: Open, store: LocalStore, root: Path) -> None:
+    browser, drawn = browse(), "/items/drawn8"
+    answer = browser.post(f"{drawn}/verdict", data={**browser.form(drawn, f"{drawn}/verdict"), "verdict": "fraud"})
+    assert answer.status_code == 409 and "mark the payments that are fraud" in answer.text
+    browser.submit(drawn, f"{drawn}/verdict", verdict="fraud", fraud=["8-4"])
+    assert learned(root) == {"8-3": False, "8-4": True}
+    # A payment of another day may be marked, too; what is missed is estimated from the day's alone.
+    browser.submit(drawn, f"{drawn}/verdict", verdict="fraud", fraud=["8-4", "8-1"])
+    assert learned(root) == {"8-1": True, "8-3": False, "8-4": True}
+    assert [event["fraud_amount"] for event in events(store)] == [1_400.0, 1_400.0]
+    assert 'value="8-1" checked' in browser.get(drawn).text
+    browser.submit(drawn, f"{drawn}/verdict", verdict="fraud", fraud=["8-3"])
+    assert learned(root) == {"8-1": False, "8-3": True, "8-4": False}
+    answer = browser.post(
+        f"{drawn}/verdict", data={**browser.form(drawn, f"{drawn}/verdict"), "verdict": "fraud", "fraud": ["8-3", "no"]}
+    )
+    assert answer.status_code == 409 and "there is no payment no from 2025-12-07" in answer.text
+
+
+def test_a_verdict_is_withdrawn_with_its_labels(browse: Open, store: LocalStore, root: Path) -> None:
+    browser, action = browse(), f"{CASE}/withdraw"
+    browser.submit(CASE, VERDICT, verdict="fraud")
+    assert "it is open again" in text_of(browser.submit(CASE, action))
+    assert learned(root) == {}
+    assert "anna withdrew the verdict" in text_of(browser.get(CASE).text)
+    assert f'action="{action}"' not in browser.get(CASE).text
+    browser.submit(CASE, VERDICT, verdict="genuine")
+    assert learned(root) == {"2-4": False}
+    assert [kind for kind, _, _ in kinds(store)] == ["verdict", "withdrawn", "verdict"]
+
+
+def test_a_drawn_account_that_one_analyst_called_fraud_wants_a_second_look(browse: Open) -> None:
+    anna, bert, drawn = browse(), browse("bert"), "/items/drawn8"
+    anna.submit(drawn, f"{drawn}/verdict", verdict="fraud", fraud=["8-4"])
+    assert "second look" in text_of(anna.get("/").text)
+    anna.submit(drawn, f"{drawn}/verdict", verdict="fraud")  # again by oneself is none
+    assert "second look" in text_of(anna.get("/").text)
+    bert.submit(drawn, f"{drawn}/verdict", verdict="fraud")
+    assert "second look" not in text_of(anna.get("/").text)
 
 
 def test_a_case_is_given_back(browse: Open, store: LocalStore) -> None:
@@ -206,9 +249,13 @@ def test_verdicts_become_figures_of_rules_naive_and_weighted(browse: Open) -> No
     for row in small_lake.queue():
         verdict = "fraud" if row["item_id"] in ("alert0", "alert1", "drawn8") else "genuine"
         page, action = f"/items/{row['item_id']}?day={row['day']}", f"/items/{row['item_id']}/verdict"
-        browser.submit(page, action, verdict=verdict)
+        marked = {"fraud": ["8-3", "8-4"]} if row["item_id"] == "drawn8" and verdict == "fraud" else {}
+        browser.submit(page, action, verdict=verdict, **marked)
     text = text_of(browser.get("/rules").text)
     assert "25.0% of 8" in text  # two of eight cases are fraud, and no alert of the rule is outside the list
     assert "Fraud found 2 of 8 decided cases, 1,300.00" in text
-    assert "Fraud among the drawn 1 of 1, from 2 accounts" in text
-    assert "Naive recall 66.7% Recall, with its interval 50.0%" in text  # the drawn account stands for two
+    assert "Drawn and decided 1 of 2 accounts" in text
+    assert "Share that was listed and found 50.0%" in text  # the drawn account stands for two
+    assert "naively 66.7%" in text
+    assert "Not flagged 2 accounts' days with fraud 1 to 2; 1 of them drawn" in text
+    assert "Not flagged, amount 2,801.00 at least 1,400.50" in text

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
-from fraudlake.desk import cases, charts, document, dossier, history, items, review, verdicts
+from fraudlake.desk import cases, charts, document, dossier, history, items, marks, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.review import Item
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.history import History
     from fraudlake.desk.review import Event, State
     from fraudlake.desk.store import Store
+    from fraudlake.desk.web.forms import Fields
     from fraudlake.desk.web.site import Site
 
 _LOG = logging.getLogger(__name__)
@@ -55,7 +56,13 @@ REASONS = (
     "customer not reached",
 )
 """Reasons that a form proposes."""
-_TEXTS = {"taken": "took it", "released": "gave it back", "verdict": "decided:", "corrected": "corrected:"}
+_TEXTS = {
+    "taken": "took it",
+    "released": "gave it back",
+    "verdict": "decided:",
+    "corrected": "corrected:",
+    "withdrawn": "withdrew the verdict",
+}
 
 
 def routes(site: Site) -> list[Route]:
@@ -75,7 +82,7 @@ def routes(site: Site) -> list[Route]:
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
-        shares = history.shared(store, named.item, _about(named), _days(request))
+        shares = history.shared(store, named.item, _about(named.item), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
     def dossier_(request: Request) -> Response:
@@ -99,12 +106,12 @@ def routes(site: Site) -> list[Route]:
                 return _page(site, request, store, Named(history.of_account(store, name), None, None))
         raise MissingError(f"there is no account {shown(beginning)}… any more: it was forgotten")
 
-    def form(carry_out: Callable[[Store, str, Item, dict[str, str]], Event]) -> Callable[[Request], Any]:
+    def form(carry_out: Callable[[Store, str, Item, Fields], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             fields = await forms.read(request, site.access)
             return done(request, await run_in_threadpool(lambda: sent(request, fields)))
 
-        def sent(request: Request, fields: dict[str, str]) -> str:
+        def sent(request: Request, fields: Fields) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day = site.store_of(person), day_of(fields.get("day"))
             event = carry_out(store, person.name, _find(store, name, day).item, fields)
@@ -120,6 +127,7 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:text}/take", form(_take), methods=["POST"]),
         Route("/items/{name:text}/release", form(_release), methods=["POST"]),
         Route("/items/{name:text}/verdict", form(_decide), methods=["POST"]),
+        Route("/items/{name:text}/withdraw", form(_withdraw), methods=["POST"]),
         Route("/accounts/{name:text}", account),
         Route("/accounts/{name:text}/{digest:str}", long_account),
         Route("/find", find),
@@ -138,37 +146,53 @@ def _address(store: Store, name: str) -> str | None:
     return f"/items/{segment(of_key[0]['case_id'])}" if of_key else None
 
 
-def _take(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
+def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, lock = _event_id(fields), store.settings.review_lock
     return review.record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
 
 
-def _release(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
+def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_ = _event_id(fields)
     return review.record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
 
 
-def _decide(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
+def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, verdict = _event_id(fields), fields.get("verdict")
     known = next((one for one in get_args(review.Verdict) if one == verdict), None)
     if known is None:
         raise PageError("a verdict is fraud, genuine or unsure")
     reason, note, is_correction = fields.get("reason"), fields.get("note"), bool(fields.get("correct"))
+    marked = fields.getlist("fraud") if known == "fraud" else []
+    if known == "fraud" and not marked:
+        raise PageError("mark the payments that are fraud: nothing was written")
+    fraud = marks.amounts(store, item, marked)
 
     def make(before: State) -> Event:
-        return review.decide(item, before, analyst, known, id_, reason, note, is_correction)
+        return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = review.record(store, item, id_, make)
-    try:
-        verdicts.follow(store, [event])
-    except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
-        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", item.item_id, error)
+    _follow(store, item)
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event
 
 
-def _event_id(fields: dict[str, str]) -> str:
+def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
+    id_, reason = _event_id(fields), fields.get("reason")
+    event = review.record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
+    _follow(store, item)
+    return event
+
+
+def _follow(store: Store, item: Item) -> None:
+    """Write the labels of an item, if they can be written now."""
+    try:
+        verdicts.follow(store, item)
+    except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
+        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", item.item_id, error)
+
+
+def _event_id(fields: Fields) -> str:
     given = fields.get("event_id", "")
     if len(given) != 32 or not given.isalnum():
         raise PageError("the form has no id of its event: load the page again")
@@ -181,9 +205,13 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     own = [event for event in events if event.item_id in item.names]
     state = review.state(own, datetime.now(UTC))
     days = _days(request)
-    known = history.of_item(store, item, _about(named), days, case["alert_ids"] if case else ())
-    alerts = [alert for alert in known.alerts if alert["is_of_case"]]
+    known = history.of_item(store, item, _about(item), days, case["alert_ids"] if case else ())
+    alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
     shown = _latest_of_each_rule(alerts)
+    payments = _payments(store, item, known, state)
+    of_account = [] if case else cases.of_key(store, item.account_id, _CASES, of_accounts=True)
+    on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
+    with_dossier = case or next(iter(on_day), None)
     return site.page(
         request,
         "case.html",
@@ -193,12 +221,14 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         day=row["day"] if row else None,
         item=item,
         state=state,
-        is_drawn=row is not None and row["kind"] == "drawn",
+        is_drawn=case is None and row is not None,
+        payments=payments,
+        listed={payment["transaction_id"] for payment in payments},
         is_correction=state.decision is not None and state.covers(item),
         expired=_expired(state),
-        dossier=f"/items/{segment(item.item_id)}/dossier" if case else None,
+        dossier=f"/items/{segment(with_dossier['case_id'])}/dossier" if with_dossier else None,
         facts=_facts(item, case, row),
-        cases=[] if item.names else cases.of_key(store, item.account_id, _CASES, of_accounts=True),
+        cases=of_account if case is None else [],
         history=known,
         timeline=_timeline(known, item),
         alerts=[_evidence(alert) for alert in shown],
@@ -211,8 +241,24 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         verdicts=_earlier(known.verdicts, events),
         reasons=REASONS,
         longest=review.LONGEST,
-        ids={name: review.new_id() for name in ("next", "verdict", "hold")},
+        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw")},
     )
+
+
+def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bool:
+    """Return whether an alert is of the case, or completed by a payment of the day of a drawn account."""
+    return bool(alert["is_of_case"]) if case else alert["transaction_id"] in item.transaction_ids
+
+
+def _payments(store: Store, item: Item, known: History, state: State) -> list[dict[str, Any]]:
+    """Return the payments that an item is about, or a verdict calls fraud, the earliest first, with ``is_marked``."""
+    marked = state.decision.fraud_ids if state.decision else item.transaction_ids if item.case_id else ()
+    wanted = {*item.transaction_ids, *marked}
+    rows = {row["transaction_id"]: row for row in known.transactions if row["transaction_id"] in wanted}
+    if missing := sorted(wanted - rows.keys()):
+        rows |= marks.rows(store, item, missing)
+    ordered = sorted(rows.values(), key=lambda row: (row["timestamp"], row["transaction_id"]))
+    return [{**row, "is_marked": row["transaction_id"] in marked} for row in ordered]
 
 
 def _asked(site: Site, request: Request) -> tuple[Store, str, date | None]:
@@ -240,12 +286,10 @@ def _days(request: Request) -> int:
     return int(given) if given in map(str, SPANS) else SPANS[0]
 
 
-def _about(named: Named) -> Window:
-    """Return the days that an item is about."""
-    if named.case is not None:
-        return Window(named.case["opened_at"].date(), named.case["last_alert_at"].date())
-    day = named.item.day or datetime.now(UTC).date()
-    return Window(day, day)
+def _about(item: Item) -> Window:
+    """Return the days that an item is about; of an account its latest one."""
+    day = item.day or datetime.now(UTC).date()
+    return item.about or Window(day, day)
 
 
 def _notice(request: Request, events: list[Event]) -> str | None:
@@ -255,7 +299,11 @@ def _notice(request: Request, events: list[Event]) -> str | None:
         return None
     if event.is_verdict:
         return f"Recorded at {moment(event.at)} UTC: {event.verdict}. The next item: n."
-    return {"taken": "It is yours.", "released": "You gave it back."}[event.kind]
+    return {
+        "taken": "It is yours.",
+        "released": "You gave it back.",
+        "withdrawn": "The verdict is withdrawn; it is open again.",
+    }[event.kind]
 
 
 def _expired(state: State) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import ImmutableMultiDict
+
 from fraudlake.desk.web.errors import PageError, RefusedError, TooLargeError
 
 if TYPE_CHECKING:
@@ -12,14 +14,19 @@ if TYPE_CHECKING:
 
     from fraudlake.desk.web.access import Access
 
-LARGEST = 256 << 10
-"""Bytes of a form; the longest note, with each letter encoded, has fewer."""
+LARGEST = 512 << 10
+"""Bytes of a form; the longest note, with each letter encoded, and all payments of a history have fewer."""
 _READ = 8 << 20
 """Bytes that are read and thrown away, since a browser shows no answer before it has sent everything."""
-_FIELDS = 20
+_FIELDS = 2_100
+"""Fields of a form: those of a verdict, and the payments of a history that may be marked."""
 
 
-async def read(request: Request, access: Access) -> dict[str, str]:
+Fields = ImmutableMultiDict[str, str]
+"""The fields of a form, of which several may have one name."""
+
+
+async def read(request: Request, access: Access) -> Fields:
     """Return the fields of a form of an analyst.
 
     Raises:
@@ -38,9 +45,10 @@ async def read(request: Request, access: Access) -> dict[str, str]:
     if size > LARGEST:
         raise TooLargeError(f"this is more than {LARGEST >> 10} KB, and nothing was written: shorten the note")
     try:
-        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict"))
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
     except ValueError:
         raise PageError("this is not a form of the desk") from None
+    fields = Fields(pairs)
     access.require_own_form(request, person, fields.get("form", ""))
     if not person.may_decide:
         raise RefusedError(f"{person.name} may read, and analysts decide: ask to become one")

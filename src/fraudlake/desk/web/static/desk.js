@@ -93,7 +93,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     const where = event.target;
-    if (where.closest("textarea, select, dialog[open]") || where.matches("input:not([type=range])")) {
+    if (where.closest("textarea, select, dialog[open]") || where.matches("input:not([type=range]):not([type=checkbox])")) {
       if (event.key === "Escape") where.blur();
       return;
     }
@@ -104,7 +104,7 @@
     const target = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key && !one.disabled);
     if (!target || event.repeat) return;
     event.preventDefault();
-    if (target.matches("textarea, input")) target.focus(); else target.click();
+    if (target.matches("textarea, input:not([type=checkbox])")) target.focus(); else target.click();
   });
 
   for (const button of document.querySelectorAll("[data-opens]")) {

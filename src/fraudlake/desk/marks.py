@@ -1,0 +1,50 @@
+"""Marks: ids of payments, which an analyst calls fraud, become rows with their amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import tables
+from fraudlake.desk.window import Window
+from fraudlake.errors import UsageError
+from fraudlake.sql_text import one_of
+
+if TYPE_CHECKING:
+    from fraudlake.desk.review import Item
+    from fraudlake.desk.store import Store
+
+BEFORE, AFTER = 90, 7
+"""Days before and after what an item is about, of which payments can be marked."""
+
+
+def rows(store: Store, item: Item, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return payments that can be marked: ``transaction_id, account_id, timestamp, amount`` by their ids."""
+    silver = tables.SILVER_TRANSACTIONS
+    where = f"{_days(item).sql} AND {one_of('transaction_id', ids)}"
+    found = store.query(
+        f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} WHERE {where}", silver
+    )
+    return {row["transaction_id"]: row for row in found.to_pylist()}
+
+
+def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
+    """Return the amounts of payments, in account currency, by their ids, in the order of these.
+
+    Raises:
+        UsageError: there is no such payment in the days around what the item is about.
+    """
+    wanted = list(dict.fromkeys(ids))
+    if not wanted:
+        return {}
+    known = rows(store, item, wanted)
+    if unknown := [id_ for id_ in wanted if id_ not in known]:
+        days = _days(item)
+        raise UsageError(f"there is no payment {unknown[0]} from {days.first} to {days.last}: nothing was written")
+    return {id_: known[id_]["amount"] for id_ in wanted}
+
+
+def _days(item: Item) -> Window:
+    assert item.about is not None  # it is a case, or was drawn
+    return Window(item.about.first - timedelta(days=BEFORE), item.about.last + timedelta(days=AFTER))
