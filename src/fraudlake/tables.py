@@ -482,7 +482,8 @@ GOLD_ACCOUNT_DAILY = Table(
 )
 GOLD_CASES = Table(
     "gold_cases",
-    "A case: alerts of one entity, each at most `case_gap` after the one before. Each of its alert ids names it.",
+    "A case: alerts of one entity, each at most `case_gap` after the one before and `case_length` after the first. "
+    "Each of its alert ids names it.",
     """
     case_id STRING alert_id of its earliest alert
     entity STRING what its rules are by: account, or an entity of [entities]

@@ -47,7 +47,7 @@ name = "likely"
 threshold = {truth.LIKELY}
 {entities.RULES}"""
 DECLARED = {"COLUMNS": entities.COLUMNS, "ENTITIES": entities.ENTITIES, "FEATURES": entities.FEATURES}
-CASE_GAP = timedelta(minutes=10)
+CASE_GAP, CASE_LENGTH = timedelta(minutes=10), timedelta(minutes=15)
 SETTINGS = {
     **{f"FRAUDLAKE_{name}": json.dumps(value) for name, value in DECLARED.items()},
     "FRAUDLAKE_RULES": json.dumps(tomllib.loads(LIVE_RULES)["rules"]),
@@ -55,6 +55,7 @@ SETTINGS = {
     "FRAUDLAKE_MAX_OFFSETS_PER_TRIGGER": "800",
     "FRAUDLAKE_ALGORITHM": "logistic",
     "FRAUDLAKE_CASE_GAP": f"{CASE_GAP.total_seconds():.0f} s",
+    "FRAUDLAKE_CASE_LENGTH": f"{CASE_LENGTH.total_seconds():.0f} s",
     "FRAUDLAKE_CLUSTER_GROWTH": "0",
     "FRAUDLAKE_TARGET_FILE_SIZE": "8k",
     "FRAUDLAKE_TOPIC": TOPIC,
@@ -160,7 +161,7 @@ def _run(program: Program, receiver: Receiver, seed: int, kills: list[Kill], rep
         received = "".join(f"{json.dumps(event)}\n" for event in receiver.events)
         (folders[DELIVER_TO_WEBHOOK] / "received.jsonl").write_text(received)
     messages = broker.messages(TOPIC) if broker is not None else []
-    outcome.differences = truth.differences(program.lake, messages, case_gap=CASE_GAP)
+    outcome.differences = truth.differences(program.lake, messages, case_gap=CASE_GAP, case_length=CASE_LENGTH)
     return outcome
 
 

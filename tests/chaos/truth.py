@@ -44,7 +44,11 @@ Alerts = list[tuple[oracle.Row, oracle.Row]]
 
 
 def differences(
-    lake: Path, messages: Sequence[Message] = (), landing: Path | None = None, case_gap: timedelta = timedelta(days=1)
+    lake: Path,
+    messages: Sequence[Message] = (),
+    landing: Path | None = None,
+    case_gap: timedelta = timedelta(days=1),
+    case_length: timedelta = timedelta(days=7),
 ) -> list[str]:
     """Compare every table, and what was delivered, with the truth.
 
@@ -53,17 +57,18 @@ def differences(
         messages: all messages of its topic.
         landing: its landing folder, if it is not that of a lake on this machine.
         case_gap: the longest time between an alert of a case and the next one.
+        case_length: the longest time between the first alert of a case and the last one.
 
     Returns:
         A sentence for each that differs, none where all are right.
     """
-    compared = _expected_and_stored(lake, messages, landing or lake / "landing", case_gap)
+    compared = _expected_and_stored(lake, messages, landing or lake / "landing", case_gap, case_length)
     sentences = (_difference(table, *rows) for table, rows in compared.items())
     return [sentence for sentence in sentences if sentence]
 
 
 def _expected_and_stored(
-    lake: Path, messages: Sequence[Message], landing: Path, case_gap: timedelta
+    lake: Path, messages: Sequence[Message], landing: Path, case_gap: timedelta, case_length: timedelta
 ) -> dict[str, tuple[Rows, Rows]]:
     """Return, by table, the rows that it must hold and those that it holds."""
     files, unreadable = _landed(landing)
@@ -138,7 +143,7 @@ def _expected_and_stored(
             oracle.tiles(rows, completing),
             _stored_tiles(stored("gold_account_tiles")),
         ),
-        "gold_cases": (_cases(stored("silver_alerts"), case_gap), _stored_cases(stored("gold_cases"))),
+        "gold_cases": (_cases(stored("silver_alerts"), case_gap, case_length), _stored_cases(stored("gold_cases"))),
         "gold_detector_agreement": (
             _agreement(valid, alerts),
             _rows(_with_day(stored("gold_detector_agreement")), "day", "both", "only_flink", "only_spark"),
@@ -267,12 +272,13 @@ def _stored_features(predictions: pd.DataFrame, places: dict[str, tuple[Any, ...
         yield *places.get(id_, (id_, None)), *(None if value != value else value for value in values)
 
 
-def _cases(alerts: pd.DataFrame, gap: timedelta) -> Rows:
+def _cases(alerts: pd.DataFrame, gap: timedelta, length: timedelta) -> Rows:
     """Put alerts into cases, one after the other."""
     by_key: dict[tuple[str, str], list[list[Any]]] = defaultdict(list)
     for alert in alerts.sort_values(["timestamp", "alert_id"]).itertuples():
         cases = by_key[alert.entity, alert.entity_key]
-        if not cases or alert.timestamp - cases[-1][-1].timestamp > gap:
+        last = cases[-1] if cases else None
+        if not last or alert.timestamp - last[-1].timestamp > gap or alert.timestamp - last[0].timestamp > length:
             cases.append([])
         cases[-1].append(alert)
     for key, cases in by_key.items():

@@ -59,7 +59,7 @@ def fill(store: LocalStore, payments: Iterable[Payment]) -> None:
             store.append(table, pa.Table.from_pylist(rows, table.schema))
     raised = store.query(f"SELECT {cases.COLUMNS} FROM silver_alerts", tables.SILVER_ALERTS)
     known = store.query("SELECT * FROM gold_cases", tables.GOLD_CASES)
-    changes = cases.changes(known, raised, store.settings.case_gap)
+    changes = cases.changes(known, raised, store.settings.case_gap, store.settings.case_length)
     gone = changes.filter(changes["gone"])["case_id"].to_pylist()
     named = ", ".join(f"'{case}'" for case in [*gone, *changes["case_id"].to_pylist()])
     if len(changes):

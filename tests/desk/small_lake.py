@@ -139,6 +139,37 @@ def case(alert: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def add_terminal_case(root: Path) -> list[dict[str, Any]]:
+    """Add a case of terminal T0: alerts on the large payments of A0 and A4, and on two of A2; return the alerts."""
+    rows = {row["transaction_id"]: row for row in transactions()}
+    raised = [
+        {
+            "alert_id": f"busy {name}",
+            "rule": "busy",
+            **{key: rows[name][key] for key in ("account_id", "transaction_id", "timestamp", "amount")},
+            "detected_at": NOON + timedelta(hours=1),
+            "kind": "threshold",
+            "evidence": [
+                {"variable": "ROW", **{key: rows[one][key] for key in ("transaction_id", "timestamp", "amount")}}
+                for one in ("0-4", name)
+            ],
+            "entity": "terminal",
+            "entity_key": "T0",
+        }
+        for name in ("0-4", "2-3", "2-4", "4-4")
+    ]
+    of_all = {
+        "last_alert_at": raised[-1]["timestamp"],
+        "alerts": len(raised),
+        "alert_ids": [alert["alert_id"] for alert in raised],
+        "transaction_ids": [alert["transaction_id"] for alert in raised],
+        "accounts": 3,
+    }
+    write(root, tables.SILVER_ALERTS, raised)
+    write(root, tables.GOLD_CASES, [{**case(raised[0]), **of_all}])
+    return raised
+
+
 def queue() -> list[dict[str, Any]]:
     """The cases, the most valuable first, and one of the two other accounts, drawn at random."""
     cases = sorted(map(case, alerts()), key=lambda row: -row["amount_at_risk"])

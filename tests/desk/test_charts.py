@@ -60,6 +60,12 @@ def test_any_amounts_can_be_drawn(amounts: list[float]) -> None:
     assert "nan" not in svg and "inf" not in svg
 
 
+def test_a_label_is_next_to_its_mark() -> None:
+    marks = [Mark(NOON, 500.0, "paid", label="12"), Mark(NOON, 20.0, "paid")]
+    groups = [*ElementTree.fromstring(charts.timeline(marks, "payments")).iter("g")]
+    assert [[text.text for text in group.iter("text")] for group in groups] == [["12"], []]
+
+
 def test_nothing_is_drawn_of_nothing() -> None:
     assert (charts.timeline([], "x"), charts.bars([], [], "x")) == ("", "")
 

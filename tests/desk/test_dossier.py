@@ -16,6 +16,7 @@ from fraudlake.errors import UsageError
 from fraudlake.settings import load
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
+from tests.desk import small_lake
 from tests.desk.page import Page
 
 NOW = made.NOON + 10 * made.DAY
@@ -39,6 +40,24 @@ def test_the_time_axis_has_the_accounts_payments(first: Page) -> None:
     amounts = [row["amount"] for row in made.payments() if row["account_id"] == "1"]
     # What belongs to the case is drawn last.
     assert first.blocks["Transactions of the account"].marks == [amounts[2], amounts[0], amounts[1]]
+
+
+def test_the_time_axis_of_a_terminal_has_the_payments_of_all_its_accounts(tmp_path: Path) -> None:
+    root = small_lake.make(tmp_path / "lake")
+    small_lake.add_terminal_case(root)
+    paid = [row for row in small_lake.transactions() if row["terminal_id"] == "T0" and row["date"] == small_lake.DAY]
+
+    block = page(root, "busy 4-4").blocks["Transactions of the terminal"]
+
+    assert sorted(block.marks) == sorted(row["amount"] for row in paid)
+    assert "Terminal T0, from" in block.text and "1,000.00 of account A4 (4-4)" in block.text
+    assert [(row[0], row[1], row[2], float(row[3]), row[4]) for row in block.rows[1:]] == [
+        ("1", "A2", "2", 800.5, "2"),
+        ("2", "A0", "2", 600.5, "1"),
+        ("3", "A4", "2", 1000.5, "1"),
+        ("4", "A6", "2", 1200.5, "0"),
+        ("5", "A8", "2", 1400.5, "0"),
+    ]
 
 
 def test_a_row_has_its_file_and_row_and_a_hash_that_can_be_checked(first: Page) -> None:

@@ -20,7 +20,7 @@ from fraudlake.streams import aggregate, stream
 from fraudlake.streams import cases as streamed
 
 MIDNIGHT = datetime(2026, 3, 7, tzinfo=UTC)
-GAP = timedelta(hours=24)
+GAP, LENGTH = timedelta(hours=24), timedelta(hours=96)
 
 
 class Alert(NamedTuple):
@@ -65,9 +65,9 @@ def oracle(alerts: Iterable[Alert]) -> list[dict[str, Any]]:
         return alert.entity or "account", alert.key or alert.account
 
     for alert in sorted(alerts, key=lambda alert: (entity(alert), alert.hour, alert.id)):
-        last = made[-1][-1] if made else None
-        if last and entity(last) == entity(alert) and alert.hour - last.hour <= 24:
-            made[-1].append(alert)
+        case = made[-1] if made and entity(made[-1][0]) == entity(alert) else None
+        if case and alert.hour - case[-1].hour <= 24 and alert.hour - case[0].hour <= 96:
+            case.append(alert)
         else:
             made.append([alert])
     rows = []
@@ -120,7 +120,7 @@ def drawn(seed: int, number: int, keys: int = 4) -> list[Alert]:
 
 
 def test_alerts_at_most_a_gap_apart_are_a_case_and_the_earliest_names_it() -> None:
-    found = cases.cases(arrow([Alert("c", 48), Alert("b", 24), Alert("a", 73), Alert("z", 0, key="2")]), GAP)
+    found = cases.cases(arrow([Alert("c", 48), Alert("b", 24), Alert("a", 73), Alert("z", 0, key="2")]), GAP, LENGTH)
 
     assert [(row["case_id"], row["alert_ids"]) for row in by_id(found)] == [
         ("a", ["a"]),
@@ -129,10 +129,27 @@ def test_alerts_at_most_a_gap_apart_are_a_case_and_the_earliest_names_it() -> No
     ]
 
 
+def test_an_entity_with_an_alert_each_day_gets_a_case_for_each_length() -> None:
+    daily = [Alert(f"a{day:02}", 24 * day) for day in range(12)]
+
+    found = by_id(cases.cases(arrow([*daily, Alert("b", 97, key="2")]), GAP, LENGTH))
+
+    assert [(row["case_id"], row["alerts"]) for row in found] == [("a00", 5), ("a05", 5), ("a10", 2), ("b", 1)]
+    assert [(row["last_alert_at"] - row["opened_at"]) <= LENGTH for row in found] == [True] * 4
+
+
+def test_a_length_below_the_gap_cuts_cases_too() -> None:
+    alerts = [Alert("a", 0), Alert("b", 2), Alert("c", 3), Alert("d", 4)]
+
+    found = cases.cases(arrow(alerts), GAP, timedelta(hours=2))
+
+    assert [row["alert_ids"] for row in by_id(found)] == [["a", "b"], ["c", "d"]]
+
+
 def test_a_transaction_that_completes_two_alerts_counts_once() -> None:
     alerts = [Alert("a", 0, transaction="t", rule="y"), Alert("b", 0, transaction="t", rule="x"), Alert("c", 1)]
 
-    (case,) = cases.cases(arrow(alerts), GAP).to_pylist()
+    (case,) = cases.cases(arrow(alerts), GAP, LENGTH).to_pylist()
 
     assert (case["alerts"], case["rules"], case["transaction_ids"]) == (3, ["r", "x", "y"], ["t", "tc"])
     assert case["amount_at_risk"] == 20.0
@@ -142,7 +159,7 @@ def test_a_transaction_that_completes_two_alerts_counts_once() -> None:
 def test_cases_equal_those_of_a_plain_program(seed: int) -> None:
     alerts = drawn(seed, 150)
 
-    assert by_id(cases.cases(arrow(alerts), GAP)) == expected(alerts)
+    assert by_id(cases.cases(arrow(alerts), GAP, LENGTH)) == expected(alerts)
 
 
 def follow(
@@ -157,7 +174,7 @@ def follow(
     present = pa.Table.from_pylist([row for row in table.values() if is_of(row)], tables.GOLD_CASES.schema)
     alerts = arrow(there)
     alerts = alerts.filter(pa.array([is_of(row) for row in alerts.to_pylist()], pa.bool_()))
-    for row in cases.changes(present, alerts, GAP, first_day).to_pylist():
+    for row in cases.changes(present, alerts, GAP, LENGTH, first_day).to_pylist():
         gone = row.pop("gone")
         table.pop(row["case_id"], None)
         if not gone:
@@ -185,12 +202,28 @@ def test_a_late_alert_joins_two_cases_and_nothing_else_changes() -> None:
     assert sorted(table) == ["a", "c", "x"]
 
     present = pa.Table.from_pylist([table["a"], table["c"]], tables.GOLD_CASES.schema)
-    changes = cases.changes(present, arrow([*there[:2], Alert("b", 20)]), GAP).to_pylist()
+    changes = cases.changes(present, arrow([*there[:2], Alert("b", 20)]), GAP, LENGTH).to_pylist()
 
     assert [(row["case_id"], row["alert_ids"], row["gone"]) for row in changes] == [
         ("a", ["a", "b", "c"], False),
         ("c", ["c"], True),
     ]
+
+
+def test_a_late_alert_that_moves_where_cases_begin_leaves_each_alert_in_one_case() -> None:
+    table: dict[str, dict[str, Any]] = {}
+    daily = [Alert(f"a{day:02}", 24 * day) for day in range(1, 12)]
+    follow(table, daily, daily)
+    assert sorted(table) == ["a01", "a06", "a11"]
+    late = Alert("late", 12)
+
+    follow(table, [*daily, late], [late])
+
+    assert {name: row["alert_ids"] for name, row in table.items()} == {
+        "late": ["late", "a01", "a02", "a03", "a04"],
+        "a05": ["a05", "a06", "a07", "a08", "a09"],
+        "a10": ["a10", "a11"],
+    }
 
 
 def test_a_case_whose_alerts_have_left_silver_stays_as_it_is() -> None:
@@ -208,7 +241,7 @@ def test_a_case_whose_alerts_have_left_silver_stays_as_it_is() -> None:
 def test_ten_thousand_cases_are_computed_at_once() -> None:
     alerts = [Alert(f"a{n}", n % 7, key=str(n % 10_000)) for n in range(30_000)]
 
-    found = cases.cases(arrow(alerts), GAP)
+    found = cases.cases(arrow(alerts), GAP, LENGTH)
 
     assert len(found) == 10_000
     assert set(found["alerts"].to_pylist()) == {3}
@@ -222,11 +255,11 @@ def put(lake: Lake, alerts: list[Alert]) -> None:
 
 @pytest.mark.stream
 def test_the_stream_of_aggregates_keeps_cases_as_alerts_come_in_any_order(lake: Callable[..., Lake]) -> None:
-    opened, alerts = lake(), drawn(7, 90)
+    opened, alerts = lake(case_length=LENGTH), drawn(7, 90)
 
     def take(new: list[Alert], **settings: Any) -> list[dict[str, Any]]:
         put(opened, new)
-        here = lake(**settings)
+        here = lake(**{"case_length": LENGTH, **settings})
         stream.run(here, aggregate.streams(here), "available-now")
         return by_id(here.rows(tables.GOLD_CASES))
 
@@ -235,5 +268,6 @@ def test_the_stream_of_aggregates_keeps_cases_as_alerts_come_in_any_order(lake: 
     version = opened.version(tables.GOLD_CASES)
     streamed.update_all(opened)
     assert opened.version(tables.GOLD_CASES) == version  # what is the same is not written
-    longer = take([], case_gap=timedelta(days=30))
+    assert len(take([], case_length=timedelta(days=2))) > len(expected(alerts))
+    longer = take([], case_gap=timedelta(days=30), case_length=timedelta(days=30))
     assert len(longer) == len({(a.entity or "account", a.key or a.account) for a in alerts})

@@ -37,8 +37,8 @@ _event = click.option("--event-id", help="Id of the event: repeating a command w
 def cases_(app: App, /, day: datetime | None, limit: int, **flags: str | None) -> None:
     """List cases, the latest first: alerts of an account, or of an entity, that belong together.
 
-    An alert belongs to the case of the one before it if at most case_gap is between them, in event time. Needs:
-    aggregate.
+    An alert belongs to the case of the one before it if at most case_gap is between them, and at most case_length since
+    the first alert of the case, in event time. Needs: aggregate.
     """
     from fraudlake.desk import cases
 

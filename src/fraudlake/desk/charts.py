@@ -44,6 +44,8 @@ class Mark:
     verdict: Literal["fraud", "genuine"] | None = None
     is_labelled: bool = False
     """Whether Flink's label says fraud."""
+    label: str = ""
+    """What is written next to it, such as the number of its account in a list."""
 
 
 def timeline(marks: Sequence[Mark], description: str) -> Markup:
@@ -90,6 +92,8 @@ def _mark(mark: Mark, x: float, y: float, floor: float) -> Markup:
         parts.append(_tag("path", class_="verdict-fraud", d=f"M{x:.1f} {y - 11:.1f}l-6 -9h12z"))
     elif mark.verdict == "genuine":
         parts.append(_tag("path", class_="verdict-genuine", d=f"M{x - 4:.1f} {y - 15:.1f}l3 4l6 -8"))
+    if mark.label:
+        parts.append(_text(mark.label, x + 10, y + 4, "start"))
     return _tag("g", *parts, class_="mark", data_value=str(mark.amount))
 
 

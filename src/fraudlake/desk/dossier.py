@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import json_text, tables
 from fraudlake.counts import counted
-from fraudlake.desk import charts, review
+from fraudlake.desk import cases, charts, history, review
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.document import Block, Document, Section, text
+from fraudlake.desk.window import Window
 from fraudlake.detection import evidence
+from fraudlake.detection.entity import title
 from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import source_position
 from fraudlake.silver.source_position import KAFKA
 from fraudlake.sql_text import literal, one_of
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _MOST = 500
 """The largest number of alerts in a dossier; a case with more has its first ones."""
 _DRAWN = 2_000
-"""The largest number of the account's transactions on the time axis."""
+"""The largest number of transactions of the account or key on the time axis."""
 _AROUND = timedelta(days=3)
 """How long before and after the case the time axis goes."""
 _SIDE_BY_SIDE = 4
@@ -51,6 +54,7 @@ def dossier(store: Store, name: str) -> Document:
         "opened": case.row["opened_at"],
         "last alert": case.row["last_alert_at"],
         "alerts": case.row["alerts"],
+        "accounts": case.row["accounts"],
         "transactions": len(case.row["transaction_ids"]),
         "amount at risk": case.row["amount_at_risk"],
         "verdict": case.verdict,
@@ -112,32 +116,58 @@ class _Case:
         return next((event.verdict for event in reversed(self._events) if event.is_verdict), None)
 
     def timeline(self) -> Block:
-        """Return the payments of the case's account around it."""
-        account = self.row["account_id"]
+        """Return the payments of the case's account, or with its key, around it."""
+        named = self.row["entity"] or ACCOUNT
+        is_same = history.same_key(self._store, cases.item(self.row), self._transactions)
         first, last = self.row["opened_at"] - _AROUND, self.row["last_alert_at"] + _AROUND
         clauses = (
-            f"WHERE date BETWEEN DATE '{first.date()}' AND DATE '{last.date()}' AND account_id = {literal(account)} "
-            f"ORDER BY timestamp LIMIT {_DRAWN}"
+            f"WHERE {Window(first.date(), last.date()).sql} AND {is_same} "
+            f"ORDER BY {history.own_first(self._ids)}, timestamp LIMIT {_DRAWN}"
         )
-        payments = self._select(tables.SILVER_TRANSACTIONS, "transaction_id, timestamp, amount, label", clauses)
+        payments = self._select(
+            tables.SILVER_TRANSACTIONS, "transaction_id, account_id, timestamp, amount, label", clauses
+        )
+        accounts = [] if named == ACCOUNT else history.by_account(payments, self._alerts)
+        labels = history.labels(accounts)
         completed = {alert["transaction_id"] for alert in self._alerts}
         scores = {row["transaction_id"]: row["probability"] for row in self._predictions}
         verdicts = {row["transaction_id"]: row["verdict"] for row in self._verdicts}
         marks = []
         for row in payments:
-            id_ = row["transaction_id"]
+            id_, account = row["transaction_id"], row["account_id"]
             kind: Literal["live"] | None = "live" if id_ in completed else None
-            said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f} ({id_})"
-            in_case, labelled = id_ in self._ids, bool(row["label"])
-            verdict = _verdict(verdicts.get(id_))
-            marks.append(Mark(row["timestamp"], row["amount"], said, in_case, kind, scores.get(id_), verdict, labelled))
+            of_account = f" of account {account}" if accounts else ""
+            said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f}{of_account} ({id_})"
+            marks.append(
+                Mark(
+                    row["timestamp"],
+                    row["amount"],
+                    said,
+                    id_ in self._ids,
+                    kind,
+                    scores.get(id_),
+                    _verdict(verdicts.get(id_)),
+                    bool(row["label"]),
+                    labels.get(account, ""),
+                )
+            )
+        what = f"{title(named)} {self.row['entity_key']}"
         note = (
-            f"Account {account}, from three days before the case to three days after it: "
+            f"{what}, from three days before the case to three days after it: "
             f"{counted(len(payments), 'transaction')}. Those of the case are coloured, those that completed an alert "
             "have a ring, and a bar below is the score."
         )
-        chart = charts.timeline(marks, f"Transactions of account {account}")
-        return Block("Transactions of the account", note, chart, source=tables.SILVER_TRANSACTIONS.name, is_wide=True)
+        note += " The number next to a mark is that of its account." if accounts else ""
+        columns = ("number", "account", "transactions", "amount", "alerts of the case") if accounts else ()
+        return Block(
+            f"Transactions of the {named}",
+            note,
+            charts.timeline(marks, f"{what}: transactions by time and amount"),
+            columns,
+            [tuple(one.values()) for one in accounts],
+            tables.SILVER_TRANSACTIONS.name,
+            is_wide=True,
+        )
 
     def alerts(self) -> Block:
         """Return the alerts in the order of event time."""

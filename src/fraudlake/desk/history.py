@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
 
 MOST = 2000
-"""Transactions of a history: the latest ones."""
+"""Transactions of a history: those of its case, and the latest others."""
 _AFTER = 7
 """Days of a history after what it is about."""
 KEYS, SHARERS = 5, 8
 """Keys of an entity that are looked up, and accounts that are named for each."""
+NUMBERED = 20
+"""Accounts of a key whose numbers are written next to their marks on the time axis."""
 _ALERT = "alert_id, rule, kind, account_id, transaction_id, timestamp, amount, explanation, rule_version, detected_at, "
 _ALERT += "evidence, evidence_columns, measures"
 
@@ -73,15 +75,18 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
         alert_ids: the alerts of its case.
     """
     window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
-    condition = f"{_same_key(store, item, about)} AND {window.sql}"
+    own = [] if item.entity == ACCOUNT else of_transactions(store, item, about)
+    condition = f"{same_key(store, item, own)} AND {window.sql}"
     silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
-    rows = store.query(
-        f"SELECT * FROM {name} WHERE {condition} ORDER BY timestamp DESC, transaction_id LIMIT {MOST + 1}", silver
-    ).to_pylist()
+    # A terminal may have so many payments that those of the case are not among the latest.
+    order = f"{own_first(item.transaction_ids)}, timestamp DESC, transaction_id"
+    rows = store.query(f"SELECT * FROM {name} WHERE {condition} ORDER BY {order} LIMIT {MOST + 1}", silver).to_pylist()
     total = len(rows)
     if total > MOST:
         counted = store.query(f"SELECT count(*) AS total FROM {name} WHERE {condition}", silver)
         total, rows = int(counted["total"][0].as_py()), rows[:MOST]
+    rows.sort(key=lambda row: row["transaction_id"])
+    rows.sort(key=lambda row: row["timestamp"], reverse=True)
     ids = {row["transaction_id"] for row in rows}
     # Alerts are found by the account, since the entity of older ones is null.
     accounts = sorted({row["account_id"] for row in rows} | {item.account_id})
@@ -141,13 +146,53 @@ def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, A
     return [*store.query(f"SELECT * FROM {silver.name} WHERE {where}", silver).to_pylist()]
 
 
-def _same_key(store: Store, item: Item, about: Window) -> str:
-    """Return the condition that a transaction has the key of an item."""
-    if item.entity != ACCOUNT and item.entity in store.settings.entities:
-        rows = of_transactions(store, item, about)
-        if rows:
-            return _is(rows[0], store.settings.entity_columns(item.entity))
-    return f"account_id = {literal(item.account_id)}"
+def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the condition that a transaction has the key of an item.
+
+    If its entity is not declared any more, that it is of an account of the item.
+
+    Args:
+        store: the lake's tables.
+        item: the item.
+        rows: rows of ``silver_transactions`` that it is about; an account needs none.
+    """
+    if item.entity == ACCOUNT:
+        return f"account_id = {literal(item.account_id)}"
+    if rows and item.entity in store.settings.entities:
+        return _is(rows[0], store.settings.entity_columns(item.entity))
+    return one_of("account_id", sorted({row["account_id"] for row in rows} | {item.account_id}))
+
+
+def own_first(transaction_ids: Iterable[str]) -> str:
+    """Return the order, in SQL, that puts some transactions before others."""
+    return f"CASE WHEN {one_of('transaction_id', transaction_ids)} THEN 0 ELSE 1 END"
+
+
+def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what each account did, those with most alerts first: ``number, account_id, transactions, amount, alerts``.
+
+    Args:
+        rows: transactions.
+        alerts: the alerts that count.
+
+    Returns:
+        Among others the ``number`` that the account has on the time axis; None after the first :data:`NUMBERED`.
+    """
+    raised = Counter(alert["account_id"] for alert in alerts)
+    amounts: dict[str, list[float]] = {account: [] for account in raised}
+    for row in rows:
+        amounts.setdefault(row["account_id"], []).append(row["amount"])
+    found = [
+        {"account_id": account, "transactions": len(paid), "amount": sum(paid), "alerts": raised[account]}
+        for account, paid in amounts.items()
+    ]
+    found.sort(key=lambda one: (-one["alerts"], -one["transactions"], one["account_id"]))
+    return [{"number": number if number <= NUMBERED else None, **one} for number, one in enumerate(found, 1)]
+
+
+def labels(accounts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what is written next to the marks of accounts, as :func:`by_account` has them."""
+    return {one["account_id"]: str(one["number"]) for one in accounts if one["number"]}
 
 
 def _is(row: Mapping[str, Any], columns: Iterable[str]) -> str:
@@ -188,7 +233,7 @@ def _scores(store: Store, accounts: Sequence[str], window: Window) -> dict[str, 
 
 
 def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
-    """Return what other accounts did with the keys, of declared entities, of an item's transactions.
+    """Return what other accounts did with the keys, of other declared entities, of an item's transactions.
 
     Args:
         store: the lake's tables.
@@ -197,8 +242,17 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
         days: the days before that count, too.
     """
     # The account is a part of a key that nobody else has.
-    entities = {name: columns for name, columns in store.settings.entities.items() if "account_id" not in columns}
+    entities = {
+        name: columns
+        for name, columns in store.settings.entities.items()
+        if "account_id" not in columns and name != item.entity
+    }
     rows = of_transactions(store, item, about) if entities else []
+    # A case is no evidence of itself: neither its accounts nor payments with its own key are others.
+    own = one_of("account_id", sorted({row["account_id"] for row in rows} | {item.account_id}))
+    others = f"NOT ({own})"
+    if item.entity != ACCOUNT:
+        others += f" AND ({same_key(store, item, rows)}) IS NOT TRUE"
     window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
     fraud = verdicts.latest(store, window) if rows else {}
     is_fraud = one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
@@ -207,26 +261,20 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
         complete = [row for row in rows if all(row.get(column) is not None for column in columns)]
         keys = {tuple(row[column] for column in columns): row for row in complete}
         for row in [*keys.values()][:KEYS]:
-            shares.append(_share(store, window, entity, columns, row, item.account_id, is_fraud))
+            shares.append(_share(store, f"{window.sql} AND {others}", entity, columns, row, is_fraud))
     return sorted(shares, key=lambda share: (-share.fraud, -share.labelled, share.entity))
 
 
 def _share(
-    store: Store,
-    window: Window,
-    entity: str,
-    columns: Sequence[str],
-    row: Mapping[str, Any],
-    account: str,
-    is_fraud: str,
+    store: Store, others: str, entity: str, columns: Sequence[str], row: Mapping[str, Any], is_fraud: str
 ) -> Share:
     silver = tables.SILVER_TRANSACTIONS
-    others = store.query(
+    found = store.query(
         f"SELECT account_id, count(*) AS transactions, sum(amount) AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
-        f"FROM {silver.name} WHERE {_is(row, columns)} AND {window.sql} AND account_id <> {literal(account)} "
+        f"FROM {silver.name} WHERE {_is(row, columns)} AND {others} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",
         silver,
     ).to_pylist()
-    totals = {name: sum(one[name] for one in others) for name in ("transactions", "fraud", "labelled")}
-    return Share(entity, {column: row[column] for column in columns}, len(others), named=others[:SHARERS], **totals)
+    totals = {name: sum(one[name] for one in found) for name in ("transactions", "fraud", "labelled")}
+    return Share(entity, {column: row[column] for column in columns}, len(found), named=found[:SHARERS], **totals)

@@ -1,7 +1,7 @@
-"""Cases: the alerts of an entity become cases, each of alerts that are at most a gap apart in event time.
+"""Cases: the alerts of an entity become cases, by the time between alerts and since the first one (event time).
 
 A case is a function of the alerts alone, so it is the same however they came. The id of its earliest alert is its own,
-and each of its alerts names it: an alert that comes late, and is earlier or joins two cases, breaks no reference.
+and each of its alerts names it: an alert that comes late, and moves where cases begin, breaks no reference.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ AGGREGATE = Aggregate(
 _ORDER = ["entity", "entity_key", "timestamp", "alert_id"]
 
 
-def cases(alerts: pa.Table, gap: timedelta) -> pa.Table:
+def cases(alerts: pa.Table, gap: timedelta, length: timedelta) -> pa.Table:
     """Return the cases of alerts.
 
     Args:
         alerts: all alerts of some entities, in :data:`COLUMNS`.
         gap: the longest time between an alert of a case and the next.
+        length: the longest time between the first alert of a case and the last.
 
     Returns:
         The columns of ``gold_cases``.
@@ -53,9 +54,7 @@ def cases(alerts: pa.Table, gap: timedelta) -> pa.Table:
     if not len(alerts):
         return GOLD_CASES.schema.empty_table()
     rows = alerts.to_pandas().sort_values(_ORDER, ignore_index=True)
-    before = rows.shift()
-    is_other = (rows["entity"] != before["entity"]) | (rows["entity_key"] != before["entity_key"])
-    rows["case"] = (is_other | (rows["timestamp"] - before["timestamp"] > gap)).cumsum() - 1
+    rows["case"] = _begins(rows, gap, length).cumsum() - 1
     first, last = rows.drop_duplicates("case"), rows.drop_duplicates("case", keep="last")
     payments = rows.drop_duplicates(["case", "transaction_id"])
     number = len(first)
@@ -84,19 +83,39 @@ def cases(alerts: pa.Table, gap: timedelta) -> pa.Table:
     return pa.table(arrays, schema=GOLD_CASES.schema)
 
 
+def _begins(rows: pd.DataFrame, gap: timedelta, length: timedelta) -> np.ndarray:
+    """Return whether a case begins with each alert, of alerts in the order of their entities and times."""
+    before = rows.shift()
+    is_other = (rows["entity"] != before["entity"]) | (rows["entity_key"] != before["entity_key"])
+    begins = (is_other | (rows["timestamp"] - before["timestamp"] > gap)).to_numpy(copy=True)
+    times, longest = rows["timestamp"].dt.tz_localize(None).to_numpy(), np.timedelta64(length)
+    first = np.flatnonzero(begins)
+    end = np.append(first[1:], len(rows))
+    is_long = times[end - 1] - times[first] > longest
+    for begin, after in zip(first[is_long], end[is_long], strict=True):
+        # Where a case ends depends on where it began, so they follow one after the other.
+        while times[after - 1] - times[begin] > longest:
+            begin += np.searchsorted(times[begin:after], times[begin] + longest, side="right")
+            begins[begin] = True
+    return begins
+
+
 def _lists(rows: pd.DataFrame, column: str, number: int) -> pa.Array:
     """Return the values of a column as a list for each case; the rows are in the order of the cases."""
     ends = np.cumsum(np.bincount(rows["case"], minlength=number))
     return pa.ListArray.from_arrays(np.concatenate([[0], ends]).astype(np.int32), pa.array(rows[column], pa.string()))
 
 
-def changes(present: pa.Table, alerts: pa.Table, gap: timedelta, first_day: date | None = None) -> pa.Table:
+def changes(
+    present: pa.Table, alerts: pa.Table, gap: timedelta, length: timedelta, first_day: date | None = None
+) -> pa.Table:
     """Return what changes in ``gold_cases`` as alerts become cases.
 
     Args:
         present: the cases of some entities that the table has.
         alerts: all their alerts, in :data:`COLUMNS`.
         gap: see :func:`cases`.
+        length: likewise.
         first_day: the first day whose alerts are all there. A case that opened before it cannot be computed, and stays
             with its alerts.
 
@@ -107,7 +126,7 @@ def changes(present: pa.Table, alerts: pa.Table, gap: timedelta, first_day: date
     settled = present.filter(pa.array(stays, pa.bool_()))
     known = {alert for alerts_of_case in settled["alert_ids"].to_pylist() for alert in alerts_of_case}
     is_free = [alert not in known for alert in alerts["alert_id"].to_pylist()]
-    computed = cases(alerts.filter(pa.array(is_free, pa.bool_())), gap)
+    computed = cases(alerts.filter(pa.array(is_free, pa.bool_())), gap, length)
     before = {
         row["case_id"]: row for row in present.filter(pa.array([not stay for stay in stays], pa.bool_())).to_pylist()
     }

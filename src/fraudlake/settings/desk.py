@@ -43,6 +43,11 @@ class Desk(BaseModel):
         gt=timedelta(0),
         description="Longest time, in event time, between an alert of a case and the next.",
     )
+    case_length: Duration = Field(
+        timedelta(days=7),
+        gt=timedelta(0),
+        description="Longest time, in event time, between the first alert of a case and its last.",
+    )
     queue_size: int = Field(100, ge=1, le=100_000, description="Items of the review queue of a day.")
     explore: float = Field(
         0.1, ge=0, le=1, description="Share of the queue that is drawn at random among all other accounts of the day."

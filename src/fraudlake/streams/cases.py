@@ -29,6 +29,7 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
             lake.query(present, ", ".join(present.column_names), of_cases),
             lake.query(alerts, cases.COLUMNS, of_alerts),
             lake.settings.case_gap,
+            lake.settings.case_length,
             first_day,
         )
         if len(changes):

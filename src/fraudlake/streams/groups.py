@@ -114,18 +114,18 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     first, *others = aggregates
     checkpoint = lake.checkpoint(first.step)
     new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.also_writes]
-    # Cases of another gap are computed again.
-    of_gap = [f"{gold.CASES.table.name} {durations.text(lake.settings.case_gap)}"]
-    of_gap = of_gap if first.sources == gold.CASES.sources else []
-    if not new and {*of_gap} <= {*checkpoint.also_writes}:
+    # Cases of another gap or length are computed again.
+    bounds = ", ".join(map(durations.text, (lake.settings.case_gap, lake.settings.case_length)))
+    of_bounds = [f"{gold.CASES.table.name} {bounds}"] if first.sources == gold.CASES.sources else []
+    if not new and {*of_bounds} <= {*checkpoint.also_writes}:
         return
     if not checkpoint.is_new:
         threads.call_all(_updates(lake, new, refresh.whole_days(lake) if new else []))
-        if of_gap:
+        if of_bounds:
             cases.update_all(lake)
     for aggregate in new:
         shutil.rmtree(lake.checkpoint(aggregate.step).folder, ignore_errors=True)
-    checkpoint.note_also_writes([*(aggregate.table.name for aggregate in others), *of_gap])
+    checkpoint.note_also_writes([*(aggregate.table.name for aggregate in others), *of_bounds])
 
 
 def recompute(

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -84,6 +85,33 @@ def test_a_case_shows_what_others_did_at_its_terminal(browse: Open) -> None:
     assert text.startswith(
         f"Terminal T0 {accounts} other accounts, {len(others)} transactions, {labelled} labelled fraud"
     )
+
+
+def test_a_case_of_a_terminal_shows_all_payments_there_with_their_accounts(browse: Open, root: Path) -> None:
+    small_lake.add_terminal_case(root)
+    page = browse().get("/items/busy 2-4").text
+    paid = [row for row in small_lake.transactions() if row["terminal_id"] == "T0"]
+    marks = re.findall(r'<g class="mark" data-value="([^"]*)"><title>(\w+): .*?</g>', page)
+    assert sorted((float(value), account) for value, account in marks) == sorted(
+        (row["amount"], row["account_id"]) for row in paid
+    )
+    numbered = re.findall(r'<g class="mark"[^>]*><title>(\w+): (?:(?!</g>).)*class="tick"[^>]*>(\d)</text></g>', page)
+    assert Counter(numbered) == dict.fromkeys([("A2", "1"), ("A0", "2"), ("A4", "3"), ("A6", "4"), ("A8", "5")], 5)
+    table = page[page.index("<h2>Accounts</h2>") :].split("</table>")[0]
+    rows = [text_of(row) for row in re.findall(r"<tr>.*?</tr>", table)[1:]]
+    spent = {one: sum(row["amount"] for row in paid if row["account_id"] == one) for one in ("A2", "A0", "A4")}
+    assert rows[:3] == [f"1 A2 5 {spent['A2']:,.2f} 2", f"2 A0 5 {spent['A0']:,.2f} 1", f"3 A4 5 {spent['A4']:,.2f} 1"]
+    assert "ROW 2026-03-07 12:04:00 600.00 A0 0-4 ROW 2026-03-07 12:24:00 1,000.00 A4 4-4" in text_of(page)
+
+
+def test_a_case_of_a_terminal_is_no_evidence_of_itself(browse: Open, root: Path) -> None:
+    raised = small_lake.add_terminal_case(root)
+    decided = {"verdict": True, "decided_at": small_lake.NOON, "date": small_lake.DAY}
+    called = [{**decided, "transaction_id": alert["transaction_id"]} for alert in raised]
+    small_lake.write(root, small_lake.tables.SILVER_VERDICTS, called)
+    text = text_of(browse().get("/items/busy 2-4/shared").text)
+    assert text == "These transactions have no further key of an entity that others could share."
+    assert "3 called fraud" in text_of(browse().get("/items/alert0/shared").text)
 
 
 def test_a_verdict_of_another_accounts_case_is_known_fraud(browse: Open, root: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlencode
@@ -212,6 +212,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     of_account = [] if case else cases.of_key(store, item.account_id, _CASES, of_accounts=True)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
+    accounts = [] if item.entity == ACCOUNT else history.by_account(known.transactions, alerts)
     return site.page(
         request,
         "case.html",
@@ -228,10 +229,12 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         expired=_expired(state),
         dossier=f"/items/{segment(with_dossier['case_id'])}/dossier" if with_dossier else None,
         facts=_facts(item, case, row),
-        cases=of_account if case is None else [],
+        cases=of_account,
         history=known,
-        timeline=_timeline(known, item),
-        alerts=[_evidence(alert) for alert in shown],
+        accounts=accounts[: history.NUMBERED],
+        more_accounts=len(accounts[history.NUMBERED :]),
+        timeline=_timeline(known, item, history.labels(accounts)),
+        alerts=[_evidence(alert, known) for alert in shown],
         more_alerts=len(alerts) - len(shown),
         columns=list(store.settings.columns),
         score=_score(known),
@@ -336,17 +339,18 @@ def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) 
     return facts or [("Account", shown(item.account_id))]
 
 
-def _timeline(known: History, item: Item) -> Markup:
+def _timeline(known: History, item: Item, labels: Mapping[str, str]) -> Markup:
     marks = [
         Mark(
             row["timestamp"],
             row["amount"],
-            _text(row),
+            _text(row) if item.entity == ACCOUNT else f"{shown(row['account_id'])}: {_text(row)}",
             row["is_of_case"],
             row["alert"],
             row["probability"],
             None if row["verdict"] is None else "fraud" if row["verdict"] else "genuine",
             bool(row["label"]),
+            labels.get(row["account_id"], ""),
         )
         for row in known.transactions
     ]
@@ -379,11 +383,15 @@ def _latest_of_each_rule(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*latest, *others[: max(0, _ALERTS - len(latest))]]
 
 
-def _evidence(alert: dict[str, Any]) -> dict[str, Any]:
-    """Return an alert with the rows of its evidence, and the columns that the rule used."""
+def _evidence(alert: dict[str, Any], known: History) -> dict[str, Any]:
+    """Return an alert with the rows of its evidence, their accounts, and the columns that the rule used."""
+    accounts = {row["transaction_id"]: row["account_id"] for row in known.transactions}
     parts = alert["evidence"] or []
     further = [dict(one or {}) for one in alert["evidence_columns"] or [{}] * len(parts)]
-    rows = [{**part, "further": one} for part, one in zip(parts, further, strict=True)]
+    rows = [
+        {**part, "account_id": accounts.get(part["transaction_id"]), "further": one}
+        for part, one in zip(parts, further, strict=True)
+    ]
     columns = [*dict.fromkeys(name for one in further for name in one)]
     return {**alert, "rows": rows, "columns": columns, "measures": alert["measures"] or []}
 
