@@ -13,7 +13,7 @@ from fraudlake.desk import review, verdicts
 from fraudlake.desk.review import Event, Item
 from fraudlake.desk.window import Window
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import literal, one_of, value
+from fraudlake.sql_text import bounded_sum, literal, one_of, value
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -222,7 +222,7 @@ def _share(
 ) -> Share:
     silver = tables.SILVER_TRANSACTIONS
     others = store.query(
-        f"SELECT account_id, count(*) AS transactions, sum(amount) AS amount, "
+        f"SELECT account_id, count(*) AS transactions, {bounded_sum('amount')} AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
         f"FROM {silver.name} WHERE {_is(row, columns)} AND {window.sql} AND account_id <> {literal(account)} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",
