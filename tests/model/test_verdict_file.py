@@ -144,6 +144,28 @@ def test_bytes_are_texts(tmp_path: Path) -> None:
     assert rows(file) == [("a", True, None, APRIL_6)]
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array(["12", "13"], pa.large_string()),
+        pa.array(["12", "13"], pa.string_view()),
+        pa.array(["12", "13"], pa.binary(2)),
+        pa.array(["12", "13"]).dictionary_encode(),
+        pa.array([12, 13], pa.uint64()),
+        pa.array([12, 13], pa.decimal128(20, 0)),
+        pa.array([12.0, 13.0], pa.float32()),
+        pa.array([12.0, 13.0], pa.float64()),
+    ],
+    ids=lambda ids: str(ids.type),
+)
+def test_ids_are_texts_in_whatever_type_a_program_writes_them(tmp_path: Path, ids: pa.Array) -> None:
+    file = tmp_path / "decided.parquet"
+    days = pa.array([NOON.replace(tzinfo=None)] * 2, pa.timestamp("ns"))
+    table = pa.table({"transaction_id": ids, "verdict": [True, False], "decided_at": days})
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True)
+    assert rows(file) == [("12", True, None, NOON), ("13", False, None, NOON)]
+
+
 def test_a_file_of_pandas_has_times_of_nanoseconds_and_categories(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {

@@ -251,8 +251,11 @@ def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
 def _ids(raw: _Raw, name: str, column: pa.ChunkedArray) -> pa.Array:
     """Return ids as texts, also those that a program has written as doubles, if none of their digits is lost."""
     if pa.types.is_floating(column.type):
+        # The whole numbers up to this one are exact, in single and half precision, too.
+        most_exact = 2 ** (np.finfo(column.type.to_pandas_dtype()).nmant + 1)
+        column = column.cast(pa.float64())
         given = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column).combine_chunks()
-        is_exact = pc.and_(pc.equal(pc.floor(given), given), pc.less(pc.abs(given), _MOST_EXACT))
+        is_exact = pc.and_(pc.equal(pc.floor(given), given), pc.less(pc.abs(given), most_exact))
         _require_exact(raw, name, given, is_exact)
         return given.cast(pa.int64()).cast(pa.string())
     texts = _text(column)
