@@ -66,6 +66,7 @@ def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
         ({"within": "soon"}, "--within = 'soon': must be a duration such as '10 seconds', '500 ms' or '2 hours'"),
         ({"trigger": "often"}, "--trigger = 'often': input should be 'available-now' or 'continuous'"),
         ({"timestamp_floor": "2026-13-45"}, "--timestamp-floor = '2026-13-45': must be a day such as '2026-03-07'"),
+        ({"file_events": "notifications"}, "--file-events = 'notifications': input should be 'off' or 'managed'"),
         ({"topic": ".."}, "--topic = '..': must be a name that Kafka allows, not '.' or '..'"),
         ({"fast_alerts_topic": "fast"}, "--fast-alerts-topic needs --bootstrap-servers HOST:PORT"),
         (

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
+from fraudlake.values import MOST_AMOUNT
+
 
 def literal(text: str) -> str:
     r"""Return a text as a value in SQL.
@@ -41,3 +43,9 @@ def one_of(column: str, values: Iterable[object]) -> str:
     """Return the condition that a column has one of some values; without any, it is false."""
     listed = ", ".join(map(value, values))
     return f"{column} IN ({listed})" if listed else "false"
+
+
+def bounded_sum(amount: str) -> str:
+    """Return the sum of a column of amounts; each counts for at most :data:`MOST_AMOUNT`, so that it stays finite."""
+    most = value(MOST_AMOUNT)
+    return f"sum(greatest(least({amount}, {most}), -{most}))"

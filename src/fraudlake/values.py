@@ -16,7 +16,7 @@ TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
 MOST_INT, MOST_LONG = 2**31 - 1, 2**63 - 1
 MOST_AMOUNT = 1e12
-"""The largest amount that enters a figure, in account currency, so that no sum overflows."""
+"""The largest amount (of either sign) that enters a figure, in account currency, so that no sum overflows."""
 
 
 def size_in_bytes(text: str) -> int:

@@ -63,10 +63,11 @@ spec = {
 (folder / "spark-pipeline.yml").write_text(yaml.safe_dump(spec))
 
 
-def refuse(frame: DataFrame) -> NoReturn:
+def refuse(frame: DataFrame, *given: object) -> NoReturn:
     raise AssertionError("the pipeline collects rows while it defines its tables")
 
 
 for frames in (DataFrame, spark.range(1).__class__):
-    frames.collect = refuse  # type: ignore[method-assign]
+    for name in ("collect", "first", "head", "take", "tail", "toArrow", "toLocalIterator", "toPandas"):
+        setattr(frames, name, refuse)
 cli.run(folder / "spark-pipeline.yml", full_refresh=[], full_refresh_all=False, refresh=[], dry=False)

@@ -548,6 +548,30 @@ def test_the_ci_example_gives_the_desk_the_code_of_each_deploy(target: str) -> N
     assert "desk" in render(target, has_desk=True, **GIVEN).resources["apps"]
 
 
+@pytest.mark.parametrize(
+    ("page", "heading", "deploys"),
+    [("deploy", "The desk", 1), ("upgrade", "In a workspace", 0), ("upgrade", "Roll back the code", 1)],
+)
+def test_the_pages_give_the_desk_the_code_of_a_deploy(page: str, heading: str, deploys: int) -> None:
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
+    section = " ".join(text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].split())
+    parts = section.split("databricks bundle deploy")
+
+    assert len(parts) == 1 + deploys
+    assert all("databricks bundle run desk --target prod" in part for part in parts[deploys:])
+
+
+def test_the_bundle_asks_for_a_cli_that_the_tutorial_and_the_ci_example_have() -> None:
+    """Older ones drop the rights on the model, and Terraform sends other requests than those that are tested."""
+    bundle = yaml.safe_load((ROOT / "databricks.yml").read_text())["bundle"]
+    (floor,) = re.findall(r"^>= (\d+)\.(\d+)\.0$", bundle["databricks_cli_version"])
+    tutorial = (ROOT / "docs" / "tutorials" / "first-deploy.md").read_text()
+
+    assert bundle["engine"] == "direct"
+    assert tuple(map(int, floor)) >= (1, 13)
+    assert re.findall(r"the Databricks CLI \((\d+)\.(\d+) or newer\)", tutorial) == [floor]
+
+
 def test_the_ci_example_has_the_cli_for_its_tests_and_pins_it() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())
 

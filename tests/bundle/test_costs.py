@@ -60,6 +60,14 @@ def test_the_guide_dates_its_prices() -> None:
     assert re.search(r"list prices of April 2026", GUIDE)
 
 
+def test_the_page_on_sizing_says_what_the_guides_table_is_added_up_from() -> None:
+    page = " ".join((ROOT / "docs" / "explanation" / "sizing.md").read_text().split())
+    (rows, run) = re.findall(r"a million rows are ([\d.]+) DBU and a run ([\d.]+)\.", page)[0]
+
+    assert float(rows) == pytest.approx(sum(known("dbu_of")["million_rows"].values()))
+    assert float(run) == known("dbu_of")["run"]
+
+
 @pytest.mark.parametrize(
     ("quartz", "runs"), [("0 10 * * * ?", 720), ("0 0/5 * * * ?", 8640), ("0 0 3 ? * SUN", 5), ("0 30 1 * * ?", 30)]
 )

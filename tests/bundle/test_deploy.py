@@ -233,14 +233,17 @@ def test_jobs_and_pipeline_install_from_a_volume_without_a_network(
     assert all(some[:2] == options and some[2].endswith(".whl") and len(some) == 3 for some in installed)
 
 
-@pytest.mark.parametrize("target", ["prod"])
+@pytest.mark.parametrize("target", ["dev", "staging", "prod"])
 def test_a_target_with_a_host_is_deployed_nowhere_else(
     bundle: Run, workspace: Workspace, copy: Path, target: str
 ) -> None:
     """Even if the environment names another workspace."""
-    other = Workspace(APPLICATION_ID)
+    other = Workspace(APPLICATION_ID if target == "prod" else None)
     with serving(other.reply_to) as host:
-        edit(copy, "# host: https://YOUR-PROD-WORKSPACE", f"host: {host}")
+        if target == "dev":
+            edit(copy, "    mode: development\n", f"    mode: development\n    workspace:\n      host: {host}\n")
+        else:
+            edit(copy, f"# host: https://YOUR-{target.upper()}-WORKSPACE", f"host: {host}")
         ok(bundle("deploy", **GIVEN))
 
     assert other.objects["jobs"] and not workspace.objects

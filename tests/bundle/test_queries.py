@@ -198,6 +198,11 @@ def test_totals(filled: Any) -> None:
     assert shown(filled, "totals") == [(3, 2, 1, 1, 600.0)]
 
 
+def test_the_amount_at_stake_is_finite(spark: Any) -> None:
+    alerts = [{"alert_id": name, "account_id": "2", "amount": 1.7e308} for name in "ab"]
+    assert shown(lake(spark, [(tables.SILVER_ALERTS, alerts)]), "totals") == [(0, 0, 2, 1, 2e12)]
+
+
 def test_days(filled: Any) -> None:
     assert shown(filled, "days") == [(DAY, 3, 1, 1, 605.5)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,21 @@ def test_accounts_are_listed_by_their_alerts_and_the_first_are_numbered() -> Non
     assert {(one["transactions"], one["amount"]) for one in listed} == {(2, 4.0)}
     assert [one["number"] for one in listed[history.NUMBERED :]] == [None] * 10
     assert len(history.labels(listed)) == history.NUMBERED
+
+
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums_of_those_who_share_a_key(tmp_path: Path) -> None:
+    root = small_lake.make(tmp_path / "lake")
+    paid = next(row for row in small_lake.transactions() if row["transaction_id"] == "1-4")
+    huge = [
+        {**paid, "transaction_id": f"{account}-{number}", "account_id": account, "amount": sign * 1.7e308}
+        for account, sign in (("payer", 1), ("refunded", -1))
+        for number in range(2)
+    ]
+    small_lake.write(root, small_lake.SILVER, huge)
+    store, day = LocalStore(Settings(lake=root)), Window(small_lake.DAY, small_lake.DAY)
+    item = replace(history.of_account(store, "A1"), transaction_ids=("1-4",))
+
+    (share,) = history.shared(store, item, day, 30)
+
+    amounts = {row["account_id"]: row["amount"] for row in share.named}
+    assert (amounts["payer"], amounts["refunded"]) == (2e12, -2e12)

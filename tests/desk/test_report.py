@@ -67,6 +67,15 @@ def test_the_bars_of_days_have_the_numbers_of_the_table(whole: Page) -> None:
     assert large.marks == [2, 1, 1] and large.column(1) == ["2", "1", "1"]
 
 
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_a_finite_sum_of_the_day(tmp_path: Path) -> None:
+    root = made.empty_lake(tmp_path / "lake")
+    paid = made.payments()
+    huge = [dict(row, amount=1.7e308, timestamp=made.NOON, date=FIRST) for row in paid[:2]]
+    made.write(root, tables.SILVER_TRANSACTIONS, [*huge, paid[2]])
+
+    assert [float(amount) for amount in page(root).blocks["Transactions"].column(2)] == [2e12 + 20]
+
+
 def test_a_row_in_quarantine_counts_for_each_of_its_reasons(whole: Page) -> None:
     block = whole.blocks["Quarantine by reason"]
     assert sorted(map(tuple, block.rows[1:])) == [

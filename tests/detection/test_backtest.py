@@ -63,6 +63,15 @@ def test_figures_count_alerts_by_day_and_what_they_found() -> None:
     assert "count 2" in figures.samples[0]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_a_finite_amount_at_risk(sign: int) -> None:
+    found = pa.Table.from_pylist(
+        [{**alert(day, f"{key}{day}"), "entity_key": key, "amount": sign * 1.7e308} for key in "tu" for day in (1, 2)]
+    )
+
+    assert counted(found, Range(4, None, None, fraud=0), {}).amount_at_risk == sign * 4e12
+
+
 @pytest.mark.parametrize("at_once", [1, 2, 100])
 def test_figures_are_the_same_in_whatever_parts_alerts_are_counted(at_once: int) -> None:
     found = pa.Table.from_pylist(

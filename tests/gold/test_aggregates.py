@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fraudlake.gold.account_daily import account_daily
+from fraudlake.gold.account_tiles import account_tiles
 from fraudlake.gold.detector_agreement import detector_agreement
 from fraudlake.model.prediction_quality import prediction_quality
 from fraudlake.settings import Settings
@@ -53,6 +54,14 @@ def test_account_daily_counts_what_an_account_did_on_a_day(spark: Any) -> None:
         ("1", MARCH_8, 1, 1.0, 1.0, 0, 0, 0),
         ("2", MARCH_7, 2, 540.0, 500.0, 0, 0, 2),
     ]
+
+
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums(spark: Any) -> None:
+    rows = [(account, MARCH_7, at(MARCH_7), sign * 1.7e308) for account, sign in (("1", 1), ("2", -1)) for _ in "ab"]
+    huge = spark.createDataFrame(rows, "account_id string, date date, timestamp timestamp, amount double")
+    for compute in (account_daily, account_tiles):
+        made = compute(huge, alerts(spark), RULES).orderBy("account_id")
+        assert [row["amount_sum"] for row in made.collect()] == [2e12, -2e12]
 
 
 def test_agreement_counts_a_transaction_once_however_many_of_flinks_kind_of_rule_alert_on_it(spark: Any) -> None:

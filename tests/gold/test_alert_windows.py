@@ -127,6 +127,23 @@ def test_the_view_is_what_an_oracle_computes(
     assert view.where("date <> to_date(window_start)").count() == 0
 
 
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums(spark: Any) -> None:
+    session = spark.newSession()
+    rows = [Row("1", MARCH_7 + number * SECOND, 1.7e308, position=number) for number in range(2)]
+    named = {
+        tables.SILVER_TRANSACTIONS.name: session.createDataFrame(silver(rows)),
+        tables.SILVER_ALERTS.name: session.createDataFrame(
+            [], "transaction_id STRING, account_id STRING, timestamp TIMESTAMP"
+        ),
+    }
+    named[account_tiles.TABLE.name] = account_tiles.account_tiles(*named.values(), rules=())
+    for name, frame in named.items():
+        frame.createOrReplaceTempView(name)
+    view = session.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, **{name: name for name in named}))
+    sums = {row["kind"]: row["amount_sum"] for row in view.collect()}
+    assert sums == dict.fromkeys(("tumbling", "sliding", "session", "count"), 2e12)
+
+
 @pytest.mark.long
 def test_a_late_row_changes_yesterdays_account_day_and_the_windows_that_it_is_in(lake: Any) -> None:
     opened = lake()

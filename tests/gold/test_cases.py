@@ -155,6 +155,15 @@ def test_a_transaction_that_completes_two_alerts_counts_once() -> None:
     assert case["amount_at_risk"] == 20.0
 
 
+def test_amounts_at_the_edge_of_what_a_double_holds_leave_a_finite_amount_at_risk() -> None:
+    alerts = [Alert("a", 0, amount=1.7e308), Alert("b", 1, amount=1.7e308), Alert("c", 2, amount=5.0)]
+    refunds = [alert._replace(id=f"r{alert.id}", key="2", amount=-alert.amount) for alert in alerts]
+
+    found = cases.cases(arrow([*alerts, *refunds]), GAP)
+
+    assert [case["amount_at_risk"] for case in by_id(found)] == [2e12 + 5, -2e12 - 5]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_cases_equal_those_of_a_plain_program(seed: int) -> None:
     alerts = drawn(seed, 150)

@@ -14,7 +14,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, machine_clock, open_lake
-from fraudlake.operations import maintenance, retention
+from fraudlake.operations import maintenance, rebuild, retention
 from fraudlake.settings import Settings
 from fraudlake.sources.file_source import FileSource
 from tests import plain_lake
@@ -51,7 +51,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> Ahead:
             def now(cls, tz: Any = None) -> Clock:
                 return cls.fromtimestamp((datetime.now(UTC) + by).timestamp(), tz)
 
-        for module in (machine_clock, retention, maintenance):
+        for module in (machine_clock, retention, maintenance, rebuild):
             monkeypatch.setattr(module, "datetime", Clock)
 
     return put
@@ -136,6 +136,28 @@ def test_files_stay_until_commits_confirm_the_clock(root: Path, ahead: Ahead, mo
     ahead(730 * DAY)
     done = maintenance.vacuum(lake)
     assert (done.in_doubt, done.tables) == (["silver_transactions"], [])
+
+
+@pytest.mark.parametrize("by", [2 * DAY, 8 * DAY, 730 * DAY])
+def test_the_files_of_a_replay_that_runs_stay_under_a_clock_that_is_ahead(
+    root: Path, ahead: Ahead, by: timedelta
+) -> None:
+    lake = opened(root)
+    runs = lake.replays / "days-of-one-that-runs"
+    runs.mkdir(parents=True)
+    ahead(by)
+    rebuild._remove_left_behind(lake)
+    assert runs.exists()
+
+
+def test_the_files_of_a_replay_that_was_killed_long_ago_are_removed(root: Path) -> None:
+    lake = opened(root)
+    killed, plan = lake.replays / "days-of-one-that-was-killed", lake.replays / "20260307T120000-plan"
+    for folder in (killed, plan):
+        folder.mkdir(parents=True)
+        os.utime(folder, ((NOW - 8 * DAY).timestamp(),) * 2)
+    rebuild._remove_left_behind(lake)
+    assert (killed.exists(), plan.exists()) == (False, True)
 
 
 def commits_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, *days_ago: float) -> None:

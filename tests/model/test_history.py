@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from fraudlake import tables
+from fraudlake.lake import open_lake
 from fraudlake.model import features, history, search, training
 from fraudlake.settings import Settings
+from tests import plain_lake
 
 HOUR = 3_600_000_000
 START = datetime(2026, 3, 7)
@@ -52,6 +56,44 @@ def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_
         past([*range(count)], of_both, of_both), settings.model_copy(update={"labels": "auto"})
     )
     assert (by, hours(labelled)) == ("verdicts", [*range(48, count)])
+
+
+@pytest.mark.parametrize("by", [timedelta(0), timedelta(days=730), timedelta(days=-730)])
+def test_a_label_is_known_by_the_newest_transaction_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: timedelta
+) -> None:
+    now = datetime.now(UTC)
+    root = plain_lake.make(tmp_path / "lake")
+    days = [{"transaction_id": f"t{day}", "timestamp": now - timedelta(days=40 - day)} for day in range(40)]
+    of_all = {"account_id": "7", "amount": 1.0, "label": False}
+    plain_lake.fill(
+        root, tables.SILVER_TRANSACTIONS, *(row | of_all | {"date": row["timestamp"].date()} for row in days)
+    )
+    decided = {"t0": now - timedelta(days=20), "t1": now + timedelta(days=1)}
+    plain_lake.fill(
+        root,
+        tables.SILVER_VERDICTS,
+        *({"transaction_id": name, "verdict": True, "decided_at": at} for name, at in decided.items()),
+    )
+    lake = open_lake(Settings(lake=root, labels="chargebacks", genuine_after="30 days"), must_exist=True)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Clock:
+            return cls.fromtimestamp((now + by).timestamp(), tz)
+
+    monkeypatch.setattr(training, "datetime", Clock)
+    past = training.history_of(lake)
+
+    frauds = sum(at <= now + by for at in decided.values())
+    for delay in (timedelta(days=10), timedelta(days=30)):
+        old = 40 - delay.days
+        assert len(past.labelled("flink", delay).time) == len(past.labelled("chargebacks", delay).time) == old
+        assert past.labelled("chargebacks", delay).fraud.sum() == frauds
+    future = [line for line in training._left_out(lake, past, "chargebacks") if "dated in the future" in line]
+    assert len(future) == (frauds < 2)
+    if future:
+        assert future[0].startswith(f"{2 - frauds} verdict") and future[0].endswith("correct decided_at")
 
 
 def test_all_rows_are_those_that_budgets_and_scores_are_measured_on_whoever_has_a_label() -> None:

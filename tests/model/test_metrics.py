@@ -33,6 +33,8 @@ def test_amounts_at_the_edge_of_what_a_double_holds_are_bounded_in_what_is_saved
     amounts, ids = np.array([1.7e308, 1.7e308, 5.0]), np.arange(3)
     rows = Judged(one, one, np.array([0.9, 0.8, 0.7]), amounts, ids, np.zeros(3, int), np.array([1.0, 1000.0, 1.0]))
     assert of_budget(rows, Budget(cost=1.0))["amount_saved"] == 1e12 + 1000e12 + 5.0 - 1002.0
+    refunds = replace(rows, amounts=-amounts)
+    assert of_budget(refunds, Budget(cost=1.0))["amount_saved"] == -1e12 - 1000e12 - 5.0 - 1002.0
 
 
 def test_an_entry_that_stands_for_four_transactions_counts_four_times() -> None:

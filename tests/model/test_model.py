@@ -23,6 +23,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.feature import OWN
+from fraudlake.gold import account_daily, account_tiles
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.model import (
@@ -43,7 +44,7 @@ from fraudlake.operations.backfill import backfill
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.silver.verdicts import latest
-from fraudlake.streams import prediction_figures, score, stream
+from fraudlake.streams import aggregate, prediction_figures, score, stream
 from tests.conftest import FraudlakeHere
 from tests.traffic import ROWS, add_to_silver, traffic
 
@@ -429,6 +430,37 @@ def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     promoted, reason = training.promote(opened, force=True)
     assert promoted.number == "2"
     assert re.fullmatch(f"promoted without a comparison; {weak.format(2)}", reason)
+
+
+@pytest.mark.long
+def test_two_frauds_at_the_edge_of_what_a_double_holds_stop_no_later_run(lake: Any, tmp_path: Path) -> None:
+    rows = traffic()
+    day = pc.day_of_year(rows["dt"])
+    first, second, third = (rows.filter(pc.is_in(day, pa.array(days))) for days in ([1, 2, 3, 4], [5], [6]))
+    frauds = np.flatnonzero(second["alert"].to_numpy(zero_copy_only=False))[:2]
+    amounts = second["amount"].to_numpy().copy()
+    amounts[frauds] = 1.7e308
+    second = second.set_column(second.schema.get_field_index("amount"), "amount", pa.array(amounts))
+    opened = lake(algorithm="logistic", shuffle_partitions=2, buckets=2)
+    add_to_silver(opened, first, tmp_path)
+    training.train(opened)
+
+    for part in (second, third):
+        add_to_silver(opened, part, tmp_path)
+        score_all(opened)
+        stream.run(opened, aggregate.streams(opened), "available-now")
+    again = training.train(opened)
+
+    assert len(frauds) == 2 and (again.is_new, again.version.number) == (True, "2")
+    sums = {
+        tables.GOLD_PREDICTION_QUALITY: "amount_saved",
+        account_daily.TABLE: "amount_sum",
+        account_tiles.TABLE: "amount_sum",
+    }
+    for table, name in sums.items():
+        figures = opened.query(table, name)[name].to_numpy()
+        assert len(figures) and np.isfinite(figures).all(), table.name
+    assert status(opened).as_dict()
 
 
 @pytest.mark.long

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -14,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 
 from fraudlake.lake import open_lake
 from fraudlake.model import features
@@ -62,7 +65,7 @@ def of_newer_mlflow(folder: Path) -> None:
         store.commit()
 
 
-@pytest.mark.parametrize("command", [["model", "list"], ["model", "promote", "1"], ["doctor"]])
+@pytest.mark.parametrize("command", [["model", "list"], ["model", "promote", "1"], ["train"], ["doctor"]])
 def test_a_store_of_a_newer_mlflow_is_one_line_that_says_so_and_stays_as_it_is(
     tmp_path: Path, fraudlake_here: FraudlakeHere, command: list[str]
 ) -> None:
@@ -75,6 +78,39 @@ def test_a_store_of_a_newer_mlflow_is_one_line_that_says_so_and_stays_as_it_is(
     assert len(told) == 1 and "mlflow.db" in told[0]
     assert "put a copy of" in f"{done.stdout}{done.stderr}" and "db upgrade" not in f"{done.stdout}{done.stderr}"
     assert (root / "models" / "mlflow.db").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_copy_of_the_store_from_before_the_upgrade_is_put_in_its_place_as_the_line_says(
+    tmp_path: Path, fraudlake_here: FraudlakeHere
+) -> None:
+    lake = open_lake(Settings(lake=plain_lake.make(tmp_path / "lake")))
+    assert lake.models is not None
+    assert register(lake, "fraudlake") == "1"
+    before = shutil.copytree(lake.models, tmp_path / "before the upgrade")
+    with contextlib.closing(sqlite3.connect(lake.models / "mlflow.db")) as store:
+        store.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+        store.commit()
+    told = fraudlake_here("--lake", str(lake.root), "model", "list").stderr
+    (replaced,) = re.findall(r"put a copy of (.*) from before the upgrade in its place", told)
+
+    shutil.rmtree(replaced)
+    shutil.copytree(before, replaced)
+
+    listed = fraudlake_here("--lake", str(lake.root), "--json", "model", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert [version["number"] for version in json.loads(listed.stdout)["versions"]] == ["1"]
+
+
+def test_the_page_says_that_pyfunc_runs_a_module_that_a_version_has(tmp_path: Path) -> None:
+    register(SimpleNamespace(models=tmp_path / "models"))
+    (description,) = (tmp_path / "models").rglob("MLmodel")
+    flavour = yaml.safe_load(description.read_text())["flavors"]["python_function"]
+    assert (description.parent / flavour["code"] / f"{flavour['loader_module']}.py").exists()
+    page = " ".join((Path(__file__).parents[2] / "docs" / "how-to" / "model.md").read_text().split())
+    _, named, after = page.partition('mlflow.pyfunc.load_model("models:/fraudlake/1")')
+    assert named and "`pyfunc` runs the Python module that was stored with the version" in after
+    assert "load only versions of a store that nobody else can write to" in after
 
 
 def register(lake: Any, name: str = "model") -> str:

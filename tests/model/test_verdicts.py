@@ -225,6 +225,7 @@ def test_of_verdicts_of_one_instant_the_later_loaded_counts(
         ("id,verdict\n1,true\n", f": {LACKING}"),
         ("alert_id\n1\n", f": {LACKING}"),
         ("transaction_id,verdict\npart-0-0,maybe\n", ": row 2: verdict 'maybe' must be true or false"),
+        ("transaction_id,verdict\npart-0-0,true\n1,maybe\n", ": row 3: verdict 'maybe' must be true or false"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_line_and_loads_nothing(

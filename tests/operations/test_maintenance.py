@@ -320,6 +320,37 @@ def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: 
     assert opened.count(tables.SILVER_TRANSACTIONS) == 80
 
 
+@pytest.mark.usefixtures("only_silver")
+@pytest.mark.long
+def test_the_same_queries_read_the_same_rows_in_either_layout(lake: Any) -> None:
+    landed = [Row(f"{i % 40:02}", MARCH_7 + (i % 2) * DAY + i * SECOND, float(i), "part-0", i) for i in range(400)]
+    seen = []
+    for layout in ("zorder", "liquid"):
+        opened = lake(layout, clustering=layout)
+        for part in (landed[:200], landed[200:]):
+            opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(part)))
+        assert maintenance.optimize(opened) == ["silver_transactions"]
+        where = "WHERE date = DATE '2026-03-08' AND account_id = '07' ORDER BY position"
+        figures = "GROUP BY date ORDER BY date"
+        by_spark = opened.spark.sql(f"SELECT account_id, position, amount FROM silver_transactions {where}")
+        seen.append(
+            (
+                opened.query(tables.SILVER_TRANSACTIONS, "account_id, position, amount", where).to_pylist(),
+                [row.asDict() for row in by_spark.collect()],
+                opened.query(
+                    tables.SILVER_TRANSACTIONS, "date, count(*) AS rows, sum(amount) AS sum", figures
+                ).to_pylist(),
+            )
+        )
+    expected = [
+        {"account_id": row.account_id, "position": row.position, "amount": row.amount}
+        for row in landed
+        if row.account_id == "07" and row.position % 2
+    ]
+    assert seen[0][:2] == (expected, expected)
+    assert seen[1] == seen[0]
+
+
 def test_spark_is_not_asked_to_remove_files_if_there_are_none(lake: Any) -> None:
     opened, old = lake(), time.time() - 8 * 86_400
     for number in range(2):

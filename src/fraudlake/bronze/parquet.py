@@ -84,15 +84,30 @@ def batches(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
         OSError: the file cannot be read.
         pyarrow.ArrowException: the file is not parquet, or damaged.
     """
+    row = 0
+    for batch in measured(content, contract.largest_value):
+        rows = pa.array(np.arange(row, row + batch.num_rows))
+        row += batch.num_rows
+        yield pa.RecordBatch.from_pydict({**fit(batch, timezone, contract), "_source_row": rows})
+
+
+def measured(content: Content, largest_value: int, first: int = 0) -> Iterator[pa.RecordBatch]:
+    """Read a file as batches of its own columns, about 64 MB each.
+
+    Args:
+        content: the file.
+        largest_value: the bytes that a value may have.
+        first: the number of the first row in messages.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: the file is not parquet, or damaged.
+        TooLargeError: a value, or the rows together, would take too much memory.
+    """
     with _open(content) as file:
-        row = 0
-        sizes.require_small(file.metadata, contract.largest_value)
-        for batch in _whole(content, file, sizes.Measure(contract.largest_value)):
-            rows = pa.array(np.arange(row, row + batch.num_rows))
-            row += batch.num_rows
-            yield pa.RecordBatch.from_pydict(
-                {**fit(_repaired(batch, file.metadata), timezone, contract), "_source_row": rows}
-            )
+        sizes.require_small(file.metadata, largest_value)
+        for batch in _whole(content, file, sizes.Measure(largest_value, first)):
+            yield _repaired(batch, file.metadata)
 
 
 def write_own(rows: pa.Table, path: Path) -> None:

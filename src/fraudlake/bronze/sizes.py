@@ -84,9 +84,9 @@ def require_small(footer: pq.FileMetaData, largest_value: int) -> None:
 class Measure:
     """Measures the rows of a file, batch by batch."""
 
-    def __init__(self, largest_value: int) -> None:
-        """Begin a file; its values may have so many bytes."""
-        self._largest, self._rows, self._bytes = largest_value, 0, 0
+    def __init__(self, largest_value: int, first: int = 0) -> None:
+        """Begin a file; its values may have so many bytes, and its first row has this number in messages."""
+        self._largest, self._first, self._rows, self._bytes = largest_value, first, 0, 0
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch into parts of about 64 MB, as plain arrays.
@@ -99,7 +99,9 @@ class Measure:
             of_column = row_sizes(column)
             at = int(of_column.argmax()) if len(of_column) else 0
             if len(of_column) and of_column[at] > self._largest:
-                _refuse(f"the value of {name} in row {self._rows + at}", int(of_column[at]), self._largest)
+                _refuse(
+                    f"the value of {name} in row {self._first + self._rows + at}", int(of_column[at]), self._largest
+                )
             sizes += np.maximum(of_column, _CELL_BYTES)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + int(sizes.sum())
         if self._bytes > max(_LARGE_FILE, self._rows * _LARGE_ROW):

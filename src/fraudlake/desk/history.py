@@ -13,7 +13,7 @@ from fraudlake.desk import review, verdicts
 from fraudlake.desk.review import Event, Item
 from fraudlake.desk.window import Window
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import literal, one_of, value
+from fraudlake.sql_text import bounded_sum, literal, one_of, value
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -182,7 +182,7 @@ def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, 
     amounts: dict[str, list[float]] = {account: [] for account in raised}
     for row in rows:
         amounts.setdefault(row["account_id"], []).append(row["amount"])
-    found = [
+    found: list[dict[str, Any]] = [
         {"account_id": account, "transactions": len(paid), "amount": sum(paid), "alerts": raised[account]}
         for account, paid in amounts.items()
     ]
@@ -270,7 +270,7 @@ def _share(
 ) -> Share:
     silver = tables.SILVER_TRANSACTIONS
     found = store.query(
-        f"SELECT account_id, count(*) AS transactions, sum(amount) AS amount, "
+        f"SELECT account_id, count(*) AS transactions, {bounded_sum('amount')} AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
         f"FROM {silver.name} WHERE {_is(row, columns)} AND {others} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",

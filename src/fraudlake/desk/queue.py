@@ -21,7 +21,7 @@ from fraudlake.desk import cases, draw, review, verdicts
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import value
+from fraudlake.sql_text import bounded_sum, value
 from fraudlake.tables import GOLD_CASES, GOLD_FRAUD_PREDICTIONS, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
 def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -> tuple[list[dict[str, Any]], int]:
     """Draw accounts uniformly among all that paid on a day but some; return them, and how many could be drawn."""
     statement = (
-        f"SELECT account_id, sum(amount) AS amount_at_risk FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(day)} "
-        "GROUP BY account_id"
+        f"SELECT account_id, {bounded_sum('amount')} AS amount_at_risk FROM {SILVER_TRANSACTIONS.name} "
+        f"WHERE date = {value(day)} GROUP BY account_id"
     )
     paid = store.query(statement, SILVER_TRANSACTIONS)
     amounts = dict(zip(paid["account_id"].to_pylist(), paid["amount_at_risk"].to_pylist(), strict=True))

@@ -14,6 +14,7 @@ from fraudlake.desk.document import Block, Document, Section, finite, text
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
+from fraudlake.sql_text import bounded_sum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +96,7 @@ class _Figures:
         self._store, self._days = store, days
         self._of_days, self._of_times = f"WHERE {days.has('date')}", f"WHERE {days.has(_DAY)}"
         self._by_day = self._rows(
-            "date AS day, count(*) AS transactions, sum(amount) AS amount",
+            f"date AS day, count(*) AS transactions, {bounded_sum('amount')} AS amount",
             tables.SILVER_TRANSACTIONS,
             f"{self._of_days} GROUP BY date ORDER BY date",
         )

@@ -132,7 +132,9 @@ class Tally:
             "entity": self._entity,
             "keys": len(self._keys),
             "accounts": [] if self._entity == ACCOUNT else sorted(self._accounts),
-            "amount": math.fsum(min(amount or 0.0, MOST_AMOUNT) for amount in self._amounts.values()),
+            "amount": math.fsum(
+                max(-MOST_AMOUNT, min(amount or 0.0, MOST_AMOUNT)) for amount in self._amounts.values()
+            ),
             "days": self._days,
             "truths": {name: truth.counts for name, truth in self._truths.items()},
             "samples": self._samples,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.sql_text import bounded_sum
 from fraudlake.tables import GOLD_ACCOUNT_DAILY, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[Sm
     large = functools.reduce(operator.or_, (rule.is_large(amount) for rule in rules), none)
     activity = transactions.groupBy(*KEYS).agg(
         F.count("*").alias("transactions"),
-        F.sum("amount").alias("amount_sum"),
+        F.expr(bounded_sum("amount")).alias("amount_sum"),
         F.max("amount").alias("amount_max"),
         F.count_if(small).alias("small_transactions"),
         F.count_if(large).alias("large_transactions"),

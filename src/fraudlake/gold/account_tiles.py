@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.sql_text import bounded_sum
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def account_tiles(transactions: DataFrame, alerts: DataFrame, rules: object) -> 
         .groupBy(*KEYS)
         .agg(
             F.count("*").alias("transactions"),
-            F.sum("amount").alias("amount_sum"),
+            F.expr(bounded_sum("amount")).alias("amount_sum"),
             F.max("amount").alias("amount_max"),
             F.min("timestamp").alias("first_transaction"),
             F.max("timestamp").alias("last_transaction"),

@@ -12,6 +12,7 @@ session's time zone.
 from __future__ import annotations
 
 from fraudlake.gold import account_tiles
+from fraudlake.sql_text import bounded_sum
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, View
 
 _QUERY = """
@@ -67,7 +68,7 @@ UNION ALL
     GROUP BY account_id, session
 UNION ALL
     SELECT 'count', account_id, number, min(timestamp), max(timestamp),
-        count(*), sum(amount), max(amount), coalesce(sum(raised), 0), min(date)
+        count(*), {amount_sum}, max(amount), coalesce(sum(raised), 0), min(date)
     FROM (
         SELECT *, 1 + (row_number() OVER (
             PARTITION BY account_id ORDER BY timestamp, source, position) - 1) DIV 100 AS number
@@ -77,7 +78,7 @@ UNION ALL
         SELECT account_id, transaction_id, count(*) AS raised FROM {silver_alerts} GROUP BY account_id, transaction_id
     ) USING (account_id, transaction_id)
     GROUP BY account_id, number
-)"""
+)""".replace("{amount_sum}", bounded_sum("amount"))
 VIEW = View(
     "gold_alert_windows",
     "A window of an account, from its first transaction on.",

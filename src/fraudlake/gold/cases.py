@@ -15,6 +15,7 @@ import pyarrow as pa
 from fraudlake.gold.aggregate import Aggregate
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
+from fraudlake.values import MOST_AMOUNT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,7 @@ def cases(alerts: pa.Table, gap: timedelta, length: timedelta) -> pa.Table:
     rows["case"] = _begins(rows, gap, length).cumsum() - 1
     first, last = rows.drop_duplicates("case"), rows.drop_duplicates("case", keep="last")
     payments = rows.drop_duplicates(["case", "transaction_id"])
+    amounts = payments["amount"].clip(-MOST_AMOUNT, MOST_AMOUNT)
     number = len(first)
     accounts = payments.drop_duplicates(["case", "account_id"])
     rules = rows.drop_duplicates(["case", "rule"]).sort_values(["case", "rule"])
@@ -72,7 +74,7 @@ def cases(alerts: pa.Table, gap: timedelta, length: timedelta) -> pa.Table:
         "alert_ids": _lists(rows, "alert_id", number),
         "transaction_ids": _lists(payments, "transaction_id", number),
         "accounts": np.bincount(accounts["case"], minlength=number),
-        "amount_at_risk": np.bincount(payments["case"], weights=payments["amount"], minlength=number),
+        "amount_at_risk": np.bincount(payments["case"], weights=amounts, minlength=number),
         "detected_at": rows.groupby("case")["detected_at"].min(),
         "date": first["timestamp"].dt.date,
     }

@@ -137,7 +137,7 @@ def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
     a transaction counts for at most :data:`~fraudlake.values.MOST_AMOUNT`.
     """
     flagged = rows.where(rows.predicted)
-    amounts = np.minimum(flagged.amounts, MOST_AMOUNT) * flagged.weights
+    amounts = np.clip(flagged.amounts, -MOST_AMOUNT, MOST_AMOUNT) * flagged.weights
     saved = math.fsum(amounts[flagged.fraud]) - budget.cost * float(flagged.weights.sum())
     figures = {"amount_saved": saved}
     if rows.fraud.any() and not rows.fraud.all():

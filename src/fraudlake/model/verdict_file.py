@@ -22,6 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fraudlake import text_file
+from fraudlake.bronze import parquet
+from fraudlake.bronze.sizes import LARGEST_VALUE, TooLargeError
 from fraudlake.errors import UsageError
 from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
 from fraudlake.sources import landing
@@ -38,6 +40,8 @@ _ROUNDED = r"^-?\d(\.\d+)?[eE]\+\d+$"
 """A large number as pandas and spreadsheets write it."""
 _MOST_EXACT = 2**53
 """The whole numbers up to this one are exact as doubles."""
+_MOST_BYTES = 2 << 30
+"""Bytes of the rows of a parquet file, all of which are in memory; a file of kilobytes may have as many."""
 _AMOUNT = r"^[+-]?(\d+(\.\d+)?|\d+,\d{1,2})$"
 _ONE_NAME = f"{', '.join(IDS)} or {REFERENCE}, or {', '.join(PAYMENT[:-1])} and {PAYMENT[-1]}"
 
@@ -72,22 +76,30 @@ class _Raw:
         return f"{self.file}: row {self.numbers[at]}"
 
 
-def read(file: Path, of: Format) -> VerdictFile:
+def read(file: Path, of: Format, largest_value: int = LARGEST_VALUE) -> VerdictFile:
     """Read a file.
 
+    Args:
+        file: the file.
+        of: how it is to be read.
+        largest_value: the bytes that a value of parquet may have.
+
     Raises:
-        UsageError: it cannot be read, lacks a field, has a value that cannot be understood, or changed meanwhile.
+        UsageError: it cannot be read, lacks a field, has a value that cannot be understood or is too large, or changed
+            meanwhile.
     """
     before = _state(file)
     try:
         is_parquet = file.suffix.lower() == ".parquet" or file.is_dir()
-        raw = _parquet(file) if is_parquet else _csv(file, of.encoding)
+        raw = _parquet(file, largest_value) if is_parquet else _csv(file, of.encoding)
         if _state(file) != before:
             raise UsageError(f"{file}: changed while it was read: load it again when it is finished")
         written = max(nanoseconds for _, nanoseconds, _ in before) // 10**9
         rows = _rows(raw, of, datetime.fromtimestamp(written, UTC))
     except OSError as error:
         raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    except TooLargeError as error:
+        raise UsageError(f"{file}: {error}") from None
     except pa.ArrowException as error:
         raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
     given = raw.table.drop_columns([PROBLEM]) if PROBLEM in raw.table.column_names else raw.table
@@ -119,14 +131,20 @@ def _files(file: Path) -> list[Path]:
     return sorted(Path(one.path) for one in landing.files(str(file)) if one.size is not None)
 
 
-def _parquet(file: Path) -> _Raw:
+def _parquet(file: Path, largest_value: int) -> _Raw:
     if not (files := _files(file)):
         raise UsageError(f"{file}: is a folder without files: name one file, or a folder of parquet files")
-    rows = pq.read_table(file if files == [file] else [*map(str, files)], partitioning=None)
-    columns = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in rows.columns
-    ]
+    parts, size, number = [], 0, 1
+    for one in files:
+        for batch in parquet.measured(str(one), largest_value, number):
+            _require_once(file, batch.schema.names)
+            part = pa.table([*map(_plain, batch.columns)], batch.schema.names)
+            parts.append(part)
+            number, size = number + len(part), size + part.nbytes
+            if size > _MOST_BYTES:
+                raise TooLargeError(f"its rows have more than {_MOST_BYTES >> 20:,} MiB: load it in smaller files")
+    rows = pa.concat_tables(parts or [pq.read_schema(files[0]).empty_table()], promote_options="permissive")
+    columns = rows.columns
     for nth, (name, column) in enumerate(zip(rows.column_names, columns, strict=True)):
         try:
             # Bytes become texts at once, since they need not be UTF-8.
@@ -136,6 +154,15 @@ def _parquet(file: Path) -> _Raw:
             kind = column.type
             raise UsageError(f"{file}: the field {name} is {kind}: leave it out, or write it as a text") from None
     return _Raw(file, pa.table(columns, rows.column_names), range(1, len(rows) + 1))
+
+
+def _require_once(file: Path, names: Sequence[str]) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UsageError(f"{file}: has the field {twice[0]} twice")
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _csv(file: Path, encoding: str | None) -> _Raw:
@@ -158,8 +185,7 @@ def _csv(file: Path, encoding: str | None) -> _Raw:
             f"{file}: row {number + 1} has a field of more than {most:,} characters: end its quotes, or shorten it"
         ) from None
     header = [name.strip() for name in numbered[0][1]] if numbered else []
-    if twice := [name for name, count in Counter(header).items() if count > 1]:
-        raise UsageError(f"{file}: has the field {twice[0]} twice")
+    _require_once(file, header)
     for number, row in numbered[1:]:
         if len(row) != len(header):
             raise UsageError(f"{file}: row {number} has {len(row)} fields, and the header {len(header)}")
@@ -225,8 +251,11 @@ def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
 def _ids(raw: _Raw, name: str, column: pa.ChunkedArray) -> pa.Array:
     """Return ids as texts, also those that a program has written as doubles, if none of their digits is lost."""
     if pa.types.is_floating(column.type):
+        # The whole numbers up to this one are exact, in single and half precision, too.
+        most_exact = 2 ** (np.finfo(column.type.to_pandas_dtype()).nmant + 1)
+        column = column.cast(pa.float64())
         given = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column).combine_chunks()
-        is_exact = pc.and_(pc.equal(pc.floor(given), given), pc.less(pc.abs(given), _MOST_EXACT))
+        is_exact = pc.and_(pc.equal(pc.floor(given), given), pc.less(pc.abs(given), most_exact))
         _require_exact(raw, name, given, is_exact)
         return given.cast(pa.int64()).cast(pa.string())
     texts = _text(column)

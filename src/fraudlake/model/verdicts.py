@@ -19,6 +19,7 @@ from fraudlake.errors import UsageError
 from fraudlake.model import disputed, verdict_file
 from fraudlake.model.verdict_file import PROBLEM
 from fraudlake.settings.disputes import IDS, REFERENCE, Format
+from fraudlake.values import size_in_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
     """
     of = of or Format()
     require_column(lake, of.reference)
-    given = verdict_file.read(file, of)
+    given = verdict_file.read(file, of, size_in_bytes(lake.settings.max_value_size))
     rows = given.rows
     if of.reference is None and (at := pc.index(_is_by_reference(rows), True).as_py()) >= 0:
         name = rows[REFERENCE][at].as_py()

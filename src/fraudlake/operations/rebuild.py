@@ -22,7 +22,7 @@ from fraudlake import gold, literals, tables
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import backtest, rule_table
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import contents
+from fraudlake.lake import contents, machine_clock
 from fraudlake.lake.rows import persisted
 from fraudlake.model import alerts as model_alerts
 from fraudlake.operations import lag, retention
@@ -276,10 +276,12 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
 
 
 def _remove_left_behind(lake: Lake) -> None:
-    """Remove folders of killed replays: those older than a day belong to no running one."""
-    end = datetime.now(UTC) - timedelta(days=1)
-    for folder in lake.replays.glob(f"{_FOLDER}*"):
-        if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < end:
+    """Remove folders of killed replays; one that is older than ``max_idle`` belongs to none that runs."""
+    end = datetime.now(UTC) - lake.settings.longest_idle
+    folders = lake.replays.glob(f"{_FOLDER}*")
+    old = [folder for folder in folders if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < end]
+    if old and not machine_clock.is_in_doubt(lake):
+        for folder in old:
             shutil.rmtree(folder, ignore_errors=True)
 
 

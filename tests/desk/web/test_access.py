@@ -58,6 +58,7 @@ def test_every_answer_has_a_strict_policy(browse: Open, path: str) -> None:
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert " style=" not in answer.text and "<script>" not in answer.text and " onclick" not in answer.text
 
 
