@@ -14,7 +14,7 @@ def test_a_decided_case_that_a_late_alert_moves_keeps_its_verdict_and_is_open_ag
     local.fill(store, [local.Payment(str(day), "1", hour=24 * day, rules=("pair",)) for day in range(1, 12)])
     second = items.require(store, "9 pair")
     assert second.item_id == "9 pair"
-    review.record(store, second, "e", lambda before: review.decide(second, before, "ann", "fraud", "e"))
+    review.record(store, second, "e", lambda before: review.decide(second, before, "ann", "fraud", "e", {"9": 5.0}))
 
     local.fill(store, [local.Payment("late", "1", hour=12, rules=("pair",))])
 

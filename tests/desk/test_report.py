@@ -113,10 +113,12 @@ def test_the_queue_has_what_became_of_it(whole: Page) -> None:
 def test_what_is_missed_is_weighed_by_the_draw(whole: Page) -> None:
     rows = {row[0]: row[1:] for row in whole.blocks["What is missed"].rows[1:]}
     # Two cases are fraud. The one drawn account of the second day stands for three, and is fraud.
-    assert float(rows["recall: share of the fraud that was listed"][0]) == pytest.approx(2 / 3)
-    assert float(rows["recall: share of the fraud that was listed"][1]) == pytest.approx(2 / (2 + 3))
-    assert float(rows["other accounts with fraud"][1]) == 3.0
-    assert float(rows["their amount"][1]) == pytest.approx(3 * 30.0)
+    assert float(rows["share of the fraud that was listed and found"][0]) == pytest.approx(2 / 3)
+    assert float(rows["share of the fraud that was listed and found"][1]) == pytest.approx(2 / (2 + 3))
+    assert float(rows["accounts with fraud that nothing flagged"][1]) == 3.0
+    assert float(rows["amount of fraud that nothing flagged"][1]) == pytest.approx(3 * 30.0)
+    assert rows["amount of fraud that nothing flagged"][2].startswith("at least ")
+    assert float(rows["accounts with fraud flagged and not reviewed"][1]) == 0.0
     assert float(rows["precision of the lists"][0]) == pytest.approx(2 / 3)
 
 
