@@ -241,6 +241,7 @@ def test_each_verdict_exists_once_or_not_at_all_if_the_desk_is_killed(desk: Any,
             page = browser.get(f"/items/{item}").text
             form = page[page.index(f'action="/items/{item}/verdict"') :]
             sent = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form[: form.index("</form>")]))
+            sent |= {"fraud": re.findall(r'name="fraud" value="([^"]*)" checked', form[: form.index("</form>")])}
             sent |= {"verdict": ("fraud", "genuine")[number % 2], "note": f"verdict {number}"}
             killer = threading.Timer(0.015 * number, one.process.kill)
             killer.start()

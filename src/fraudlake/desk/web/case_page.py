@@ -255,7 +255,9 @@ def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bo
 
 def _payments(store: Store, item: Item, known: History, state: State) -> list[dict[str, Any]]:
     """Return the payments that an item is about, or a verdict calls fraud, the earliest first, with ``is_marked``."""
-    marked = state.decision.fraud_ids if state.decision else item.transaction_ids if item.case_id else ()
+    marked = state.decision.fraud_ids if state.decision else ()
+    if not marked and item.case_id is not None:
+        marked = item.transaction_ids
     wanted = {*item.transaction_ids, *marked}
     rows = {row["transaction_id"]: row for row in known.transactions if row["transaction_id"] in wanted}
     if missing := sorted(wanted - rows.keys()):
