@@ -3,7 +3,7 @@
 usage: python -m benchmarks.desk [FOLDER] [--transactions 5000000] [--rounds 40]
 
 The lake has a month of transactions with scores, in files that are clustered by account as ``optimize`` leaves them,
-20,000 alerts in as many cases, and a queue of 100. Pages are asked for as a browser does, of another case each time.
+20,000 alerts in as many cases, and a queue of 100 for each of the last ten days. Pages are asked for as a browser does, of another case each time.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from fraudlake.settings import Settings
 from fraudlake.tables import Table
 
 FIRST, DAYS, ACCOUNTS, TERMINALS, CASES, QUEUE = date(2026, 3, 1), 30, 200_000, 10_000, 20_000, 100
+QUEUES = 10
+"""Last days that have a queue."""
 COLUMNS = '{"terminal_id": {"from": "terminalId", "type": "string"}}'
 _NOW = datetime(2026, 3, 31, 6, tzinfo=UTC)
 
@@ -74,7 +76,8 @@ def make(root: Path, transactions: int) -> None:
         where = f"date = DATE '{day}' AND transaction_id IN ({ids})"
         raised = last.query(f"SELECT * FROM {silver.name} WHERE {where} ORDER BY transaction_id", silver)
         _alerts(root, raised)
-    _queue(root, last)
+    for number in range(DAYS - QUEUES, DAYS):
+        _queue(root, last, FIRST + timedelta(days=number))
 
 
 def _alerts(root: Path, rows: pa.Table) -> None:
@@ -95,9 +98,9 @@ def _alerts(root: Path, rows: pa.Table) -> None:
     })  # fmt: skip
 
 
-def _queue(root: Path, store: LocalStore) -> None:
-    """Queue the last day's most valuable cases."""
-    cases, day = tables.GOLD_CASES, FIRST + timedelta(days=DAYS - 1)
+def _queue(root: Path, store: LocalStore, day: date) -> None:
+    """Queue a day's most valuable cases."""
+    cases = tables.GOLD_CASES
     where = f"WHERE date = DATE '{day}' ORDER BY amount_at_risk DESC LIMIT {QUEUE}"
     rows = store.query(f"SELECT * FROM {cases.name} {where}", cases)
     same = {name: rows[name] for name in ("case_id", "entity", "entity_key", "account_id", "amount_at_risk")}
@@ -162,7 +165,7 @@ def main() -> None:
     store = LocalStore(Settings(lake=root))
     anna, bert = browse(store, "anna"), browse(store, "bert")
     queue = tables.GOLD_REVIEW_QUEUE
-    items = store.query(f"SELECT item_id FROM {queue.name} ORDER BY rank", queue)["item_id"].to_pylist()
+    items = store.query(f"SELECT item_id FROM {queue.name} ORDER BY day DESC, rank", queue)["item_id"].to_pylist()
     measure("queue", given.rounds, lambda number: anna.get("/"))
     measure("case", given.rounds, lambda number: anna.get(f"/items/{items[number % len(items)]}"))
     measure("rules", given.rounds, lambda number: anna.get("/rules"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -48,6 +49,13 @@ class Store(ABC):
                 :func:`fraudlake.sql_text.literal` writes texts, since there are no parameters. Times are in UTC.
             read: the tables that it names.
         """
+
+    def in_turn(self) -> AbstractContextManager[Any]:
+        """Wait until no other person of this process writes, if all would otherwise begin again and again.
+
+        That is so if Delta takes one commit at a time, such as that of a numbered event.
+        """
+        return nullcontext()
 
     @abstractmethod
     def append(self, table: Table, rows: pa.Table) -> None:

@@ -107,7 +107,8 @@ def routes(site: Site) -> list[Route]:
         def sent(request: Request, fields: dict[str, str]) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day = site.store_of(person), day_of(fields.get("day"))
-            event = carry_out(store, person.name, _find(store, name, day).item, fields)
+            with store.in_turn():
+                event = carry_out(store, person.name, _find(store, name, day).item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {})
             return f"/items/{segment(name)}?{urlencode(query)}"
 

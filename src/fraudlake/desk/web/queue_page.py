@@ -59,8 +59,13 @@ def routes(site: Site) -> list[Route]:
 
     async def following(request: Request) -> Response:
         fields = await forms.read(request, site.access)
+        return done(request, await run_in_threadpool(lambda: sent(request, fields)))
+
+    def sent(request: Request, fields: dict[str, str]) -> str:
         person = request.state.person
-        return done(request, await run_in_threadpool(lambda: _take_next(site.store_of(person), person, fields)))
+        store = site.store_of(person)
+        with store.in_turn():
+            return _take_next(store, person, fields)
 
     return [Route("/", page), Route("/next", following, methods=["POST"])]
 
