@@ -3,7 +3,8 @@
 usage: python -m benchmarks.desk [FOLDER] [--transactions 5000000] [--rounds 40]
 
 The lake has a month of transactions with scores, in files that are clustered by account as ``optimize`` leaves them,
-20,000 alerts in as many cases, and a queue of 100 for each of the last ten days. Pages are asked for as a browser does, of another case each time.
+20,000 alerts in as many cases, and a queue of 100 for each of the last ten days. Pages are asked for as a browser does,
+of another case each time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fraudlake import tables
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.tables import Table
@@ -133,7 +135,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 def browse(store: LocalStore, name: str) -> TestClient:
     """Return a browser of somebody who is let in."""
-    site, access = server.site_of_one(store, name, True, ("127.0.0.1", 1))
+    site, access = server.site_of_one(store, name, Role.ANALYST, ("127.0.0.1", 1))
     browser = TestClient(application(site), base_url="http://127.0.0.1:1")
     browser.get(f"/?token={access.token}")
     return browser

@@ -26,6 +26,7 @@ from fraudlake import tables
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
@@ -275,7 +276,7 @@ def served(root: Path) -> Iterator[str]:
     """Serve the lake's pages; gives the address with the token."""
     listening = server.listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", port))
+    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", Role.ANALYST, ("127.0.0.1", port))
     running = uvicorn.Server(uvicorn.Config(application(site), log_level="error", lifespan="off"))
     thread = threading.Thread(target=running.run, args=([listening],))
     thread.start()

@@ -13,6 +13,7 @@ from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import forms, guard, server
 from fraudlake.desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role, RoleByGroup, SameRole
 from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
 from fraudlake.settings import Settings, load
@@ -28,7 +29,7 @@ def events(root: Path) -> int:
 
 
 def stranger(root: Path) -> Browser:
-    site, _ = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", PORT))
+    site, _ = server.site_of_one(LocalStore(Settings(lake=root)), "anna", Role.ANALYST, ("127.0.0.1", PORT))
     return Browser(application(site), base_url=ADDRESS)
 
 
@@ -40,7 +41,7 @@ def test_nobody_sees_a_page_without_the_token(root: Path, page: str) -> None:
 
 
 def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_gets(root: Path) -> None:
-    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", PORT))
+    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", Role.ANALYST, ("127.0.0.1", PORT))
     answer = TestClient(application(site), base_url=ADDRESS).get(f"/rules?token={access.token}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/rules")
     cookie = answer.headers["set-cookie"].lower()
@@ -121,7 +122,7 @@ def behind_a_proxy(root: Path, access: Access, peer: str = "127.0.0.1", host: st
 
 @pytest.mark.parametrize("host", ["desk.example", f"127.0.0.1:{PORT}"], ids=["kept", "rewritten"])
 def test_the_public_address_is_that_of_the_pages_whatever_host_the_proxy_names(root: Path, host: str) -> None:
-    access = TokenAccess("anna", True, ("127.0.0.1",), PORT, "https://desk.example")
+    access = TokenAccess("anna", Role.ANALYST, ("127.0.0.1",), PORT, "https://desk.example")
     browser = behind_a_proxy(root, access, host=host)
     signed_in = browser.get(f"/?token={access.token}", follow_redirects=False)
     assert "secure" in signed_in.headers["set-cookie"].lower() and signed_in.headers["location"] == "/"
@@ -139,7 +140,7 @@ def test_the_public_address_is_that_of_the_pages_whatever_host_the_proxy_names(r
 
 def of_team(**changed: Any) -> ProxyAccess:
     trusted = [ip_network("127.0.0.1"), ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
-    given = {"header": "X-Forwarded-User", "trusted": trusted, "may_decide": True, "hosts": ()}
+    given = {"header": "X-Forwarded-User", "trusted": trusted, "roles": SameRole(Role.ANALYST), "hosts": ()}
     return ProxyAccess(**{**given, "public_url": "https://desk.example", **changed})
 
 
@@ -179,7 +180,7 @@ def test_a_form_of_one_person_is_not_that_of_another(root: Path) -> None:
 
 
 def test_a_team_of_readers_does_not_decide(root: Path) -> None:
-    browser = behind_a_proxy(root, of_team(may_decide=False))
+    browser = behind_a_proxy(root, of_team(most=Role.READER))
     page = browser.get(CASE, headers={"x-forwarded-user": "anna"})
     assert page.status_code == 200 and f'action="{TAKE}"' not in page.text
 
@@ -194,7 +195,7 @@ def test_a_team_of_readers_does_not_decide(root: Path) -> None:
 )
 def test_a_header_needs_the_addresses_that_may_set_it(root: Path, given: dict[str, str], line: str) -> None:
     with pytest.raises(UsageError, match=f"^{line}"):
-        server.site_of_team(LocalStore(load(lake=root, **given)), True, "127.0.0.1")
+        server.site_of_team(LocalStore(load(lake=root, **given)), Role.LEAD, "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ def test_a_public_address_is_written_as_browsers_write_an_origin(given: str, ori
 
 
 def test_a_reader_reads_and_does_not_decide(browse: Open, root: Path) -> None:
-    reader, analyst = browse("rita", may_decide=False), browse()
+    reader, analyst = browse("rita", Role.READER), browse()
     page = reader.get(CASE).text
     assert "you may read" in page and '<form method="post"' not in page
     fields = {**analyst.form(CASE, TAKE), "form": _token(reader)}
@@ -279,7 +280,7 @@ def test_who_asks_too_often_waits(browse: Open, monkeypatch: pytest.MonkeyPatch)
 def platform(root: Path) -> TestClient:
     groups = {"token of anna": {"analysts", "users"}, "token of rita": {"users"}}
     store = LocalStore(Settings(lake=root))
-    site = Site(lambda person: store, PlatformAccess(["analysts"], lambda token: groups[token]))
+    site = Site(lambda person: store, PlatformAccess(RoleByGroup(frozenset(["analysts"])), lambda token: groups[token]))
     return TestClient(application(site), base_url="https://desk-1.example")
 
 
