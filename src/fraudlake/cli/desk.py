@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import webbrowser
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,9 +47,9 @@ def desk(
 ) -> None:
     """Serve the review queue, cases, rules and health as pages, until it is stopped.
 
-    Prints an address with a token: anybody who has it has your rights. Only this machine can reach it, unless --host
-    says otherwise. A team shares one desk if a proxy says who they are: give --public-url, --user-header and
-    --trusted-proxies. Reads the lake's tables without Spark.
+    Prints an address with a token, which works once: who opens it has your rights, and the next address is printed.
+    Only this machine can reach it, unless --host says otherwise. A team shares one desk if a proxy says who they are:
+    give --public-url, --user-header and --trusted-proxies. Reads the lake's tables without Spark.
     """
     from fraudlake.desk.web import server
     from fraudlake.desk.web.application import application
@@ -56,7 +57,8 @@ def desk(
 
     settings = app.settings(**flags)
     if _APP in os.environ:
-        server.serve(application(_site_of_users(settings)), server.listen(_ANY[0], int(os.environ[_APP])))
+        site = _site_of_users(settings)
+        server.serve(application(site), server.listen(_ANY[0], int(os.environ[_APP])), site.access.is_proxy)
         return
     if analyst and settings.user_header:
         raise UsageError("--analyst says who decides, and with --user-header the proxy does: give one of them")
@@ -69,20 +71,29 @@ def desk(
         activity = None if settings.is_in_workspace else partial(_activity, settings)
         shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
         address = f"{settings.public_url or f'http://{shown}:{port}'}/"
+
+        def say(given: str, text: str) -> None:
+            with suppress(BrokenPipeError):  # somebody looked at the first address alone
+                app.say({"address": given}, f"{text}: {given}")
+
         if settings.user_header:
-            site = server.site_of_team(store, most, host, activity)
+            site, opened = server.site_of_team(store, most, host, activity), address
+            say(address, f"the desk of {store.name}")
         else:
             name, place = analyst or machine.user_name(), (host, port)
-            site, access = server.site_of_one(store, name, most, place, activity, settings.public_url)
-            address += f"?token={access.token}"
-        app.say({"address": address}, f"the desk of {store.name}: {address}")
+            site, access = server.site_of_one(
+                store, name, most, place, activity, settings.public_url,
+                lambda token: say(f"{address}?token={token}", "that address was used; the next one"),
+            )  # fmt: skip
+            say(f"{address}?token={access.token}", f"the desk of {store.name}")
+            opened = f"{address}?token={access.brief_token()}"
         if host not in server.LOOPBACK:
             console.print(
                 "other machines can reach it, and nothing encrypts what they send", markup=False, soft_wrap=True
             )
         if is_opened:
-            webbrowser.open(address)
-        server.serve(application(site), listening)
+            webbrowser.open(opened)
+        server.serve(application(site), listening, site.access.is_proxy)
 
 
 def _site_of_users(settings: Settings) -> Site:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import forms, guard, server
+from fraudlake.desk.web import access, forms, guard, server
 from fraudlake.desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
 from fraudlake.desk.web.application import application
 from fraudlake.desk.web.role import Role, RoleByGroup, SameRole
@@ -18,6 +19,7 @@ from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
 from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from tests.conftest import FraudlakeHere
 from tests.desk.web.conftest import ADDRESS, PORT, Browser, Open
 
 CASE = "/items/alert2"
@@ -37,7 +39,7 @@ def stranger(root: Path) -> Browser:
 def test_nobody_sees_a_page_without_the_token(root: Path, page: str) -> None:
     answer = stranger(root).get(page)
     assert answer.status_code == 403
-    assert "its token lets you in" in answer.text and "small_then_large" not in answer.text
+    assert "its token lets you in, once" in answer.text and "small_then_large" not in answer.text
 
 
 def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_gets(root: Path) -> None:
@@ -47,6 +49,57 @@ def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_ge
     cookie = answer.headers["set-cookie"].lower()
     assert f"fraudlake_desk_{PORT}=" in cookie and "httponly" in cookie and "samesite=strict" in cookie
     assert access.token.lower() not in cookie
+
+
+def test_a_token_works_once_and_the_next_one_is_printed(root: Path) -> None:
+    printed: list[str] = []
+    store = LocalStore(Settings(lake=root))
+    site, access = server.site_of_one(store, "anna", Role.LEAD, ("127.0.0.1", PORT), renewed=printed.append)
+    first, app = access.token, application(site)
+    anna, bert, carl = (Browser(app, base_url=ADDRESS) for _ in range(3))
+    assert anna.get(f"/?token={first}").status_code == 200
+    assert printed == [access.token] and first != access.token
+    again = bert.get(f"/?token={first}")
+    assert again.status_code == 403 and "printed last: its token lets you in, once" in again.text
+    assert anna.get("/rules").status_code == 200  # the cookie goes on to work, also with the used address
+    assert anna.get(f"/rules?token={first}").status_code == 200 and len(printed) == 1
+    assert anna.get(f"/rules?token={access.token}").status_code == 200 and len(printed) == 1
+    assert carl.get(f"/?token={printed[0]}").status_code == 200 and len(printed) == 2
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60.0, 200), (0.0, 403)])
+def test_a_token_for_a_browser_works_once_and_for_a_minute(
+    root: Path, seconds: float, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, of_token = server.site_of_one(
+        LocalStore(Settings(lake=root)),
+        "anna",
+        Role.LEAD,
+        ("127.0.0.1", PORT),
+        renewed=lambda token: pytest.fail(token),
+    )
+    monkeypatch.setattr(access, "BRIEF", seconds)
+    token, app = of_token.brief_token(), application(site)
+    assert Browser(app, base_url=ADDRESS).get(f"/?token={token}").status_code == status
+    assert Browser(app, base_url=ADDRESS).get(f"/?token={token}").status_code == 403
+    assert token != of_token.token
+
+
+def test_the_browser_is_started_without_the_printed_token(
+    root: Path, fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    answers: list[int] = []
+
+    def serve(app: ASGIApp, *_: Any) -> None:
+        answers.extend(Browser(app, base_url=opened[0].partition("/?")[0]).get(opened[0]).status_code for _ in range(2))
+
+    monkeypatch.setattr(server, "serve", serve)
+    done = fraudlake_here("--lake", str(root), "desk", "--port", "0", "--open")
+    (printed,) = done.stdout.splitlines()
+    assert printed.startswith("the desk of ") and opened[0] not in printed
+    assert answers == [200, 403]
 
 
 def test_a_name_that_is_not_this_machines_is_refused(browse: Open) -> None:

@@ -1,8 +1,8 @@
 """Access: a request becomes the person who sent it, or a refusal.
 
-On a machine of one's own, the command prints an address with a token, which the browser exchanges for a cookie. A proxy
-may have checked who it is, and say so in a header. In a workspace, Databricks Apps has, and says so in headers that no
-browser can set.
+On a machine of one's own, the command prints an address with a token, which a browser exchanges once for a cookie. A
+proxy may have checked who it is, and say so in a header. In a workspace, Databricks Apps has, and says so in headers
+that no browser can set.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _GROUPS_LIVE = 60.0
 """Seconds for which a person's groups count before they are asked for again."""
+BRIEF = 60.0
+"""Seconds in which a browser that the command starts must have opened its page."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class Access(ABC):
             RefusedError: nobody who may look at the pages.
         """
 
+    def is_proxy(self, peer: str) -> bool:
+        """Return whether an address is known to be that of a proxy, behind which are many people."""
+        return False
+
     def is_own_host(self, request: Request) -> bool:
         """Return whether a request names a host that this is; a page of another name may be a rebound one."""
         return not self._hosts or (request.url.hostname or "") in self._hosts
@@ -107,9 +113,20 @@ class Access(ABC):
 
 
 class TokenAccess(Access):
-    """One person, who has the address that the command printed."""
+    """One person, who has the address that the command printed last: its token works once.
 
-    def __init__(self, name: str, role: Role, hosts: Collection[str], port: int, public_url: str | None = None) -> None:
+    The cookie of a browser that has opened it works until the process ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        hosts: Collection[str],
+        port: int,
+        public_url: str | None = None,
+        renewed: Callable[[str], None] = lambda token: None,
+    ) -> None:
         """Make the token.
 
         Args:
@@ -118,30 +135,50 @@ class TokenAccess(Access):
             hosts: names of this machine that a browser may use; empty for any.
             port: the port, since cookies are not separate by port.
             public_url: where people reach the pages, if a proxy is between.
+            renewed: is called with the next token when one was used.
         """
         super().__init__(public_url, hosts)
         self.token = secrets.token_urlsafe(24)
+        self._renewed, self._brief = renewed, (secrets.token_urlsafe(24), 0.0)
         self._name, self._role = name, role
         self._is_encrypted = bool(public_url and public_url.startswith("https:"))
         self._cookie, self._session = f"fraudlake_desk_{port}", secrets.token_urlsafe(24)
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person if the cookie is right; exchange a token for the cookie."""
+        has_cookie = _is(request.cookies.get(self._cookie, ""), self._session)
         given = request.query_params.get("token")
+        if not has_cookie and not (given and self._use(given)):
+            raise RefusedError("open the address that 'fraudlake desk' printed last: its token lets you in, once")
         if given is not None:
-            if not hmac.compare_digest(given.encode(), self.token.encode()):
-                raise RefusedError(_ASK)
             answer = RedirectResponse(request.url.remove_query_params("token").path, 303)
             answer.set_cookie(
                 self._cookie, self._session, httponly=True, samesite="strict", path="/", secure=self._is_encrypted
             )
             return answer
-        if not hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._session.encode()):
-            raise RefusedError(_ASK)
         return Person(self._name, self._role, session=self._session)
 
+    def brief_token(self) -> str:
+        """Return another token for :data:`BRIEF` seconds, which works once: all users see what starts a browser."""
+        self._brief = secrets.token_urlsafe(24), time.monotonic() + BRIEF
+        return self._brief[0]
 
-_ASK = "open the address that 'fraudlake desk' printed when it started: its token lets you in"
+    def _use(self, given: str) -> bool:
+        """Use a token up, and return whether it was good."""
+        brief, until = self._brief
+        if _is(given, brief) and time.monotonic() < until:
+            self._brief = brief, 0.0
+            return True
+        if not _is(given, self.token):
+            return False
+        self.token = secrets.token_urlsafe(24)
+        self._renewed(self.token)
+        return True
+
+
+def _is(given: str, secret: str) -> bool:
+    """Compare with a secret in a time that says nothing about it."""
+    return hmac.compare_digest(given.encode(), secret.encode())
 
 
 class ProxyAccess(Access):
@@ -175,7 +212,7 @@ class ProxyAccess(Access):
     async def person(self, request: Request) -> Person | Response:
         """Return the person whom a trusted proxy names."""
         peer = request.client.host if request.client else ""
-        if not self._trusts(peer):
+        if not self.is_proxy(peer):
             raise RefusedError(f"open {self._public}: {peer} is no proxy that this desk trusts (trusted_proxies)")
         name, groups = self._of_proxy(request, self._header), ""
         if self._groups_header:
@@ -194,7 +231,8 @@ class ProxyAccess(Access):
             )
         return text
 
-    def _trusts(self, peer: str) -> bool:
+    def is_proxy(self, peer: str) -> bool:
+        """Return whether an address is that of a trusted proxy."""
         try:
             address = ip_address(peer)
         except ValueError:
@@ -236,6 +274,10 @@ class PlatformAccess(Access):
                 "its users (user authorization, with the scope sql)"
             )
         return Person(name, await run_in_threadpool(self._role, name, token), token, name)
+
+    def is_proxy(self, peer: str) -> bool:
+        """Return that only the platform's proxy connects to the app."""
+        return True
 
     def _role(self, name: str, token: str) -> Role:
         asked_at, role = self._known.get(name, (-_GROUPS_LIVE, Role.READER))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from fraudlake import stop
+from fraudlake.desk.web import connections
 from fraudlake.desk.web.access import ProxyAccess, TokenAccess
 from fraudlake.desk.web.role import Role, RoleByFile, RoleByGroup, SameRole
 from fraudlake.desk.web.site import Site
@@ -52,6 +54,7 @@ def site_of_one(
     address: tuple[str, int],
     activity: Callable[[], Mapping[str, Any]] | None = None,
     public_url: str | None = None,
+    renewed: Callable[[str], None] = lambda token: None,
 ) -> tuple[Site, TokenAccess]:
     """Return the site of one person, and its access, which has the token.
 
@@ -62,9 +65,10 @@ def site_of_one(
         address: host and port.
         activity: :attr:`Site.activity`.
         public_url: where people reach it, if a proxy is between.
+        renewed: is called with the next token when one was used.
     """
     host, port = address
-    access = TokenAccess(name, role, _names(host), port, public_url)
+    access = TokenAccess(name, role, _names(host), port, public_url, renewed)
     return Site(lambda person: store, access, activity), access
 
 
@@ -117,13 +121,22 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end; it is asked ten times a second."""
+        connections.end_waiting(self.server_state.connections, asyncio.get_running_loop().time())
         return await super().on_tick(counter) or stop.is_requested()
 
 
-def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer requests until the program is stopped."""
+def serve(app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool]) -> None:
+    """Answer requests until the program is stopped.
+
+    Args:
+        app: the application.
+        listening: the socket that listens.
+        is_proxy: see :attr:`connections.Connection.is_proxy`.
+    """
     config = uvicorn.Config(
         app,
+        http=connections.protocol(is_proxy),
+        timeout_keep_alive=int(connections.WAIT),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -131,7 +144,6 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
         h11_max_incomplete_event_size=_ADDRESS,
         proxy_headers=False,
         timeout_graceful_shutdown=10,
-        limit_concurrency=200,
     )
     # What is loaded stays: to look through it for garbage again and again takes a tenth of the processor time.
     gc.freeze()
