@@ -93,7 +93,7 @@ def desk(
             )
         if is_opened:
             webbrowser.open(opened)
-        server.serve(application(site), listening, site.access.is_proxy)
+        server.serve(application(site), listening, site.access.is_proxy, store.at_once)
 
 
 def _site_of_users(settings: Settings) -> Site:

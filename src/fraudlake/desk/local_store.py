@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 _ANSWERS = 64 << 20
 """Bytes of answers to queries that are kept: a desk shows the same cases to many people."""
 _COMPACT_EVERY = 20
-"""Commits after which the files of review events are compacted: every page reads them."""
+"""Commits after which a table's files are compacted: every page reads the events and verdicts that people write."""
+_CORES = max(2, os.cpu_count() or 2)
+"""Queries that run at once: one of who writes, and others."""
 
 
 class LocalStore(Store):
@@ -41,12 +43,14 @@ class LocalStore(Store):
         FraudlakeError: another version of fraudlake made it.
     """
 
+    at_once = 4 * _CORES
+
     def __init__(self, settings: Settings) -> None:
         """Open the lake that the settings name."""
         self.root = settings.lake.absolute()
         self.name = str(self.root)
         self._opened, self._answers = delta_rs_reader.Opened(), Answers(_ANSWERS)
-        self._running, self._standing_in = BoundedSemaphore(os.cpu_count() or 1), Lock()
+        self._running, self._standing_in = BoundedSemaphore(_CORES), Lock()
         self._turn, self._writer, self._written = RLock(), 0, delta_rs_reader.Opened()
         lake_format.require(self.root)
         self.settings = settings
@@ -67,7 +71,7 @@ class LocalStore(Store):
         return self._answers.get(statement, commits, lambda: self._run(statement, folders))
 
     def _run(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
-        # More queries at once would make all of them slower. The only one who writes does not queue with who reads.
+        # More queries at once would make all of them slower. The one who writes has a place for all of their queries.
         with nullcontext() if self._writer == get_ident() else self._running:
             return self._opened.query(statement, folders)
 
@@ -75,11 +79,15 @@ class LocalStore(Store):
     def in_turn(self) -> Iterator[None]:
         """Wait until no other thread of this process writes: see :meth:`Store.in_turn`."""
         with self._turn:
-            before, self._writer = self._writer, get_ident()
-            try:
+            if self._writer == get_ident():
                 yield
-            finally:
-                self._writer = before
+                return
+            with self._running:
+                self._writer = get_ident()
+                try:
+                    yield
+                finally:
+                    self._writer = 0
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""

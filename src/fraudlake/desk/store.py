@@ -26,6 +26,8 @@ class Store(ABC):
     """The settings, with the lake's own definition."""
     name: str
     """The lake's name for people: its folder, or catalog and schema."""
+    at_once = 40
+    """Pages that it is worth making at the same time: others wait, so that those are ready sooner."""
 
     def _defined(self) -> Settings:
         """Return the settings with the lake's own definition."""

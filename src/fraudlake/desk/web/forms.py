@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from anyio import CapacityLimiter, to_thread
+
 from fraudlake.desk.web.errors import PageError, RefusedError, TooLargeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
 
     from fraudlake.desk.web.access import Access
@@ -17,6 +21,12 @@ LARGEST = 256 << 10
 _READ = 8 << 20
 """Bytes that are read and thrown away, since a browser shows no answer before it has sent everything."""
 _FIELDS = 20
+_WRITERS = CapacityLimiter(40)
+
+
+async def carried_out(write: Callable[[], str]) -> str:
+    """Do what a form says in a thread, and return where to go on; it does not wait for threads that make pages."""
+    return await to_thread.run_sync(write, limiter=_WRITERS)
 
 
 async def read(request: Request, access: Access) -> dict[str, str]:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from fraudlake import tables
@@ -59,7 +58,7 @@ def routes(site: Site) -> list[Route]:
 
     async def following(request: Request) -> Response:
         fields = await forms.read(request, site.access)
-        return done(request, await run_in_threadpool(lambda: sent(request, fields)))
+        return done(request, await forms.carried_out(lambda: sent(request, fields)))
 
     def sent(request: Request, fields: dict[str, str]) -> str:
         person = request.state.person

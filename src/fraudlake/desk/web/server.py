@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from anyio import to_thread
 
 from fraudlake import stop
+from fraudlake.desk.store import Store
 from fraudlake.desk.web import connections
 from fraudlake.desk.web.access import ProxyAccess, TokenAccess
 from fraudlake.desk.web.role import Role, RoleByFile, RoleByGroup, SameRole
@@ -21,7 +23,6 @@ from fraudlake.errors import UsageError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from fraudlake.desk.store import Store
     from fraudlake.desk.web.role import Roles
     from fraudlake.settings import Settings
 
@@ -125,13 +126,16 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter) or stop.is_requested()
 
 
-def serve(app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool]) -> None:
+def serve(
+    app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool], at_once: int = Store.at_once
+) -> None:
     """Answer requests until the program is stopped.
 
     Args:
         app: the application.
         listening: the socket that listens.
         is_proxy: see :attr:`connections.Connection.is_proxy`.
+        at_once: see :attr:`Store.at_once`.
     """
     config = uvicorn.Config(
         app,
@@ -145,6 +149,11 @@ def serve(app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool
         proxy_headers=False,
         timeout_graceful_shutdown=10,
     )
+
+    async def limited() -> None:
+        to_thread.current_default_thread_limiter().total_tokens = at_once
+        await _Server(config).serve([listening])
+
     # What is loaded stays: to look through it for garbage again and again takes a tenth of the processor time.
     gc.freeze()
-    _Server(config).run([listening])
+    asyncio.run(limited())
