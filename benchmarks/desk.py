@@ -3,7 +3,8 @@
 usage: python -m benchmarks.desk [FOLDER] [--transactions 5000000] [--rounds 40]
 
 The lake has a month of transactions with scores, in files that are clustered by account as ``optimize`` leaves them,
-20,000 alerts in as many cases, and a queue of 100. Pages are asked for as a browser does, of another case each time.
+20,000 alerts in as many cases, and a queue of 100 for each of the last ten days. Pages are asked for as a browser does,
+of another case each time.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from fraudlake import tables
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.tables import Table
 
 FIRST, DAYS, ACCOUNTS, TERMINALS, CASES, QUEUE = date(2026, 3, 1), 30, 200_000, 10_000, 20_000, 100
+QUEUES = 10
+"""Last days that have a queue."""
 COLUMNS = '{"terminal_id": {"from": "terminalId", "type": "string"}}'
 _NOW = datetime(2026, 3, 31, 6, tzinfo=UTC)
 
@@ -74,7 +78,8 @@ def make(root: Path, transactions: int) -> None:
         where = f"date = DATE '{day}' AND transaction_id IN ({ids})"
         raised = last.query(f"SELECT * FROM {silver.name} WHERE {where} ORDER BY transaction_id", silver)
         _alerts(root, raised)
-    _queue(root, last)
+    for number in range(DAYS - QUEUES, DAYS):
+        _queue(root, last, FIRST + timedelta(days=number))
 
 
 def _alerts(root: Path, rows: pa.Table) -> None:
@@ -95,9 +100,9 @@ def _alerts(root: Path, rows: pa.Table) -> None:
     })  # fmt: skip
 
 
-def _queue(root: Path, store: LocalStore) -> None:
-    """Queue the last day's most valuable cases."""
-    cases, day = tables.GOLD_CASES, FIRST + timedelta(days=DAYS - 1)
+def _queue(root: Path, store: LocalStore, day: date) -> None:
+    """Queue a day's most valuable cases."""
+    cases = tables.GOLD_CASES
     where = f"WHERE date = DATE '{day}' ORDER BY amount_at_risk DESC LIMIT {QUEUE}"
     rows = store.query(f"SELECT * FROM {cases.name} {where}", cases)
     same = {name: rows[name] for name in ("case_id", "entity", "entity_key", "account_id", "amount_at_risk")}
@@ -130,7 +135,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 def browse(store: LocalStore, name: str) -> TestClient:
     """Return a browser of somebody who is let in."""
-    site, access = server.site_of_one(store, name, True, ("127.0.0.1", 1))
+    site, access = server.site_of_one(store, name, Role.ANALYST, ("127.0.0.1", 1))
     browser = TestClient(application(site), base_url="http://127.0.0.1:1")
     browser.get(f"/?token={access.token}")
     return browser
@@ -162,7 +167,7 @@ def main() -> None:
     store = LocalStore(Settings(lake=root))
     anna, bert = browse(store, "anna"), browse(store, "bert")
     queue = tables.GOLD_REVIEW_QUEUE
-    items = store.query(f"SELECT item_id FROM {queue.name} ORDER BY rank", queue)["item_id"].to_pylist()
+    items = store.query(f"SELECT item_id FROM {queue.name} ORDER BY day DESC, rank", queue)["item_id"].to_pylist()
     measure("queue", given.rounds, lambda number: anna.get("/"))
     measure("case", given.rounds, lambda number: anna.get(f"/items/{items[number % len(items)]}"))
     measure("rules", given.rounds, lambda number: anna.get("/rules"))

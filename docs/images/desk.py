@@ -25,7 +25,9 @@ from playwright.sync_api import sync_playwright
 from fraudlake import tables
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
+from fraudlake.desk.web.access import TokenAccess
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
@@ -271,15 +273,15 @@ def verdicts(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def served(root: Path) -> Iterator[str]:
-    """Serve the lake's pages; gives the address with the token."""
+def served(root: Path) -> Iterator[tuple[str, TokenAccess]]:
+    """Serve the lake's pages; gives the address, and the access, whose token works once."""
     listening = server.listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", port))
+    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", Role.ANALYST, ("127.0.0.1", port))
     running = uvicorn.Server(uvicorn.Config(application(site), log_level="error", lifespan="off"))
     thread = threading.Thread(target=running.run, args=([listening],))
     thread.start()
-    yield f"http://127.0.0.1:{port}/?token={access.token}"
+    yield f"http://127.0.0.1:{port}", access
     running.should_exit = True
     thread.join()
 
@@ -288,12 +290,12 @@ def main() -> None:
     """Make the lake and draw the pictures."""
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()) / "lake"
     case = make(root)
-    with served(root) as address, sync_playwright() as playwright:
+    with served(root) as (address, access), sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (path, width, height) in PICTURES.items():
             page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
-            page.goto(address)
-            page.goto(address.partition("/?")[0] + path.format(case=case))
+            page.goto(f"{address}/?token={access.token}")
+            page.goto(address + path.format(case=case))
             page.wait_for_load_state("networkidle")
             shot = Image.open(BytesIO(page.screenshot())).convert("RGB")
             shot.quantize(96, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)

@@ -374,7 +374,7 @@ def test_everybody_queries_the_bundles_own_warehouse(target: str) -> None:
 def test_the_desk_of_a_development_copy_needs_no_group_of_the_account() -> None:
     command = render("dev", has_desk=True).resources["apps"]["desk"]["config"]["command"]
 
-    assert {command[at + 1] for at, word in enumerate(command) if word == "--analysts"} == {"users"}
+    assert [command[at + 1] for at, word in enumerate(command) if word == "--analyst-groups"] == ["users, users"]
 
 
 def test_databricks_yml_shows_the_lines_that_ask_for_jobs_on_clusters() -> None:

@@ -131,9 +131,8 @@ def test_the_desk_is_deployed_if_it_is_included(bundle: Run, workspace: Workspac
     # No group of the account need exist for it.
     [app] = asked(workspace, "POST", "/api/2.0/apps")[:1]
     assert app["resources"][0]["sql_warehouse"] == {"id": WAREHOUSE["id"], "permission": "CAN_USE"}
-    assert [(word, after) for word, after in pairwise(command_of(workspace)) if word == "--analysts"] == [
-        ("--analysts", "users"),
-        ("--analysts", "users"),
+    assert [(word, after) for word, after in pairwise(command_of(workspace)) if word == "--analyst-groups"] == [
+        ("--analyst-groups", "users, users"),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,25 @@ def test_a_table_whose_log_was_cleaned_up_is_read(stores: tuple[LocalStore, Loca
     for commit in (ours.root / "tables" / SILVER_VERDICTS.name / "_delta_log").glob("*.json"):
         commit.unlink()
     assert verdicts(ours) == ["a", "b"]
+
+
+def test_threads_that_write_and_read_at_once_lose_and_double_nothing(stores: tuple[LocalStore, LocalStore]) -> None:
+    ours, _ = stores
+
+    def decide(number: int) -> int:
+        with ours.in_turn():
+            local.verdicts(ours, {f"t{number:02}": True})
+        return len(verdicts(ours))
+
+    with ThreadPoolExecutor(8) as threads:
+        seen = [*threads.map(decide, range(24))]
+    assert verdicts(ours) == [f"t{number:02}" for number in range(24)]
+    assert min(seen) >= 1 and max(seen) == 24
+
+
+def test_tables_that_are_not_there_are_empty_for_many_who_ask_at_once(tmp_path: Path) -> None:
+    store = local.open_store(tmp_path / "lake")
+    shutil.rmtree(store.root / "tables" / SILVER_VERDICTS.name, ignore_errors=True)
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(store.query, f"SELECT {n} FROM silver_verdicts", SILVER_VERDICTS) for n in range(24)]
+        assert [len(one.result()) for one in asked] == [0] * 24

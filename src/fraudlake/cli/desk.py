@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import webbrowser
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,9 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104
 @click.option("--port", type=click.IntRange(0, 65535), default=_PORT, help=f"Port, or 0.  [default: {_PORT}]")
 @click.option("--analyst", help="Who takes and decides.  [default: the user of this machine]")
 @click.option("--read-only", is_flag=True, help="Only show pages.")
-@click.option("--analysts", "groups", multiple=True, help="In a Databricks App: a group of who decides.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
-@options("public_url", "user_header", "trusted_proxies", "warehouse")
+@options("public_url", "user_header", "trusted_proxies", "groups_header", "people", "analyst_groups", "lead_groups")
+@options("warehouse")
 @click.pass_obj
 def desk(
     app: App,
@@ -41,57 +42,71 @@ def desk(
     port: int,
     analyst: str | None,
     read_only: bool,
-    groups: tuple[str, ...],
     is_opened: bool,
     **flags: str | None,
 ) -> None:
     """Serve the review queue, cases, rules and health as pages, until it is stopped.
 
-    Prints an address with a token: anybody who has it has your rights. Only this machine can reach it, unless --host
-    says otherwise. A team shares one desk if a proxy says who they are: give --public-url, --user-header and
-    --trusted-proxies. Reads the lake's tables without Spark.
+    Prints an address with a token, which works once: who opens it has your rights, and the next address is printed.
+    Only this machine can reach it, unless --host says otherwise. A team shares one desk if a proxy says who they are:
+    give --public-url, --user-header and --trusted-proxies. Reads the lake's tables without Spark.
     """
     from fraudlake.desk.web import server
     from fraudlake.desk.web.application import application
+    from fraudlake.desk.web.role import Role
 
     settings = app.settings(**flags)
     if _APP in os.environ:
-        server.serve(application(_site_of_users(settings, groups)), server.listen(_ANY[0], int(os.environ[_APP])))
+        site = _site_of_users(settings)
+        server.serve(application(site), server.listen(_ANY[0], int(os.environ[_APP])), site.access.is_proxy)
         return
     if analyst and settings.user_header:
         raise UsageError("--analyst says who decides, and with --user-header the proxy does: give one of them")
+    if not settings.user_header and (settings.groups_header or settings.people):
+        raise UsageError("--groups-header and --people are about people whom a proxy names: give --user-header")
+    most = Role.READER if read_only else Role.LEAD
     store = app.open_store(**flags)
     with server.listen(host, port) as listening:
         port = listening.getsockname()[1]
         activity = None if settings.is_in_workspace else partial(_activity, settings)
         shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
         address = f"{settings.public_url or f'http://{shown}:{port}'}/"
+
+        def say(given: str, text: str) -> None:
+            with suppress(BrokenPipeError):  # somebody looked at the first address alone
+                app.say({"address": given}, f"{text}: {given}")
+
         if settings.user_header:
-            site = server.site_of_team(store, not read_only, host, activity)
+            site, opened = server.site_of_team(store, most, host, activity), address
+            say(address, f"the desk of {store.name}")
         else:
             name, place = analyst or machine.user_name(), (host, port)
-            site, access = server.site_of_one(store, name, not read_only, place, activity, settings.public_url)
-            address += f"?token={access.token}"
-        app.say({"address": address}, f"the desk of {store.name}: {address}")
+            site, access = server.site_of_one(
+                store, name, most, place, activity, settings.public_url,
+                lambda token: say(f"{address}?token={token}", "that address was used; the next one"),
+            )  # fmt: skip
+            say(f"{address}?token={access.token}", f"the desk of {store.name}")
+            opened = f"{address}?token={access.brief_token()}"
         if host not in server.LOOPBACK:
             console.print(
                 "other machines can reach it, and nothing encrypts what they send", markup=False, soft_wrap=True
             )
         if is_opened:
-            webbrowser.open(address)
-        server.serve(application(site), listening)
+            webbrowser.open(opened)
+        server.serve(application(site), listening, site.access.is_proxy, store.at_once)
 
 
-def _site_of_users(settings: Settings, groups: tuple[str, ...]) -> Site:
+def _site_of_users(settings: Settings) -> Site:
     """Return the site of a Databricks App, whose users read and write as they may."""
     from fraudlake.desk.web.access import PlatformAccess
+    from fraudlake.desk.web.role import RoleByGroup
     from fraudlake.desk.web.site import Site
     from fraudlake.workspace.app_users import UserStores, groups_of
 
-    if not groups:
-        raise UsageError("a Databricks App needs --analysts GROUP: its members decide, others read")
-    stores = UserStores(settings)
-    return Site(lambda person: stores.of(person.name, str(person.credentials)), PlatformAccess(groups, groups_of))
+    if not settings.analysts:
+        raise UsageError("a Databricks App needs --analyst-groups: their members decide, others read")
+    stores, roles = UserStores(settings), RoleByGroup(settings.analysts, settings.leads)
+    return Site(lambda person: stores.of(person.name, str(person.credentials)), PlatformAccess(roles, groups_of))
 
 
 def _activity(settings: Settings) -> dict[str, Any]:

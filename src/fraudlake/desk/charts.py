@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Literal
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _WIDTH = 960
 _LEFT, _RIGHT = 64, 24
@@ -248,11 +248,12 @@ def _line(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
 
 def _tag(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; texts in it and of its attributes are escaped, numbers have one decimal place."""
-    given = Markup().join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), f"{one:.1f}" if isinstance(one, float) else one)
+    # A page has hundreds of elements: Markup.format would take half of its time.
+    given = [
+        f'{key.rstrip("_").replace("_", "-")}="{f"{one:.1f}" if isinstance(one, float) else escape(one)}"'
         for key, one in attributes.items()
-    )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, given, Markup().join(inside))
+    ]
+    return Markup(f"<{' '.join((name, *given))}>{''.join(map(escape, inside))}</{name}>")  # noqa: S704 (escaped above)
 
 
 def _powers(amounts: Iterable[float]) -> tuple[int, int]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
+from threading import BoundedSemaphore, Lock, RLock, get_ident
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from filelock import FileLock
 
+from fraudlake.desk.answers import Answers
 from fraudlake.desk.store import Store, complete
 from fraudlake.errors import UsageError
 from fraudlake.lake import compaction, conflict, delta_rs_reader, lake_format
@@ -22,6 +26,13 @@ from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
 if TYPE_CHECKING:
     from fraudlake.settings import Settings
     from fraudlake.tables import Table
+
+_ANSWERS = 64 << 20
+"""Bytes of answers to queries that are kept: a desk shows the same cases to many people."""
+_COMPACT_EVERY = 20
+"""Commits after which a table's files are compacted: every page reads the events and verdicts that people write."""
+_CORES = max(2, os.cpu_count() or 2)
+"""Queries that run at once: one of who writes, and others."""
 
 
 class LocalStore(Store):
@@ -32,18 +43,22 @@ class LocalStore(Store):
         FraudlakeError: another version of fraudlake made it.
     """
 
+    at_once = 4 * _CORES
+
     def __init__(self, settings: Settings) -> None:
         """Open the lake that the settings name."""
         self.root = settings.lake.absolute()
         self.name = str(self.root)
-        self._opened = delta_rs_reader.Opened()
+        self._opened, self._answers = delta_rs_reader.Opened(), Answers(_ANSWERS)
+        self._running, self._standing_in = BoundedSemaphore(_CORES), Lock()
+        self._turn, self._writer, self._written = RLock(), 0, delta_rs_reader.Opened()
         lake_format.require(self.root)
         self.settings = settings
         self.settings = self._defined()
 
     def has(self, table: Table) -> bool:
         """Return whether a table is there."""
-        return DeltaTable.is_deltatable(str(self._folder(table)))
+        return self._opened.commit(self._folder(table)) is not None
 
     def query(self, statement: str, *read: Table) -> pa.Table:
         """Return the rows of a query: see :meth:`Store.query`.
@@ -51,31 +66,48 @@ class LocalStore(Store):
         Raises:
             UsageError: a table has deleted rows that delta-rs does not see.
         """
-        registered = {
-            table.name: self._opened.now(self._folder(table)) if self.has(table) else self._stand_in(table)
-            for table in read
-        }
-        for name, delta in registered.items():
-            if not delta_rs_reader.is_readable(delta):
-                raise UsageError(f"{name} of {self.name} has deletion vectors: REORG TABLE {name} APPLY (PURGE)")
-        return delta_rs_reader.query(statement, registered)
+        folders = {table.name: self._read(table) for table in read}
+        commits = tuple(self._opened.commit(folder) for folder in folders.values())
+        return self._answers.get(statement, commits, lambda: self._run(statement, folders))
+
+    def _run(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
+        # More queries at once would make all of them slower. The one who writes has a place for all of their queries.
+        with nullcontext() if self._writer == get_ident() else self._running:
+            return self._opened.query(statement, folders)
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Wait until no other thread of this process writes: see :meth:`Store.in_turn`."""
+        with self._turn:
+            if self._writer == get_ident():
+                yield
+                return
+            with self._running:
+                self._writer = get_ident()
+                try:
+                    yield
+                finally:
+                    self._writer = 0
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""
         self._make(table)
-        conflict.retried(lambda: self._writer(table).write(complete(rows, table), "append"))
+        conflict.retried(lambda: self._writer_of(table).write(complete(rows, table), "append"))
 
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
         self._make(table)
-        # Processes of this machine wait for each other: a conflict costs longer than an insertion.
-        with FileLock(self.root / f".{table.name}.lock"):
-            conflict.retried(lambda: self._writer(table).insert_rows(complete(rows, table), keys))
+        conflict.retried(lambda: self._insert(table, complete(rows, table), keys))
 
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
         """Replace rows: see :meth:`Store.replace`."""
         made = complete(rows, table)
         conflict.retried(lambda: write_deltalake(self._open(table), made, mode="overwrite", predicate=condition))
+
+    def _insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
+        # Processes of this machine wait for each other, too: a conflict costs longer than an insertion.
+        with self.in_turn(), FileLock(self.root / f".{table.name}.lock"):
+            self._writer_of(table, self._written.now(self._folder(table))).insert_rows(rows, keys)
 
     def _make(self, table: Table) -> None:
         with FileLock(self.root / ".lock"):
@@ -84,8 +116,8 @@ class LocalStore(Store):
                 shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed here: it has no commit
                 DeltaTable.create(folder, table.schema, configuration=dict(table.properties))
 
-    def _writer(self, table: Table) -> DeltaRsWriter:
-        delta = self._open(table)
+    def _writer_of(self, table: Table, delta: DeltaTable | None = None) -> DeltaRsWriter:
+        delta = delta or self._open(table)
         if not is_plain(delta):
             raise UsageError(f"{table.name} of {self.name} has properties that delta-rs cannot write: remove them")
         compact = partial(
@@ -94,9 +126,18 @@ class LocalStore(Store):
             table,
             self.settings,
             lambda: delta_rs_reader.files(self._open(table)),
-            lambda: self._writer(table),
+            lambda: self._writer_of(table),
         )
-        return DeltaRsWriter(delta, self._folder(table), table, self.root / "spool", compact)
+        return DeltaRsWriter(delta, self._folder(table), table, self.root / "spool", compact, _COMPACT_EVERY)
+
+    def _read(self, table: Table) -> Path:
+        """Return the folder of a table; of one that is not there, that of an empty one."""
+        if self.has(table):
+            return self._folder(table)
+        folder = self._stand_ins / table.name
+        with self._standing_in:
+            DeltaTable.create(folder, table.schema, mode="ignore")
+        return folder
 
     def _open(self, table: Table) -> DeltaTable:
         return DeltaTable(self._folder(table))
@@ -109,7 +150,3 @@ class LocalStore(Store):
         folder = Path(tempfile.mkdtemp(prefix="fraudlake-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
-
-    def _stand_in(self, table: Table) -> DeltaTable:
-        """Return an empty table in the place of one that is not there."""
-        return DeltaTable.create(self._stand_ins / table.name, table.schema, mode="ignore")

@@ -299,7 +299,11 @@ class _Figures:
             ("share of the fraud that was listed and found", found.naive_recall, *_estimate(found.reviewed)),
             ("accounts with fraud that nothing flagged", found.unflagged.drawn, *_estimate(found.unflagged.accounts)),
             ("amount of fraud that nothing flagged", None, *_estimate(found.unflagged.amount)),
-            ("accounts with fraud flagged and not reviewed", found.unreviewed.drawn, *_estimate(found.unreviewed.accounts)),
+            (
+                "accounts with fraud flagged and not reviewed",
+                found.unreviewed.drawn,
+                *_estimate(found.unreviewed.accounts),
+            ),
             ("amount of fraud flagged and not reviewed", None, *_estimate(found.unreviewed.amount)),
             ("precision of the lists", found.precision, None, None),
         ]

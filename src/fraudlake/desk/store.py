@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,6 +26,8 @@ class Store(ABC):
     """The settings, with the lake's own definition."""
     name: str
     """The lake's name for people: its folder, or catalog and schema."""
+    at_once = 40
+    """Pages that it is worth making at the same time: others wait, so that those are ready sooner."""
 
     def _defined(self) -> Settings:
         """Return the settings with the lake's own definition."""
@@ -48,6 +51,13 @@ class Store(ABC):
                 :func:`fraudlake.sql_text.literal` writes texts, since there are no parameters. Times are in UTC.
             read: the tables that it names.
         """
+
+    def in_turn(self) -> AbstractContextManager[Any]:
+        """Wait until no other person of this process writes, if all would otherwise begin again and again.
+
+        That is so if Delta takes one commit at a time, such as that of a numbered event.
+        """
+        return nullcontext()
 
     @abstractmethod
     def append(self, table: Table, rows: pa.Table) -> None:

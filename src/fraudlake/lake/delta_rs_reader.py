@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.data_file import DataFile
 
 _MISSING_FILE = re.compile(r"Object at location (.+?) not found")
@@ -21,36 +23,87 @@ _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 class Opened:
     """Tables that are opened once and then follow their logs, for a process that asks again and again.
 
-    To read the log of a table takes as long as to query it: half a millisecond a commit.
+    To read the log of a table takes as long as to query it: half a millisecond a commit. Threads may ask at once.
     """
 
     def __init__(self) -> None:
         """No table is open."""
-        self._tables: dict[Path, tuple[DeltaTable, tuple[int, ...] | None]] = {}
-        self._lock = Lock()
+        self._tables: dict[Path, _Open] = {}
+        # Who waits for a table inside delta-rs holds Python's lock, and all other threads wait, too (seen in 1.6).
+        self._locks: dict[Path, Lock] = defaultdict(Lock)
 
-    def now(self, folder: Path) -> DeltaTable:
-        """Return the table of a folder as it is now, for reading.
+    def commit(self, folder: Path) -> Hashable | None:
+        """Return what tells the table of a folder, as it is now, from all others; None if there is no table."""
+        known = self._tables.get(folder)
+        if known is not None and known.is_latest(folder):
+            return known.commit
+        with self._locks[folder]:
+            followed = self._followed(folder)
+            return followed.commit if followed else None
 
-        A table whose latest known commit is gone, or another one, has been replaced, and is opened anew.
+    def now(self, folder: Path) -> DeltaTable | None:
+        """Return the table of a folder as it is now, for one thread; None if there is no table."""
+        with self._locks[folder]:
+            followed = self._followed(folder)
+            return followed.table if followed else None
+
+    def query(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
+        """Return the rows of a query over tables as they are now, by the names that it has for them.
+
+        Raises:
+            FraudlakeError: a table or a file of one is gone, or delta-rs does not read it.
         """
-        with self._lock:
-            table, commit = self._tables.get(folder, (None, None))
-            if table is not None and commit is not None and commit == _commit(folder, table):
-                table.update_incremental()
-            else:
-                table = DeltaTable(folder)
-            self._tables[folder] = table, _commit(folder, table)
-            return table
+        engine = QueryBuilder()
+        for name, folder in folders.items():
+            with self._locks[folder]:
+                followed = self._followed(folder)
+                if followed is None:
+                    raise FraudlakeError(f"{folder} is gone: run the command again")
+                if not is_readable(followed.table):
+                    raise UsageError(f"{folder} has deletion vectors: REORG TABLE {name} APPLY (PURGE)")
+                engine.register(name, followed.table)
+        return _rows(engine, statement)
+
+    def _followed(self, folder: Path) -> _Open | None:
+        """Follow the log of a table; one whose latest known commit is gone or another one is opened anew."""
+        known = self._tables.get(folder)
+        if known is not None and known.is_latest(folder):
+            return known
+        if known is not None and known.is_present(folder):
+            table = known.table
+            table.update_incremental()
+        elif DeltaTable.is_deltatable(str(folder)):
+            table = DeltaTable(folder)
+        else:
+            return None
+        # The log may have been cleaned up after a checkpoint: then the table is opened again each time.
+        commit = _commit(folder, table.version()) or object()
+        self._tables[folder] = followed = _Open(table, table.version(), commit)
+        return followed
 
 
-def _commit(folder: Path, table: DeltaTable) -> tuple[int, ...] | None:
-    """Return what tells the file of a table's latest known commit from another; None: it is gone."""
+@dataclass(frozen=True)
+class _Open:
+    table: DeltaTable
+    version: int
+    commit: Hashable
+
+    def is_present(self, folder: Path) -> bool:
+        """Return whether the log still has the version, and has not been replaced."""
+        return self.commit == _commit(folder, self.version)
+
+    def is_latest(self, folder: Path) -> bool:
+        """Return whether no version has followed; delta-rs would list all of the log to see that."""
+        return self.is_present(folder) and _commit(folder, self.version + 1) is None
+
+
+def _commit(folder: Path, version: int) -> Hashable | None:
+    """Return what tells the file of a commit from all others; None if there is none."""
     try:
-        file = (folder / "_delta_log" / f"{table.version():020}.json").stat()
+        file = (folder / "_delta_log" / f"{version:020}.json").stat()
     except FileNotFoundError:
         return None
-    return file.st_ino, file.st_mtime_ns, file.st_size
+    return version, file.st_ino, file.st_mtime_ns, file.st_size
 
 
 def is_readable(delta: DeltaTable) -> bool:
@@ -70,6 +123,10 @@ def query(statement: str, registered: Mapping[str, DeltaTable]) -> pa.Table:
     engine = QueryBuilder()
     for name, delta in registered.items():
         engine.register(name, delta)
+    return _rows(engine, statement)
+
+
+def _rows(engine: QueryBuilder, statement: str) -> pa.Table:
     try:
         rows = pa.table(engine.execute(statement))
     except (pa.ArrowException, DeltaError) as error:

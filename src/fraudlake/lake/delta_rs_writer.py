@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _PLAIN_WRITER = 2
 """The version of Delta's protocol after which a table may ask of its writers what delta-rs does not do."""
 _COMPACT_EVERY = 50
+"""Commits after which a table that compacts does so."""
 _MERGED_AT_ONCE = 10_000_000
 """Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
 _NO_RETRIES = 0
@@ -51,15 +52,23 @@ class DeltaRsWriter(Writer):
         table: the table, with its declared columns.
         spool: the folder under which Spark's tasks leave computed rows.
         compact: brings the table's small files together.
+        compact_every: the number of commits after which it is called; by default, that of the tables that compact.
     """
 
     rewrites_partitions = False
 
     def __init__(
-        self, delta: DeltaTable, folder: Path, table: tables.Table, spool: Path, compact: Callable[[], None]
+        self,
+        delta: DeltaTable,
+        folder: Path,
+        table: tables.Table,
+        spool: Path,
+        compact: Callable[[], None],
+        compact_every: int | None = None,
     ) -> None:
         """Write a table."""
         self._folder = folder
+        self._compact_every = compact_every or (_COMPACT_EVERY if table.compacts else None)
         self._delta, self._table, self._spool, self._compact = delta, table, spool, compact
 
     def append(
@@ -113,7 +122,7 @@ class DeltaRsWriter(Writer):
         # A table has columns that the rows lack if earlier settings declared them.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None
         write_deltalake(self._delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
-        if self._table.compacts and self._delta.version() % _COMPACT_EVERY == 0:
+        if self._compact_every and self._delta.version() % self._compact_every == 0:
             self._compact()
 
     def insert_rows(self, rows: pa.Table, keys: Sequence[str]) -> None:

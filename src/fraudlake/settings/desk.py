@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -33,6 +34,14 @@ def _networks(text: str) -> str:
         return ", ".join(str(ip_network(one.strip())) for one in text.split(","))
     except ValueError:
         raise ValueError("must be addresses or networks such as '127.0.0.1, 10.1.0.0/16'") from None
+
+
+def _names(text: str) -> str:
+    """Check names of groups."""
+    names = [one.strip() for one in text.split(",")]
+    if not all(names):
+        raise ValueError("must be names of groups such as 'fraud-analysts, on-call'")
+    return ", ".join(names)
 
 
 class Desk(BaseModel):
@@ -66,6 +75,18 @@ class Desk(BaseModel):
     trusted_proxies: Annotated[str, AfterValidator(_networks)] | None = Field(
         None, description="Addresses or networks of the proxies whose user_header is believed."
     )
+    groups_header: str | None = Field(
+        None, pattern="^[A-Za-z0-9-]+$", description="Header in which the proxy names the person's groups, with commas."
+    )
+    analyst_groups: Annotated[str, AfterValidator(_names)] | None = Field(
+        None, description="Groups, of the proxy or the workspace, whose members decide; others read."
+    )
+    lead_groups: Annotated[str, AfterValidator(_names)] | None = Field(
+        None, description="Groups, of the proxy or the workspace, whose members are leads."
+    )
+    people: Path | None = Field(
+        None, description="TOML file with the names of readers, analysts and leads, instead of the proxy's groups."
+    )
     warehouse: str | None = Field(
         None, description="In a workspace: id of the SQL warehouse that the desk reads and writes through."
     )
@@ -74,3 +95,13 @@ class Desk(BaseModel):
     def proxies(self) -> list[IPv4Network | IPv6Network]:
         """The networks of ``trusted_proxies``."""
         return [ip_network(one) for one in (self.trusted_proxies or "").split(", ") if one]
+
+    @property
+    def analysts(self) -> frozenset[str]:
+        """The names of ``analyst_groups``."""
+        return frozenset(self.analyst_groups.split(", ") if self.analyst_groups else ())
+
+    @property
+    def leads(self) -> frozenset[str]:
+        """The names of ``lead_groups``."""
+        return frozenset(self.lead_groups.split(", ") if self.lead_groups else ())

@@ -21,6 +21,7 @@ from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.store import Store
 from fraudlake.desk.web import server
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role
 from fraudlake.settings import Settings
 from fraudlake.workspace.warehouse import WarehouseStore
 from tests.desk import small_lake
@@ -96,8 +97,8 @@ def open_store(request: pytest.FixtureRequest, root: Path) -> OpenStore:
 def browse(open_store: OpenStore) -> Open:
     """Open the desk as an analyst, or as a reader."""
 
-    def open_(name: str = "anna", may_decide: bool = True, **settings: object) -> Browser:
-        site, access = server.site_of_one(open_store(**settings), name, may_decide, ("127.0.0.1", PORT))
+    def open_(name: str = "anna", role: Role = Role.ANALYST, **settings: object) -> Browser:
+        site, access = server.site_of_one(open_store(**settings), name, role, ("127.0.0.1", PORT))
         browser = Browser(application(site), base_url=ADDRESS, raise_server_exceptions=False)
         assert browser.get(f"/?token={access.token}").status_code == 200
         return browser

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import forms, guard, server
+from fraudlake.desk.web import access, forms, guard, server
 from fraudlake.desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role, RoleByGroup, SameRole
 from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
 from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from tests.conftest import FraudlakeHere
 from tests.desk.web.conftest import ADDRESS, PORT, Browser, Open
 
 CASE = "/items/alert2"
@@ -28,7 +31,7 @@ def events(root: Path) -> int:
 
 
 def stranger(root: Path) -> Browser:
-    site, _ = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", PORT))
+    site, _ = server.site_of_one(LocalStore(Settings(lake=root)), "anna", Role.ANALYST, ("127.0.0.1", PORT))
     return Browser(application(site), base_url=ADDRESS)
 
 
@@ -36,16 +39,67 @@ def stranger(root: Path) -> Browser:
 def test_nobody_sees_a_page_without_the_token(root: Path, page: str) -> None:
     answer = stranger(root).get(page)
     assert answer.status_code == 403
-    assert "its token lets you in" in answer.text and "small_then_large" not in answer.text
+    assert "its token lets you in, once" in answer.text and "small_then_large" not in answer.text
 
 
 def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_gets(root: Path) -> None:
-    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", True, ("127.0.0.1", PORT))
+    site, access = server.site_of_one(LocalStore(Settings(lake=root)), "anna", Role.ANALYST, ("127.0.0.1", PORT))
     answer = TestClient(application(site), base_url=ADDRESS).get(f"/rules?token={access.token}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/rules")
     cookie = answer.headers["set-cookie"].lower()
     assert f"fraudlake_desk_{PORT}=" in cookie and "httponly" in cookie and "samesite=strict" in cookie
     assert access.token.lower() not in cookie
+
+
+def test_a_token_works_once_and_the_next_one_is_printed(root: Path) -> None:
+    printed: list[str] = []
+    store = LocalStore(Settings(lake=root))
+    site, access = server.site_of_one(store, "anna", Role.LEAD, ("127.0.0.1", PORT), renewed=printed.append)
+    first, app = access.token, application(site)
+    anna, bert, carl = (Browser(app, base_url=ADDRESS) for _ in range(3))
+    assert anna.get(f"/?token={first}").status_code == 200
+    assert printed == [access.token] and first != access.token
+    again = bert.get(f"/?token={first}")
+    assert again.status_code == 403 and "printed last: its token lets you in, once" in again.text
+    assert anna.get("/rules").status_code == 200  # the cookie goes on to work, also with the used address
+    assert anna.get(f"/rules?token={first}").status_code == 200 and len(printed) == 1
+    assert anna.get(f"/rules?token={access.token}").status_code == 200 and len(printed) == 1
+    assert carl.get(f"/?token={printed[0]}").status_code == 200 and len(printed) == 2
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60.0, 200), (0.0, 403)])
+def test_a_token_for_a_browser_works_once_and_for_a_minute(
+    root: Path, seconds: float, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, of_token = server.site_of_one(
+        LocalStore(Settings(lake=root)),
+        "anna",
+        Role.LEAD,
+        ("127.0.0.1", PORT),
+        renewed=lambda token: pytest.fail(token),
+    )
+    monkeypatch.setattr(access, "BRIEF", seconds)
+    token, app = of_token.brief_token(), application(site)
+    assert Browser(app, base_url=ADDRESS).get(f"/?token={token}").status_code == status
+    assert Browser(app, base_url=ADDRESS).get(f"/?token={token}").status_code == 403
+    assert token != of_token.token
+
+
+def test_the_browser_is_started_without_the_printed_token(
+    root: Path, fraudlake_here: FraudlakeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    answers: list[int] = []
+
+    def serve(app: ASGIApp, *_: Any) -> None:
+        answers.extend(Browser(app, base_url=opened[0].partition("/?")[0]).get(opened[0]).status_code for _ in range(2))
+
+    monkeypatch.setattr(server, "serve", serve)
+    done = fraudlake_here("--lake", str(root), "desk", "--port", "0", "--open")
+    (printed,) = done.stdout.splitlines()
+    assert printed.startswith("the desk of ") and opened[0] not in printed
+    assert answers == [200, 403]
 
 
 def test_a_name_that_is_not_this_machines_is_refused(browse: Open) -> None:
@@ -122,7 +176,7 @@ def behind_a_proxy(root: Path, access: Access, peer: str = "127.0.0.1", host: st
 
 @pytest.mark.parametrize("host", ["desk.example", f"127.0.0.1:{PORT}"], ids=["kept", "rewritten"])
 def test_the_public_address_is_that_of_the_pages_whatever_host_the_proxy_names(root: Path, host: str) -> None:
-    access = TokenAccess("anna", True, ("127.0.0.1",), PORT, "https://desk.example")
+    access = TokenAccess("anna", Role.ANALYST, ("127.0.0.1",), PORT, "https://desk.example")
     browser = behind_a_proxy(root, access, host=host)
     signed_in = browser.get(f"/?token={access.token}", follow_redirects=False)
     assert "secure" in signed_in.headers["set-cookie"].lower() and signed_in.headers["location"] == "/"
@@ -140,7 +194,7 @@ def test_the_public_address_is_that_of_the_pages_whatever_host_the_proxy_names(r
 
 def of_team(**changed: Any) -> ProxyAccess:
     trusted = [ip_network("127.0.0.1"), ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
-    given = {"header": "X-Forwarded-User", "trusted": trusted, "may_decide": True, "hosts": ()}
+    given = {"header": "X-Forwarded-User", "trusted": trusted, "roles": SameRole(Role.ANALYST), "hosts": ()}
     return ProxyAccess(**{**given, "public_url": "https://desk.example", **changed})
 
 
@@ -180,7 +234,7 @@ def test_a_form_of_one_person_is_not_that_of_another(root: Path) -> None:
 
 
 def test_a_team_of_readers_does_not_decide(root: Path) -> None:
-    browser = behind_a_proxy(root, of_team(may_decide=False))
+    browser = behind_a_proxy(root, of_team(most=Role.READER))
     page = browser.get(CASE, headers={"x-forwarded-user": "anna"})
     assert page.status_code == 200 and f'action="{TAKE}"' not in page.text
 
@@ -195,7 +249,7 @@ def test_a_team_of_readers_does_not_decide(root: Path) -> None:
 )
 def test_a_header_needs_the_addresses_that_may_set_it(root: Path, given: dict[str, str], line: str) -> None:
     with pytest.raises(UsageError, match=f"^{line}"):
-        server.site_of_team(LocalStore(load(lake=root, **given)), True, "127.0.0.1")
+        server.site_of_team(LocalStore(load(lake=root, **given)), Role.LEAD, "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +282,7 @@ def test_a_public_address_is_written_as_browsers_write_an_origin(given: str, ori
 
 
 def test_a_reader_reads_and_does_not_decide(browse: Open, root: Path) -> None:
-    reader, analyst = browse("rita", may_decide=False), browse()
+    reader, analyst = browse("rita", Role.READER), browse()
     page = reader.get(CASE).text
     assert "you may read" in page and '<form method="post"' not in page
     fields = {**analyst.form(CASE, TAKE), "form": _token(reader)}
@@ -280,7 +334,7 @@ def test_who_asks_too_often_waits(browse: Open, monkeypatch: pytest.MonkeyPatch)
 def platform(root: Path) -> TestClient:
     groups = {"token of anna": {"analysts", "users"}, "token of rita": {"users"}}
     store = LocalStore(Settings(lake=root))
-    site = Site(lambda person: store, PlatformAccess(["analysts"], lambda token: groups[token]))
+    site = Site(lambda person: store, PlatformAccess(RoleByGroup(frozenset(["analysts"])), lambda token: groups[token]))
     return TestClient(application(site), base_url="https://desk-1.example")
 
 

@@ -15,6 +15,7 @@ from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import server
 from fraudlake.desk.web.access import PlatformAccess
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import Role, RoleByGroup
 from fraudlake.desk.web.site import Site
 from fraudlake.settings import Settings
 from fraudlake.workspace.app_users import UserStores, groups_of
@@ -54,7 +55,7 @@ def reader(browser: TestClient, name: str, **headers: str) -> Text:
 @pytest.fixture
 def on_a_laptop(root: Path) -> Text:
     store = LocalStore(Settings(lake=root))
-    site, access = server.site_of_one(store, ANNA, True, ("127.0.0.1", PORT))
+    site, access = server.site_of_one(store, ANNA, Role.ANALYST, ("127.0.0.1", PORT))
     browser = TestClient(application(site), base_url=ADDRESS)
     browser.get(f"/?token={access.token}")
     return reader(browser, store.name)
@@ -67,7 +68,7 @@ def test_every_page_is_that_of_a_laptop(
     with serving(Warehouse(root, has_links, chunk=3)) as warehouse:
         monkeypatch.setenv("DATABRICKS_HOST", warehouse.host)
         stores = UserStores(Settings(catalog="main", schema_name="fraud", warehouse="w1"))
-        access = PlatformAccess(["analysts"], groups_of)
+        access = PlatformAccess(RoleByGroup(frozenset(["analysts"])), groups_of)
         site = Site(lambda person: stores.of(person.name, str(person.credentials)), access)
         in_the_app = reader(TestClient(application(site), base_url="https://desk.example"), "main.fraud", **WHO)
         for page in PAGES:

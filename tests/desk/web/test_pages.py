@@ -20,6 +20,7 @@ from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web import case_page
 from fraudlake.desk.web.access import Person, PlatformAccess
 from fraudlake.desk.web.application import application
+from fraudlake.desk.web.role import RoleByGroup
 from fraudlake.desk.web.site import Site
 from fraudlake.errors import FraudlakeError
 from tests.desk import small_lake
@@ -260,8 +261,10 @@ def test_the_pages_need_neither_spark_nor_pyspark(root: Path) -> None:
         "from fraudlake.desk.local_store import LocalStore\n"
         "from fraudlake.desk.web import server\n"
         "from fraudlake.desk.web.application import application\n"
+        "from fraudlake.desk.web.role import Role\n"
         "from fraudlake.settings import Settings\n"
-        f"site, access = server.site_of_one(LocalStore(Settings(lake={str(root)!r})), 'anna', True, ('127.0.0.1', 1))\n"
+        f"store = LocalStore(Settings(lake={str(root)!r}))\n"
+        "site, access = server.site_of_one(store, 'anna', Role.ANALYST, ('127.0.0.1', 1))\n"
         "browser = TestClient(application(site), base_url='http://127.0.0.1:1')\n"
         "browser.get(f'/?token={access.token}')\n"
         f"assert all(browser.get(page).status_code == 200 for page in {[*PAGES, *PARTS]!r})\n"
@@ -285,7 +288,7 @@ def test_a_warehouse_that_is_asleep_or_refuses_is_said_in_a_line(page: str) -> N
     def refuse(person: Person) -> LocalStore:
         raise FraudlakeError("https://w.example is not available for now (starting): try again in some minutes")
 
-    access = PlatformAccess(["analysts"], lambda token: {"analysts"})
+    access = PlatformAccess(RoleByGroup(frozenset(["analysts"])), lambda token: {"analysts"})
     browser = TestClient(application(Site(refuse, access)), base_url="https://desk.example")
     who = {"x-forwarded-email": "anna@example.com", "x-forwarded-access-token": "token"}
     answer = browser.get(page, headers=who)

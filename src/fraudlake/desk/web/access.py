@@ -1,8 +1,8 @@
 """Access: a request becomes the person who sent it, or a refusal.
 
-On a machine of one's own, the command prints an address with a token, which the browser exchanges for a cookie. A proxy
-may have checked who it is, and say so in a header. In a workspace, Databricks Apps has, and says so in headers that no
-browser can set.
+On a machine of one's own, the command prints an address with a token, which a browser exchanges once for a cookie. A
+proxy may have checked who it is, and say so in a header. In a workspace, Databricks Apps has, and says so in headers
+that no browser can set.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from fraudlake.desk.web.errors import RefusedError
+from fraudlake.desk.web.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from fraudlake.desk.web.role import Roles
+
 _GROUPS_LIVE = 60.0
 """Seconds for which a person's groups count before they are asked for again."""
+BRIEF = 60.0
+"""Seconds in which a browser that the command starts must have opened its page."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,16 @@ class Person:
     """Who looks at the pages."""
 
     name: str
-    may_decide: bool
-    """Whether they are an analyst, who takes and decides; a reader only reads."""
+    role: Role
     credentials: str | None = field(default=None, repr=False)
     """Their access token in a workspace: what they may read and write there is theirs."""
     session: str = field(default="", repr=False)
     """What their forms are bound to."""
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether they take items and decide."""
+        return self.role >= Role.ANALYST
 
 
 class Access(ABC):
@@ -66,6 +75,10 @@ class Access(ABC):
         Raises:
             RefusedError: nobody who may look at the pages.
         """
+
+    def is_proxy(self, peer: str) -> bool:
+        """Return whether an address is known to be that of a proxy, behind which are many people."""
+        return False
 
     def is_own_host(self, request: Request) -> bool:
         """Return whether a request names a host that this is; a page of another name may be a rebound one."""
@@ -100,43 +113,72 @@ class Access(ABC):
 
 
 class TokenAccess(Access):
-    """One person, who has the address that the command printed."""
+    """One person, who has the address that the command printed last: its token works once.
+
+    The cookie of a browser that has opened it works until the process ends.
+    """
 
     def __init__(
-        self, name: str, may_decide: bool, hosts: Collection[str], port: int, public_url: str | None = None
+        self,
+        name: str,
+        role: Role,
+        hosts: Collection[str],
+        port: int,
+        public_url: str | None = None,
+        renewed: Callable[[str], None] = lambda token: None,
     ) -> None:
         """Make the token.
 
         Args:
             name: the person's name.
-            may_decide: whether they are an analyst.
+            role: the person's role.
             hosts: names of this machine that a browser may use; empty for any.
             port: the port, since cookies are not separate by port.
             public_url: where people reach the pages, if a proxy is between.
+            renewed: is called with the next token when one was used.
         """
         super().__init__(public_url, hosts)
         self.token = secrets.token_urlsafe(24)
-        self._name, self._may_decide = name, may_decide
+        self._renewed, self._brief = renewed, (secrets.token_urlsafe(24), 0.0)
+        self._name, self._role = name, role
         self._is_encrypted = bool(public_url and public_url.startswith("https:"))
         self._cookie, self._session = f"fraudlake_desk_{port}", secrets.token_urlsafe(24)
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person if the cookie is right; exchange a token for the cookie."""
+        has_cookie = _is(request.cookies.get(self._cookie, ""), self._session)
         given = request.query_params.get("token")
+        if not has_cookie and not (given and self._use(given)):
+            raise RefusedError("open the address that 'fraudlake desk' printed last: its token lets you in, once")
         if given is not None:
-            if not hmac.compare_digest(given.encode(), self.token.encode()):
-                raise RefusedError(_ASK)
             answer = RedirectResponse(request.url.remove_query_params("token").path, 303)
             answer.set_cookie(
                 self._cookie, self._session, httponly=True, samesite="strict", path="/", secure=self._is_encrypted
             )
             return answer
-        if not hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._session.encode()):
-            raise RefusedError(_ASK)
-        return Person(self._name, self._may_decide, session=self._session)
+        return Person(self._name, self._role, session=self._session)
+
+    def brief_token(self) -> str:
+        """Return another token for :data:`BRIEF` seconds, which works once: all users see what starts a browser."""
+        self._brief = secrets.token_urlsafe(24), time.monotonic() + BRIEF
+        return self._brief[0]
+
+    def _use(self, given: str) -> bool:
+        """Use a token up, and return whether it was good."""
+        brief, until = self._brief
+        if _is(given, brief) and time.monotonic() < until:
+            self._brief = brief, 0.0
+            return True
+        if not _is(given, self.token):
+            return False
+        self.token = secrets.token_urlsafe(24)
+        self._renewed(self.token)
+        return True
 
 
-_ASK = "open the address that 'fraudlake desk' printed when it started: its token lets you in"
+def _is(given: str, secret: str) -> bool:
+    """Compare with a secret in a time that says nothing about it."""
+    return hmac.compare_digest(given.encode(), secret.encode())
 
 
 class ProxyAccess(Access):
@@ -146,37 +188,51 @@ class ProxyAccess(Access):
         self,
         header: str,
         trusted: Collection[IPv4Network | IPv6Network],
-        may_decide: bool,
+        roles: Roles,
         hosts: Collection[str],
         public_url: str,
+        groups_header: str | None = None,
+        most: Role = Role.LEAD,
     ) -> None:
-        """Believe a header of some addresses.
+        """Believe headers of some addresses.
 
         Args:
             header: the header with a person's name.
             trusted: the addresses of proxies that set it, and remove what browsers send in it.
-            may_decide: whether people are analysts.
+            roles: says who is what.
             hosts: names of this machine that a browser may use; empty for any.
             public_url: where people reach the proxy.
+            groups_header: the header with the names of a person's groups, with commas.
+            most: the most that anybody is.
         """
         super().__init__(public_url, hosts)
-        self._header, self._trusted, self._may_decide = header, trusted, may_decide
+        self._header, self._groups_header, self._trusted = header, groups_header, trusted
+        self._roles, self._most = roles, most
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person whom a trusted proxy names."""
         peer = request.client.host if request.client else ""
-        if not self._trusts(peer):
+        if not self.is_proxy(peer):
             raise RefusedError(f"open {self._public}: {peer} is no proxy that this desk trusts (trusted_proxies)")
-        given = request.headers.getlist(self._header)
-        name = _utf8(given[0]).strip() if len(given) == 1 else ""
-        if not name:
-            raise RefusedError(
-                f"the proxy did not say who you are: it must set the header {self._header}, once, and remove what "
-                "browsers send in it"
-            )
-        return Person(name, self._may_decide, session=name)
+        name, groups = self._of_proxy(request, self._header), ""
+        if self._groups_header:
+            groups = self._of_proxy(request, self._groups_header, is_required=False)
+        role = self._roles.role(name, {group.strip() for group in groups.split(",")})
+        return Person(name, min(role, self._most), session=name)
 
-    def _trusts(self, peer: str) -> bool:
+    def _of_proxy(self, request: Request, header: str, is_required: bool = True) -> str:
+        """Return the text of a header that the proxy sets."""
+        given = request.headers.getlist(header)
+        text = _utf8(given[0]).strip() if given else ""
+        if len(given) > 1 or (is_required and not text):
+            raise RefusedError(
+                f"the proxy did not say who you are: it must set the header {header}, once, and remove what browsers "
+                "send in it"
+            )
+        return text
+
+    def is_proxy(self, peer: str) -> bool:
+        """Return whether an address is that of a trusted proxy."""
         try:
             address = ip_address(peer)
         except ValueError:
@@ -197,16 +253,16 @@ def _utf8(header: str) -> str:
 class PlatformAccess(Access):
     """The people whom Databricks Apps lets through: it sets the headers, and removes those that a browser sends."""
 
-    def __init__(self, analysts: Collection[str], groups_of: Callable[[str], Collection[str]]) -> None:
-        """Decide by groups who is an analyst.
+    def __init__(self, roles: Roles, groups_of: Callable[[str], Collection[str]]) -> None:
+        """Decide by groups who is what.
 
         Args:
-            analysts: the groups whose members decide; others read.
+            roles: says who is what.
             groups_of: asks for the groups of whose access token it is.
         """
         super().__init__()
-        self._analysts, self._groups_of = set(analysts), groups_of
-        self._known: dict[str, tuple[float, bool]] = {}
+        self._roles, self._groups_of = roles, groups_of
+        self._known: dict[str, tuple[float, Role]] = {}
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person whom the platform names."""
@@ -217,14 +273,18 @@ class PlatformAccess(Access):
                 "the platform did not say who you are: open the app from the workspace, and check that it may act for "
                 "its users (user authorization, with the scope sql)"
             )
-        return Person(name, await run_in_threadpool(self._may_decide, name, token), token, name)
+        return Person(name, await run_in_threadpool(self._role, name, token), token, name)
 
-    def _may_decide(self, name: str, token: str) -> bool:
-        asked_at, may_decide = self._known.get(name, (-_GROUPS_LIVE, False))
+    def is_proxy(self, peer: str) -> bool:
+        """Return that only the platform's proxy connects to the app."""
+        return True
+
+    def _role(self, name: str, token: str) -> Role:
+        asked_at, role = self._known.get(name, (-_GROUPS_LIVE, Role.READER))
         if time.monotonic() - asked_at >= _GROUPS_LIVE:
-            may_decide = not self._analysts.isdisjoint(self._groups_of(token))
-            self._known[name] = time.monotonic(), may_decide
-        return may_decide
+            role = self._roles.role(name, self._groups_of(token))
+            self._known[name] = time.monotonic(), role
+        return role
 
     def _host(self, request: Request) -> str | None:
         return request.headers.get("x-forwarded-host") or request.headers.get("host")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlencode
 
 from markupsafe import Markup
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
@@ -109,12 +108,13 @@ def routes(site: Site) -> list[Route]:
     def form(carry_out: Callable[[Store, str, Item, Fields], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             fields = await forms.read(request, site.access)
-            return done(request, await run_in_threadpool(lambda: sent(request, fields)))
+            return done(request, await forms.carried_out(lambda: sent(request, fields)))
 
         def sent(request: Request, fields: Fields) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day = site.store_of(person), day_of(fields.get("day"))
-            event = carry_out(store, person.name, _find(store, name, day).item, fields)
+            with store.in_turn():
+                event = carry_out(store, person.name, _find(store, name, day).item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {})
             return f"/items/{segment(name)}?{urlencode(query)}"
 

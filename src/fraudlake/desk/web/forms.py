@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import ImmutableMultiDict
 
 from fraudlake.desk.web.errors import PageError, RefusedError, TooLargeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
 
     from fraudlake.desk.web.access import Access
@@ -20,6 +23,12 @@ _READ = 8 << 20
 """Bytes that are read and thrown away, since a browser shows no answer before it has sent everything."""
 _FIELDS = 2_100
 """Fields of a form: those of a verdict, and the payments of a history that may be marked."""
+_WRITERS = CapacityLimiter(40)
+
+
+async def carried_out(write: Callable[[], str]) -> str:
+    """Do what a form says in a thread, and return where to go on; it does not wait for threads that make pages."""
+    return await to_thread.run_sync(write, limiter=_WRITERS)
 
 
 Fields = ImmutableMultiDict[str, str]

@@ -71,6 +71,8 @@ def seen(text: str) -> str:
 
     So are the marks of a text that is not composed (NFC).
     """
+    if text.isascii() and text.isprintable():
+        return text
     is_composed = unicodedata.is_normalized("NFC", text)
     return "".join(letter if _is_seen(letter, is_composed) else f"⟨U+{ord(letter):04X}⟩" for letter in text)
 

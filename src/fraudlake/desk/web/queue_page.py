@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from fraudlake import tables
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.access import Person
+    from fraudlake.desk.web.forms import Fields
     from fraudlake.desk.web.site import Site
 
 
@@ -59,8 +59,13 @@ def routes(site: Site) -> list[Route]:
 
     async def following(request: Request) -> Response:
         fields = await forms.read(request, site.access)
+        return done(request, await forms.carried_out(lambda: sent(request, fields)))
+
+    def sent(request: Request, fields: Fields) -> str:
         person = request.state.person
-        return done(request, await run_in_threadpool(lambda: _take_next(site.store_of(person), person, fields)))
+        store = site.store_of(person)
+        with store.in_turn():
+            return _take_next(store, person, fields)
 
     return [Route("/", page), Route("/next", following, methods=["POST"])]
 

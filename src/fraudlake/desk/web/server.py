@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from anyio import to_thread
 
 from fraudlake import stop
+from fraudlake.desk.store import Store
+from fraudlake.desk.web import connections
 from fraudlake.desk.web.access import ProxyAccess, TokenAccess
+from fraudlake.desk.web.role import Role, RoleByFile, RoleByGroup, SameRole
 from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from fraudlake.desk.store import Store
+    from fraudlake.desk.web.role import Roles
+    from fraudlake.settings import Settings
 
 _ADDRESS = 1 << 20
 """Bytes of an address and its headers: a name of 70,000 letters to find, with each of them encoded."""
@@ -44,45 +51,59 @@ def listen(host: str, port: int) -> socket.socket:
 def site_of_one(
     store: Store,
     name: str,
-    may_decide: bool,
+    role: Role,
     address: tuple[str, int],
     activity: Callable[[], Mapping[str, Any]] | None = None,
     public_url: str | None = None,
+    renewed: Callable[[str], None] = lambda token: None,
 ) -> tuple[Site, TokenAccess]:
     """Return the site of one person, and its access, which has the token.
 
     Args:
         store: the tables.
         name: the person's name.
-        may_decide: whether they are an analyst.
+        role: the person's role.
         address: host and port.
         activity: :attr:`Site.activity`.
         public_url: where people reach it, if a proxy is between.
+        renewed: is called with the next token when one was used.
     """
     host, port = address
-    access = TokenAccess(name, may_decide, _names(host), port, public_url)
+    access = TokenAccess(name, role, _names(host), port, public_url, renewed)
     return Site(lambda person: store, access, activity), access
 
 
-def site_of_team(
-    store: Store, may_decide: bool, host: str, activity: Callable[[], Mapping[str, Any]] | None = None
-) -> Site:
+def site_of_team(store: Store, most: Role, host: str, activity: Callable[[], Mapping[str, Any]] | None = None) -> Site:
     """Return the site of the people whom a proxy names, as the settings of the lake say.
 
     Args:
         store: the tables.
-        may_decide: whether people are analysts.
+        most: the most that anybody is, such as a reader.
         host: the address that the desk listens on.
         activity: :attr:`Site.activity`.
 
     Raises:
-        UsageError: the settings do not say where the proxy is, or where people reach it.
+        UsageError: the settings do not say where the proxy is, where people reach it, or who is what.
     """
     settings = store.settings
     if settings.user_header is None or settings.public_url is None or not settings.proxies:
         raise UsageError("--user-header needs --public-url, and --trusted-proxies with the addresses that may set it")
-    access = ProxyAccess(settings.user_header, settings.proxies, may_decide, _names(host), settings.public_url)
+    proxies, header = settings.proxies, settings.user_header
+    roles, names = _roles(settings), _names(host)
+    access = ProxyAccess(header, proxies, roles, names, settings.public_url, settings.groups_header, most)
     return Site(lambda person: store, access, activity)
+
+
+def _roles(settings: Settings) -> Roles:
+    """Return what the settings say of the roles of a team; without any, everybody is an analyst."""
+    has_groups = bool(settings.analysts or settings.leads)
+    if settings.people and (has_groups or settings.groups_header):
+        raise UsageError("--people names who is what, and so do the proxy's groups: give one of them")
+    if has_groups != bool(settings.groups_header):
+        raise UsageError("--groups-header needs --analyst-groups or --lead-groups, and these need it")
+    if settings.people:
+        return RoleByFile(settings.people)
+    return RoleByGroup(settings.analysts, settings.leads) if has_groups else SameRole(Role.ANALYST)
 
 
 def _names(host: str) -> tuple[str, ...]:
@@ -101,13 +122,25 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end; it is asked ten times a second."""
+        connections.end_waiting(self.server_state.connections, asyncio.get_running_loop().time())
         return await super().on_tick(counter) or stop.is_requested()
 
 
-def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer requests until the program is stopped."""
+def serve(
+    app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool], at_once: int = Store.at_once
+) -> None:
+    """Answer requests until the program is stopped.
+
+    Args:
+        app: the application.
+        listening: the socket that listens.
+        is_proxy: see :attr:`connections.Connection.is_proxy`.
+        at_once: see :attr:`Store.at_once`.
+    """
     config = uvicorn.Config(
         app,
+        http=connections.protocol(is_proxy),
+        timeout_keep_alive=int(connections.WAIT),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -115,6 +148,12 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
         h11_max_incomplete_event_size=_ADDRESS,
         proxy_headers=False,
         timeout_graceful_shutdown=10,
-        limit_concurrency=200,
     )
-    _Server(config).run([listening])
+
+    async def limited() -> None:
+        to_thread.current_default_thread_limiter().total_tokens = at_once
+        await _Server(config).serve([listening])
+
+    # What is loaded stays: to look through it for garbage again and again takes a tenth of the processor time.
+    gc.freeze()
+    asyncio.run(limited())
