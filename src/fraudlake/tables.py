@@ -377,13 +377,14 @@ SILVER_REVIEW_EVENTS = Table(
     number BIGINT order of the events, from 1, independent of any clock; no two have the same one
     event_id STRING id that the writer gave it before it was written; a repeated write adds nothing
     item_id STRING item: id of the case, or of a drawn account, as the queue or the analyst named it
-    kind STRING taken, released, verdict, corrected (a later verdict), withdrawn, or erased (forget removed it)
+    kind STRING taken, released, noted, waiting, assigned, escalated, verdict, corrected, withdrawn or erased
     verdict STRING fraud, genuine or unsure; null for taken and released
     reason STRING why, in a few words; null if none was given
     note STRING what the analyst wrote; null if nothing
     analyst STRING who did it
     at TIMESTAMP when (UTC); never before an earlier event of the item
-    expires_at TIMESTAMP when the item is free again (UTC); null unless taken
+    expires_at TIMESTAMP when the item is free again (UTC); null unless taken or waiting
+    assignee STRING who is to decide; null unless assigned
     account_id STRING account of the item
     entity STRING what the item is about: account, or an entity of [entities]
     entity_key STRING its key

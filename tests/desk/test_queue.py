@@ -151,7 +151,7 @@ def test_verdicts_follow_events_once_and_a_correction_is_a_later_one(store: Loca
         store,
         item,
         event_id,
-        lambda state: review.decide(item, state, "bob", "genuine", event_id, is_correction=True),
+        lambda state: review.decide(item, state, "bob", "genuine", event_id, reason="own card", is_correction=True),
         NOW,
     )  # and the process is killed before the verdicts follow
 

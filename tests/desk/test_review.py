@@ -23,7 +23,7 @@ import pytest
 from deltalake import DeltaTable
 
 from fraudlake import cli
-from fraudlake.desk import review
+from fraudlake.desk import chain, review
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.review import Event, Item, State
 from fraudlake.errors import FraudlakeError, UsageError
@@ -355,3 +355,87 @@ def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert answer.stdout.split() == ["[]", "False"]
+
+
+def aside(before: list[Event], kind: review.SetAside, analyst: str = "ann", **given: object) -> Event:
+    """The event that sets the case aside after some others."""
+    return review.set_aside(
+        CASE, review.state(before, NOON), analyst, kind, str(len(before)), **{"reason": "r", **given}
+    )
+
+
+def offered(events: list[Event], now: datetime = NOON) -> list[str]:
+    """Which of two analysts and a lead get the case as their next item."""
+    state = review.state(events, now)
+    people = (("ann", False), ("bob", False), ("lea", True))
+    return [name for name, is_lead in people if state.is_offered(name, is_lead)]
+
+
+def test_an_item_waits_or_is_for_one_person_or_for_a_lead() -> None:
+    until = NOON + timedelta(days=2)
+    waiting = aside([], "waiting", until=until)
+    assigned = aside([waiting], "assigned", assignee="bob")
+    escalated = aside([waiting, assigned], "escalated")
+
+    assert offered([]) == ["ann", "bob", "lea"]
+    assert offered([waiting]) == [] and offered([waiting], until) == ["ann", "bob", "lea"]
+    assert offered([waiting, assigned], until) == ["bob"]
+    assert offered([waiting, assigned, escalated], until) == ["lea"]
+    # Who takes it by its name works on it, whatever was said before, and a verdict ends all of it.
+    state = review.state([waiting], NOON)
+    taken = review.take(CASE, state, "ann", LOCK, "t")
+    assert offered([waiting, taken]) == ["ann"]
+    decided = review.decide(CASE, review.state([escalated], NOON), "lea", "genuine", "v")
+    state = review.state([escalated, decided], NOON)
+    assert (state.is_escalated, state.assignee, state.waits_until) == (False, None, None)
+
+
+def test_a_note_leaves_everything_as_it_is() -> None:
+    taken = review.take(CASE, review.state([], NOON), "ann", LOCK, "t")
+    noted = aside([taken], "noted", "bob", reason=None, note="called")
+    assert review.state([taken, noted], NOON).holder == "ann"
+    decided = review.decide(CASE, review.state([taken], NOON), "ann", "genuine", "v")
+    noted = aside([taken, decided], "noted", "bob")
+    assert review.state([taken, decided, noted], NOON).covers(CASE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        ("noted", {"reason": None}, "no note on a1"),
+        ("waiting", {"reason": " " * 0}, "give a reason why a1"),
+        ("waiting", {}, "a day of the next twelve months"),
+        ("waiting", {"until": NOON + timedelta(days=400)}, "a day of the next twelve months"),
+        ("waiting", {"until": NOON}, "a day of the next twelve months"),
+        ("assigned", {"assignee": " "}, "name the person"),
+    ],
+)
+def test_what_must_be_given_is_asked_for(kind: review.SetAside, given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        aside([], kind, **given)
+
+
+def test_a_colleagues_verdict_is_overturned_with_a_reason_only() -> None:
+    decided = review.decide(CASE, review.state([], NOON), "ann", "genuine", "v")
+    before = review.state([decided], NOON)
+    with pytest.raises(UsageError, match="ann decided genuine on a1: give a reason"):
+        review.decide(CASE, before, "bob", "fraud", "w", {"t1": 5.0}, is_correction=True)
+    assert review.decide(CASE, before, "bob", "genuine", "w", is_correction=True).kind == "corrected"
+    assert review.decide(CASE, before, "ann", "unsure", "w", is_correction=True).verdict == "unsure"
+    overturned = review.decide(
+        CASE, before, "bob", "fraud", "w", {"t1": 5.0}, "the card was cloned", is_correction=True
+    )
+    assert overturned.labels == {"t1": True, "t2": False}
+
+
+def test_with_ten_writers_at_once_every_event_is_written_once_and_in_the_chain(store: LocalStore) -> None:
+    items = [replace(CASE, item_id=f"c{number}", names=frozenset({f"c{number}"})) for number in range(40)]
+
+    def write(number: int) -> Event:
+        return take(LocalStore(store.settings), f"analyst {number % 10}", item=items[number])
+
+    with ThreadPoolExecutor(10) as pool:
+        written = [*pool.map(write, range(40))]
+    events = review.of_lake(store)
+    assert sorted(event.event_id for event in events) == sorted(event.event_id for event in written)
+    assert chain.verify(events).faults == []

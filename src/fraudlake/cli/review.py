@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from fraudlake.tables import GOLD_FORGOTTEN, SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
-    from fraudlake.desk.review import Event, Item, State
+    from fraudlake.desk.review import Event, Item, SetAside, State
     from fraudlake.desk.store import Store
 
 _SHOWN = 1_000
@@ -128,7 +128,7 @@ def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **
 
 @cli.group(example="fraudlake review take ITEM")
 def review() -> None:
-    """Take an item, give it back, or decide on it: a case, by its id or one of its alerts', or a drawn account."""
+    """Take, decide on, or set aside an item: a case, by its id or one of its alerts', or a drawn account."""
 
 
 @review.command(example="fraudlake review take 7d6c1f…")
@@ -236,11 +236,72 @@ def withdraw(
     _say(app, event, f"{event.analyst} has withdrawn the verdict on {event.item_id}")
 
 
+@review.command(example="fraudlake review note 7d6c1f… 'called, no answer'")
+@click.argument("item")
+@click.argument("text")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def note(app: App, /, item: str, text: str, analyst: str | None, event_id: str | None, **flags: str | None) -> None:
+    """Save TEXT as a note on ITEM, without a verdict."""
+    event = _set_aside(app, item, "noted", None, analyst, event_id, flags, note=text)
+    _say(app, event, f"{event.analyst} has noted it on {event.item_id}")
+
+
+@review.command(example="fraudlake review wait 7d6c1f… --until 2026-03-12 --reason 'the bank is asked'")
+@click.argument("item")
+@click.option("--until", type=Day(), required=True, help="Day (UTC) from which it is offered again.")
+@click.option("--reason", required=True, help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def wait(
+    app: App, /, item: str, until: datetime, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+) -> None:
+    """Leave ITEM alone until a day: it is offered to nobody before."""
+    time = until.replace(tzinfo=UTC)
+    event = _set_aside(app, item, "waiting", reason, analyst, event_id, flags, until=time)
+    _say(app, event, f"{event.item_id} waits until {until:%Y-%m-%d}")
+
+
+@review.command(example="fraudlake review assign 7d6c1f… bert --reason 'he knows the merchant'")
+@click.argument("item")
+@click.argument("person")
+@click.option("--reason", required=True, help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def assign(
+    app: App, /, item: str, person: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+) -> None:
+    """Have PERSON decide on ITEM: it is offered to nobody else."""
+    event = _set_aside(app, item, "assigned", reason, analyst, event_id, flags, assignee=person)
+    _say(app, event, f"{event.item_id} is for {event.assignee}")
+
+
+@review.command(example="fraudlake review escalate 7d6c1f… --reason 'above my limit'")
+@click.argument("item")
+@click.option("--reason", required=True, help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def escalate(
+    app: App, /, item: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+) -> None:
+    """Have a lead decide on ITEM: the desk offers it to nobody else."""
+    event = _set_aside(app, item, "escalated", reason, analyst, event_id, flags)
+    _say(app, event, f"{event.item_id} is for a lead")
+
+
 @cli.command(example="fraudlake decisions --from 2026-03-01")
 @click.option("--from", "first", type=Day(), help="From this day (UTC) on.  [default: all]")
 @click.option("--to", "last", type=Day(), help="To this day, included.")
 @click.option("--analyst", help="Only those of an analyst.")
-@click.option("--all", "is_all", is_flag=True, help="Include what was taken and released.")
+@click.option("--all", "is_all", is_flag=True, help="Include all other events, such as what was taken and noted.")
 @options("warehouse")
 @click.pass_obj
 def decisions(
@@ -313,6 +374,27 @@ def _take(store: Store, item: str, analyst: str, event_id: str | None, is_again:
 
     one, lock = items.require(store, item), store.settings.review_lock
     return _record(store, one, event_id, lambda before, new: review.take(one, before, analyst, lock, new, is_again))
+
+
+def _set_aside(
+    app: App,
+    item: str,
+    kind: SetAside,
+    reason: str | None,
+    analyst: str | None,
+    event_id: str | None,
+    flags: Mapping[str, str | None],
+    **given: Any,
+) -> Event:
+    from fraudlake.desk import items, review
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    one = items.require(store, item)
+
+    def make(before: State, new: str) -> Event:
+        return review.set_aside(one, before, name, kind, new, reason, **given)
+
+    return _record(store, one, event_id, make)
 
 
 def _record(store: Store, item: Item, event_id: str | None, make: Callable[[State, str], Event]) -> Event:

@@ -50,10 +50,10 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
 
 
 def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:
-    """Return the first item of a day's queue that the analyst holds, or else that nobody has taken or decided."""
+    """Return the first item of a day's queue that the analyst holds, or else that is offered to them."""
     queued = listed(store, day, now)
     own = (one for one in queued if one.state.holder == analyst)
-    free = (one for one in queued if one.state.holder is None and not one.is_decided)
+    free = (one for one in queued if one.state.is_offered(analyst, is_lead=True) and not one.is_decided)
     return next(chain(own, free), None)
 
 

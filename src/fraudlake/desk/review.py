@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
     from fraudlake.desk.window import Window
 
-Kind = Literal["taken", "released", "verdict", "corrected", "withdrawn", "erased"]
+Kind = Literal[
+    "taken", "released", "verdict", "corrected", "withdrawn", "noted", "waiting", "assigned", "escalated", "erased"
+]
+SetAside = Literal["noted", "waiting", "assigned", "escalated"]
 Verdict = Literal["fraud", "genuine", "unsure"]
 VERDICTS: tuple[Verdict, ...] = ("fraud", "genuine", "unsure")
-LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200}
+LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200, "assignee": 200}
 """The longest texts of an event, in characters."""
+_LONGEST_WAIT = timedelta(days=366)
 _ATTEMPTS = 40
 _LONGEST_PAUSE = 0.5
 """Seconds between two attempts to write, at most."""
@@ -81,6 +85,7 @@ class Event:
     reason: str | None = None
     note: str | None = None
     expires_at: datetime | None = None
+    assignee: str | None = None
     transaction_ids: tuple[str, ...] = ()
     fraud_ids: tuple[str, ...] = ()
     fraud_amount: float | None = None
@@ -113,6 +118,12 @@ class State:
     """Who has taken it; None if nobody has, or the time is over."""
     expires_at: datetime | None = None
     """When the holder's time is over."""
+    waits_until: datetime | None = None
+    """Until when it is left alone; None: it is not."""
+    assignee: str | None = None
+    """Who is to decide; None: anybody."""
+    is_escalated: bool = False
+    """Whether a lead is to decide."""
     last: Event | None = None
     """The last event."""
     decision: Event | None = None
@@ -121,6 +132,12 @@ class State:
     """The transactions of all verdicts."""
     agreeing: frozenset[str] = frozenset()
     """The analysts who have called the same payments fraud, one after the other."""
+
+    def is_offered(self, analyst: str, is_lead: bool) -> bool:
+        """Return whether somebody gets it as the next item: others may still take it by its name."""
+        if self.holder is not None or self.waits_until is not None:
+            return self.holder == analyst
+        return self.assignee == analyst if self.assignee else is_lead or not self.is_escalated
 
     @property
     def wants_second_look(self) -> bool:
@@ -165,6 +182,8 @@ def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | No
 def _at(before: State, now: datetime) -> State:
     """Let time pass for an item: it never goes back, and ends what was taken."""
     time = max(before.time, now)
+    if before.waits_until is not None and time >= before.waits_until:
+        before = replace(before, waits_until=None)
     if before.expires_at is not None and time >= before.expires_at:
         return replace(before, time=time, holder=None, expires_at=None)
     return replace(before, time=time)
@@ -175,13 +194,20 @@ def _after(before: State, event: Event) -> State:
     if event.kind == "taken":
         # Cases that have become one may each have been taken: the first holds it.
         if so_far.holder in (None, event.analyst):
-            return replace(so_far, holder=event.analyst, expires_at=event.expires_at)
+            return replace(so_far, holder=event.analyst, expires_at=event.expires_at, waits_until=None)
         return so_far
+    if event.kind == "noted":
+        return so_far
+    if event.kind == "waiting":
+        so_far = replace(so_far, waits_until=event.expires_at)
+    if event.kind in ("assigned", "escalated"):
+        so_far = replace(so_far, assignee=event.assignee, is_escalated=event.kind == "escalated")
     if event.is_verdict:
         decided = so_far.decided | set(event.transaction_ids)
         agrees = so_far.decision is not None and so_far.decision.labels == event.labels
         agreeing = frozenset([event.analyst]) | (so_far.agreeing if agrees else frozenset())
         so_far = replace(so_far, decision=event, decided=decided, agreeing=agreeing)
+        so_far = replace(so_far, waits_until=None, assignee=None, is_escalated=False)
     if event.kind == "withdrawn":
         so_far = replace(so_far, decision=None, decided=frozenset(), agreeing=frozenset())
     return replace(so_far, holder=None, expires_at=None)
@@ -250,7 +276,8 @@ def decide(
 
     Raises:
         FraudlakeError: another analyst holds it, or it is decided and this is no correction, or the other way round.
-        UsageError: a text is too long, or no payment is fraud although the verdict is that.
+        UsageError: a text is too long, no payment is fraud although the verdict is that, or a colleague's verdict is
+            overturned without a reason.
     """
     _require_free(item, before, analyst)
     if before.covers(item) and not is_correction:
@@ -261,13 +288,22 @@ def decide(
     # What an earlier verdict was about, and this one is not, is labelled anew, too.
     about = dict.fromkeys([*item.transaction_ids, *sorted(before.decided)])
     event = replace(event, verdict=verdict, reason=reason or None, note=note or None, transaction_ids=tuple(about))
-    if verdict != "fraud":
-        return event
+    if verdict == "fraud":
+        event = _marked(item, event, fraud or {})
+    last = before.decision
+    if last and is_correction and last.analyst != analyst and last.labels != event.labels and not reason:
+        raise UsageError(f"{last.analyst} decided {last.verdict} on {item.item_id}: give a reason to overturn that")
+    return event
+
+
+def _marked(item: Item, event: Event, fraud: Mapping[str, float]) -> Event:
+    """Return the event with the payments that are fraud."""
     if not fraud:
         raise UsageError(f"nothing of {item.item_id} is marked: name the payments that are fraud")
     # What is missed is estimated from the payments of the day for which an account was drawn.
     counted = [amount for id_, amount in fraud.items() if item.case_id is not None or id_ in item.transaction_ids]
-    amount, about = max(-MOST_AMOUNT, min(sum(counted), MOST_AMOUNT)), about | dict.fromkeys(fraud)
+    amount = max(-MOST_AMOUNT, min(sum(counted), MOST_AMOUNT))
+    about = dict.fromkeys([*event.transaction_ids, *fraud])
     return replace(event, transaction_ids=tuple(about), fraud_ids=tuple(fraud), fraud_amount=amount)
 
 
@@ -283,6 +319,57 @@ def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str
     about = dict.fromkeys([*item.transaction_ids, *sorted(before.decided)])
     event = _event(item, before, "withdrawn", analyst, event_id)
     return replace(event, reason=reason or None, transaction_ids=tuple(about))
+
+
+def set_aside(
+    item: Item,
+    before: State,
+    analyst: str,
+    kind: SetAside,
+    event_id: str,
+    reason: str | None = None,
+    note: str | None = None,
+    until: datetime | None = None,
+    assignee: str | None = None,
+) -> Event:
+    """Return the event that an analyst does something about an item without a verdict, which ends that it is taken.
+
+    A note leaves everything as it is, and may be about an item that another analyst holds, or that is decided.
+
+    Args:
+        item: the item.
+        before: its state.
+        analyst: who does it.
+        kind: ``noted``, or that nobody is offered the item for a time (``waiting``), only one person is (``assigned``),
+            or only leads are (``escalated``).
+        event_id: the event's id.
+        reason: why; it must be given, but for a note.
+        note: further text.
+        until: the time at which the waiting ends.
+        assignee: the person who is to decide.
+
+    Raises:
+        FraudlakeError: another analyst holds it, or it is decided.
+        UsageError: what must be given is missing, or the time is over already or more than a year away.
+    """
+    event = _event(item, before, kind, analyst, event_id)
+    event = replace(event, reason=reason or None, note=note or None)
+    if kind == "noted":
+        if not (reason or note):
+            raise UsageError(f"there is no note on {item.item_id} to save: write one")
+        return event
+    _require_free(item, before, analyst)
+    if before.covers(item):
+        raise TakenError(_decided(item, before))
+    if not reason:
+        raise UsageError(f"give a reason why {item.item_id} is set aside: nothing was written")
+    if kind == "waiting" and not (until and timedelta() < until - before.time <= _LONGEST_WAIT):
+        raise UsageError(f"give a day of the next twelve months until which {item.item_id} waits: nothing was written")
+    if kind == "assigned" and not (assignee or "").strip():
+        raise UsageError(f"name the person who decides on {item.item_id}: nothing was written")
+    return replace(
+        event, expires_at=until if kind == "waiting" else None, assignee=assignee if kind == "assigned" else None
+    )
 
 
 def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:

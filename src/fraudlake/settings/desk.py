@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic_settings import NoDecode
 
 from fraudlake.durations import Duration
 
@@ -44,6 +45,11 @@ def _names(text: str) -> str:
     return ", ".join(names)
 
 
+def _texts(value: object) -> object:
+    """Read a list of texts, or one text with commas between them."""
+    return [text.strip() for text in value.split(",") if text.strip()] if isinstance(value, str) else value
+
+
 class Desk(BaseModel):
     """What the people who look at alerts work with."""
 
@@ -63,6 +69,18 @@ class Desk(BaseModel):
     )
     review_lock: Duration = Field(
         timedelta(minutes=30), gt=timedelta(0), description="How long an item that an analyst has taken is kept."
+    )
+    review_reasons: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_texts)] = Field(
+        (
+            "card testing",
+            "stolen card",
+            "account takeover",
+            "compromised terminal",
+            "customer confirmed",
+            "usual for the customer",
+            "customer not reached",
+        ),
+        description="Reasons that the desk proposes for a verdict, with commas between.",
     )
     public_url: Annotated[str, AfterValidator(_origin)] | None = Field(
         None, description="Where people reach the desk, if a proxy is in front of it, such as https://desk.example."

@@ -147,6 +147,43 @@ def test_a_wrong_key_is_corrected_and_rows_are_chosen_by_keys(desk: Any, window:
     assert verdicts(root) == [("alert6", "fraud", None), ("alert6", "genuine", None)]
 
 
+def test_a_note_is_a_draft_until_it_is_sent_and_a_verdict_is_undone(desk: Any, window: Any, root: Path) -> None:
+    page = window(desk().address)
+    page.keyboard.press("n")
+    page.keyboard.press("o")
+    page.keyboard.type("called, no answer")
+    page.keyboard.press("Escape")
+    address = page.url
+    page.keyboard.press("n")
+    expect(page.locator("h1")).to_have_text("Account A6")
+    page.goto(address)
+    expect(page.locator("#note")).to_have_value("called, no answer")
+    page.locator("#reason").fill("x")
+    page.keyboard.press("Enter")
+    assert verdicts(root) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    page.keyboard.press("f")
+    expect(page.locator("#notices")).to_contain_text("mark the payments that are fraud")
+    page.keyboard.press("1")
+    page.keyboard.press("f")
+    expect(page.locator("#notices")).to_contain_text("Recorded at")
+    expect(page.locator("#note")).to_have_value("")
+    page.click("text=Undo")
+    expect(page.locator("#notices")).to_contain_text("The verdict is withdrawn")
+    assert verdicts(root) == [("alert9", "fraud", "called, no answer")]
+
+
+def test_keys_work_with_alt_or_not_at_all_if_one_wants(desk: Any, window: Any) -> None:
+    page = window(desk().address)
+    for mode, key, is_taken in (("off", "n", False), ("alt", "n", False), ("alt", "Alt+n", True)):
+        page.click("text=Keys")
+        page.select_option("#key-mode", mode)
+        page.keyboard.press("Escape")
+        page.keyboard.press(key)
+        expect(page.locator(".decision" if is_taken else "h1")).to_contain_text("Yours" if is_taken else "Queue of")
+
+
 def test_two_analysts_race_for_a_case_and_one_is_told(desk: Any, window: Any) -> None:
     desks = [desk("anna"), desk("bert")]
     pages = [window(one.address) for one in desks]

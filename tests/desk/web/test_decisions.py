@@ -259,3 +259,21 @@ def test_verdicts_become_figures_of_rules_naive_and_weighted(browse: Open) -> No
     assert "naively 66.7%" in text
     assert "Not flagged 2 accounts' days with fraud 1 to 2; 1 of them drawn" in text
     assert "Not flagged, amount 2,801.00 at least 1,400.50" in text
+
+
+def test_an_item_is_set_aside_with_a_reason(browse: Open, store: LocalStore) -> None:
+    anna = browse()
+    fields, tomorrow = anna.form(CASE, VERDICT), datetime.now(UTC).date() + timedelta(days=1)
+    answer = anna.post(f"{CASE}/escalate", data=fields)
+    assert answer.status_code == 409 and "give a reason why alert2 is set aside" in answer.text
+    for word, more, said in (
+        ("note", {"note": "called"}, "The note is saved."),
+        ("wait", {"until": f"{tomorrow}"}, f"waits until {tomorrow:%-d %b %Y}"),
+        ("assign", {"assignee": "bert"}, "assigned to bert"),
+        ("escalate", {}, "A lead is to decide."),
+    ):
+        answer = anna.post(f"{CASE}/{word}", data={**anna.form(CASE, VERDICT), "reason": "no answer", **more})
+        assert said in text_of(answer.text), word
+    assert [kind for kind, _, _ in kinds(store)] == ["noted", "waiting", "assigned", "escalated"]
+    bad = anna.post(f"{CASE}/wait", data={**anna.form(CASE, VERDICT), "reason": "r", "until": "²"})
+    assert bad.status_code == 409 and "is not a day" in bad.text

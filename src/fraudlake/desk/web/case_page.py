@@ -6,7 +6,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlencode
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.desk.history import History
-    from fraudlake.desk.review import Event, State
+    from fraudlake.desk.review import Event, SetAside, State
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.forms import Fields
     from fraudlake.desk.web.site import Site
@@ -45,23 +46,28 @@ _ALERTS = 5
 """Alerts whose evidence is shown, if there are no more rules than that."""
 _CASES = 10
 """Cases of an account that its page names."""
-REASONS = (
-    "card testing",
-    "stolen card",
-    "account takeover",
-    "compromised terminal",
-    "customer confirmed",
-    "usual for the customer",
-    "customer not reached",
-)
-"""Reasons that a form proposes."""
 _TEXTS = {
     "taken": "took it",
     "released": "gave it back",
     "verdict": "decided:",
     "corrected": "corrected:",
     "withdrawn": "withdrew the verdict",
+    "noted": "noted",
+    "waiting": "lets it wait",
+    "assigned": "assigned it",
+    "escalated": "gave it to a lead",
 }
+_DONE = {
+    "taken": "It is yours.",
+    "released": "You gave it back.",
+    "withdrawn": "The verdict is withdrawn; it is open again.",
+    "noted": "The note is saved.",
+    "waiting": "It waits. The next item: n.",
+    "assigned": "It is assigned. The next item: n.",
+    "escalated": "A lead decides. The next item: n.",
+}
+"""What a page says of an event that a form has written."""
+_ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
 
 
 def routes(site: Site) -> list[Route]:
@@ -128,6 +134,10 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:text}/release", form(_release), methods=["POST"]),
         Route("/items/{name:text}/verdict", form(_decide), methods=["POST"]),
         Route("/items/{name:text}/withdraw", form(_withdraw), methods=["POST"]),
+        *(
+            Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
+            for word, kind in _ASIDE.items()
+        ),
         Route("/accounts/{name:text}", account),
         Route("/accounts/{name:text}/{digest:str}", long_account),
         Route("/find", find),
@@ -182,6 +192,17 @@ def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     event = review.record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
     _follow(store, item)
     return event
+
+
+def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: Fields) -> Event:
+    id_, day = _event_id(fields), day_of(fields.get("until"))
+    until = datetime.combine(day, time(), UTC) if day else None
+    reason, note, assignee = (fields.get(name) for name in ("reason", "note", "assignee"))
+
+    def make(before: State) -> Event:
+        return review.set_aside(item, before, analyst, kind, id_, reason, note, until, assignee)
+
+    return review.record(store, item, id_, make)
 
 
 def _follow(store: Store, item: Item) -> None:
@@ -242,7 +263,12 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         spans=[span for span in SPANS if span != days],
         events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
         verdicts=_earlier(known.verdicts, events),
-        reasons=REASONS,
+        reasons=store.settings.review_reasons,
+        people=sorted({event.analyst for event in events}),
+        tomorrow=datetime.now(UTC).date() + timedelta(days=1),
+        may_undo=state.last is not None
+        and state.last.is_verdict
+        and state.last.event_id == request.query_params.get("done"),
         longest=review.LONGEST,
         ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw")},
     )
@@ -304,11 +330,7 @@ def _notice(request: Request, events: list[Event]) -> str | None:
         return None
     if event.is_verdict:
         return f"Recorded at {moment(event.at)} UTC: {event.verdict}. The next item: n."
-    return {
-        "taken": "It is yours.",
-        "released": "You gave it back.",
-        "withdrawn": "The verdict is withdrawn; it is open again.",
-    }[event.kind]
+    return _DONE[event.kind]
 
 
 def _expired(state: State) -> str | None:

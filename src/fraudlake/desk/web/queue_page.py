@@ -14,6 +14,7 @@ from fraudlake.desk import cases, items, review
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.names import segment
+from fraudlake.desk.web.role import Role
 from fraudlake.desk.web.site import done
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
     after = fields.get("after")
     at = next((number for number, one in enumerate(queued) if after in one.item.names), -1)
     for one in [*queued[at + 1 :], *queued[: max(at, 0)]]:
-        if one.is_decided or one.state.holder not in (None, person.name):
+        if one.is_decided or not one.state.is_offered(person.name, person.role >= Role.LEAD):
             continue
         if one.state.holder == person.name:
             return address(one)
@@ -133,4 +134,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
         return address(taken)
     held = sum(one.state.holder not in (None, person.name) for one in queued)
     decided = sum(one.is_decided for one in queued)
-    raise PageError(f"nothing is left to take: {decided} of {len(queued)} are decided, and others hold {held}")
+    raise PageError(
+        f"nothing is left to take: {decided} of {len(queued)} are decided, others hold {held}, "
+        "and the rest waits or is for somebody else"
+    )

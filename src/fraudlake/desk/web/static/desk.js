@@ -55,14 +55,26 @@
     return false;
   }
 
+  // What is written and not sent is a draft of this browser: neither a key nor a conflict loses it.
+  const drafts = (form) => [...form.querySelectorAll("#reason, #note")].map((field) => [field, `fraudlake-draft ${form.getAttribute("action")} ${field.name}`]);
+  const drop = (form) => { for (const [, name] of drafts(form)) localStorage.removeItem(name); };
+  for (const form of document.querySelectorAll("form#verdict")) {
+    for (const [field, name] of drafts(form)) {
+      field.value = localStorage.getItem(name) ?? field.value;
+      field.addEventListener("input", () => field.value ? localStorage.setItem(name, field.value) : localStorage.removeItem(name));
+    }
+  }
+
   for (const form of document.querySelectorAll("form[data-send]")) {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (form.dataset.busy) return;
       form.dataset.busy = "1";
       const body = new URLSearchParams(new FormData(form, event.submitter)).toString();
-      const done = await send({ action: form.getAttribute("action"), body, what: form.dataset.send });
-      if (!done) delete form.dataset.busy;
+      const action = event.submitter?.getAttribute("formaction") || form.getAttribute("action");
+      const done = await send({ action, body, what: form.dataset.send });
+      if (done) drop(form);
+      else delete form.dataset.busy;
     });
   }
 
@@ -90,8 +102,16 @@
     rows[at].querySelector("a").focus({ preventScroll: true });
   }
 
+  // Keys that work alone can be hit by chance, or by what is spoken (WCAG 2.1.4).
+  const MODE = "fraudlake-keys", modes = document.getElementById("key-mode");
+  if (modes) {
+    modes.value = localStorage.getItem(MODE) ?? "";
+    modes.addEventListener("change", () => localStorage.setItem(MODE, modes.value));
+  }
+
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const mode = localStorage.getItem(MODE);
+    if (event.ctrlKey || event.metaKey || event.altKey !== (mode === "alt") || mode === "off" || event.isComposing) return;
     const where = event.target;
     if (where.closest("textarea, select, dialog[open]") || where.matches("input:not([type=range]):not([type=checkbox])")) {
       if (event.key === "Escape") where.blur();
