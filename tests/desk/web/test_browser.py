@@ -150,6 +150,7 @@ def test_a_wrong_key_is_corrected_and_rows_are_chosen_by_keys(desk: Any, window:
 def test_a_note_is_a_draft_until_it_is_sent_and_a_verdict_is_undone(desk: Any, window: Any, root: Path) -> None:
     page = window(desk().address)
     page.keyboard.press("n")
+    expect(page.locator(".decision")).to_contain_text("Yours until")
     page.keyboard.press("o")
     page.keyboard.type("called, no answer")
     page.keyboard.press("Escape")
