@@ -21,6 +21,8 @@ from fraudlake.cli.progress import timed
 def report(app: App, /, first: datetime | None, last: datetime | None, out: Path) -> None:
     """Health, rules, review and model of some days → one HTML file.
 
+    Without --from and --to it has the last 30 days of the lake that are not in the future.
+
     The file needs no network and no script; it can be read on a screen of any size, light or dark, and on paper. Each
     figure is one of a table, which is named next to it. Starts no Java on a laptop, and writes nothing to the lake.
     Needs: a lake.

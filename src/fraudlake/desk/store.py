@@ -26,6 +26,11 @@ class Store(ABC):
     name: str
     """The lake's name for people: its folder, or catalog and schema."""
 
+    @property
+    def short_name(self) -> str:
+        """The name for files that others get: of a folder the last part, since its path says whose machine it is."""
+        return self.name.rpartition("/")[2]
+
     def _defined(self) -> Settings:
         """Return the settings with the lake's own definition."""
         recorded = self.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION)
