@@ -1,6 +1,7 @@
 """Charts: small numbers become SVG, whose colours are classes of the page's style sheet, so that they follow its theme.
 
-Texts are escaped; no chart has a style or a script of its own, since the pages' content policy forbids both.
+Texts are escaped, and each of their letters is seen; no chart has a style or a script of its own, since the pages'
+content policy forbids both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from markupsafe import Markup
+
+from fraudlake.desk.letters import seen
 
 _WIDTH = 960
 _LEFT, _RIGHT = 64, 24
@@ -249,10 +252,13 @@ def _line(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
 def _tag(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; texts in it and of its attributes are escaped, numbers have one decimal place."""
     given = Markup().join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), f"{one:.1f}" if isinstance(one, float) else one)
+        Markup(' {}="{}"').format(
+            key.rstrip("_").replace("_", "-"), f"{one:.1f}" if isinstance(one, float) else seen(str(one))
+        )
         for key, one in attributes.items()
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, given, Markup().join(inside))
+    parts = Markup().join(part if isinstance(part, Markup) else seen(part) for part in inside)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, given, parts)
 
 
 def _powers(amounts: Iterable[float]) -> tuple[int, int]:
