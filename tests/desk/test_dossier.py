@@ -140,7 +140,7 @@ def test_the_review_is_complete(made_lake: Path) -> None:
 
 
 def test_what_was_known_is_in_the_order_of_time(made_lake: Path) -> None:
-    rows = page(made_lake, "a4").blocks["Time axis of the case"].rows[1:]
+    rows = page(made_lake, "a4").blocks["In the order of time"].rows[1:]
     assert [(row[0][:10], row[1], row[4]) for row in rows] == [
         ("2026-03-08", "paid", "-"),
         ("2026-03-10", "alert", "large raised a4"),

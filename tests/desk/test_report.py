@@ -208,7 +208,7 @@ def paid_on(tmp_path: Path, *days: date) -> LocalStore:
     return LocalStore(load(lake=root))
 
 
-def test_without_a_wish_a_report_has_the_last_days_and_names_the_others(tmp_path: Path) -> None:
+def test_by_default_a_report_has_the_last_days_and_names_the_others(tmp_path: Path) -> None:
     known = [THIRD - timedelta(days=number) for number in range(40)]
     store = paid_on(tmp_path, *known, date(1970, 1, 5), date(9999, 12, 1))
 

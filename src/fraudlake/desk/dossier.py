@@ -217,7 +217,7 @@ class _Case:
         )
         source = ", ".join(table.name for table in read)
         columns = ("time", "what", "transaction", "by", "what it says")
-        return Block("Time axis of the case", note, "", columns, rows, source, is_wide=True)
+        return Block("In the order of time", note, "", columns, rows, source, is_wide=True)
 
     def rows(self) -> Block:
         """Return each transaction with its place and its role in the rules."""

@@ -46,7 +46,7 @@ _REVIEWED = f"{tables.GOLD_REVIEW_QUEUE.name}, {tables.SILVER_REVIEW_EVENTS.name
 def days_of(store: Store, first: date | None = None, last: date | None = None) -> Window | None:
     """Return the days of a report: the part of the lake's that is wanted, or the last 30; None if it has none.
 
-    Without a wish the last day is the latest with transactions that is not in the future.
+    By default the last day is the latest with transactions that is not in the future.
 
     Raises:
         UsageError: the first day is after the last one, or the lake has no transactions on these days.
