@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from fraudlake import tables
-from fraudlake.desk import document
+from fraudlake import __version__, tables
+from fraudlake.desk import cases, chain, document, review
 from fraudlake.desk.dossier import dossier
 from fraudlake.desk.local_store import LocalStore
+from fraudlake.desk.review import Event, State
 from fraudlake.errors import UsageError
 from fraudlake.settings import load
+from fraudlake.settings.columns import DeclaredColumn
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk import small_lake
@@ -29,6 +33,24 @@ def page(root: Path, name: str) -> Page:
 @pytest.fixture(scope="module")
 def first(made_lake: Path) -> Page:
     return page(made_lake, "a2")
+
+
+def test_the_cover_says_what_it_is_and_when_and_by_what_it_was_made(made_lake: Path) -> None:
+    html = document.render(dossier(LocalStore(load(lake=made_lake)), "a1"), NOW)
+    assert f"Made at 2026-03-17 12:00:00 UTC by fraudlake {__version__}, in 5 parts." in html
+    assert re.findall(r"<h2>(.*?)</h2>", html) == [
+        "Part 1 of 5: What happened",
+        "Part 2 of 5: What was known when",
+        "Part 3 of 5: Where the rows are from",
+        "Part 4 of 5: What decided",
+        "Part 5 of 5: Who decided",
+    ]
+
+
+def test_no_path_of_the_machine_is_in_it(made_lake: Path) -> None:
+    html = document.render(dossier(LocalStore(load(lake=made_lake)), "a1"), NOW)
+    assert str(made_lake.parent) not in html and "/landing" not in html
+    assert Page(html).facts["lake"] == made_lake.name
 
 
 def test_any_alert_names_the_case(first: Page) -> None:
@@ -74,7 +96,7 @@ def test_a_row_has_its_file_and_row_and_a_hash_that_can_be_checked(first: Page) 
     assert both in first.blocks["Rows as they landed"].text
     landed = json.loads(kept[1][1])
     assert (landed["accountId"], landed["amount"], landed["_source_row"]) == ("1", 600.0, 1)
-    assert first.blocks["Files"].rows[1][5] == made.DIGEST
+    assert first.blocks["Files"].rows[1][4] == made.DIGEST
 
 
 def test_a_message_has_its_topic_partition_and_offset(made_lake: Path, tmp_path: Path) -> None:
@@ -115,6 +137,102 @@ def test_the_review_is_complete(made_lake: Path) -> None:
     ]
     assert shown.facts["verdict"] == "genuine"
     assert [row[1] for row in shown.blocks["Verdicts on transactions"].rows[1:]] == ["fraud", "genuine"]
+
+
+def test_what_was_known_is_in_the_order_of_time(made_lake: Path) -> None:
+    rows = page(made_lake, "a4").blocks["In the order of time"].rows[1:]
+    assert [(row[0][:10], row[1], row[4]) for row in rows] == [
+        ("2026-03-08", "paid", "-"),
+        ("2026-03-10", "alert", "large raised a4"),
+        ("2026-03-10", "score", "probability 0.55"),
+        ("2026-03-11", "verdict", f"fraud: {made.HOSTILE}"),
+        ("2026-03-13", "verdict", f"genuine: {made.HOSTILE}"),
+    ]
+
+
+def decided(root: Path, reason: str | None) -> Path:
+    """Give an empty lake the cases, and a chain of two events: t1 of the first case is fraud, and then t0, too."""
+    made.write(root, tables.SILVER_TRANSACTIONS, made.payments())
+    made.write(root, tables.SILVER_ALERTS, made.alerts())
+    made.write(root, tables.GOLD_CASES, made.cases())
+    store, item = LocalStore(load(lake=root)), cases.item(made.cases()[0])
+
+    def decide(name: str, fraud: dict[str, float], is_correction: bool) -> None:
+        def make(state: State) -> Event:
+            return review.decide(item, state, "ann", "fraud", name, fraud, reason=reason, is_correction=is_correction)
+
+        review.record(store, item, name, make, NOW)
+
+    decide("first", {"t1": 600.0}, False)
+    decide("second", {"t1": 600.0, "t0": 0.5}, True)
+    return root
+
+
+def test_a_decision_names_the_payments_that_are_fraud_and_their_amount(tmp_path: Path) -> None:
+    root = decided(made.empty_lake(tmp_path / "lake"), "seen")
+    rows = page(root, "a1").blocks["Payments that were marked as fraud"].rows[1:]
+    assert [(row[0], row[3], float(row[4]), row[5]) for row in rows] == [
+        ("1", "1", 600.0, "t1"),
+        ("2", "2", 600.5, "t1, t0"),
+    ]
+
+
+def test_a_decision_without_a_reason_says_so(tmp_path: Path) -> None:
+    shown = page(decided(made.empty_lake(tmp_path / "lake"), None), "a1")
+    assert shown.blocks["Review"].column(5) == ["no reason given"] * 2
+
+
+def test_the_chain_of_the_events_can_be_verified_by_what_the_dossier_says(tmp_path: Path) -> None:
+    root = decided(made.empty_lake(tmp_path / "lake"), "seen")
+    block = page(root, "a1").blocks["Chain of the events"]
+    events = review.of_lake(LocalStore(load(lake=root)))
+    assert [(row[0], row[2]) for row in block.rows[1:]] == [("1", events[0].hash), ("2", events[1].hash)]
+    known = re.search(r"it ended with (\d+):([0-9a-f]{64})", block.text)
+    assert known and "fraudlake audit verify" in block.text
+    assert not chain.verify(events, (int(known[1]), known[2])).faults
+    assert chain.verify(events[:1], (int(known[1]), known[2])).faults
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [(["EUR", "EUR"], "EUR"), (["EUR", "SEK"], "EUR, SEK"), ([None, None], None)]
+)
+def test_the_currency_is_that_of_the_declared_column(
+    tmp_path: Path, given: list[str | None], shown: str | None
+) -> None:
+    root = made.empty_lake(tmp_path / "lake")
+    column = {"from": "currency", "type": "string"}
+    defined = {"change": 1, "setting": "columns", "value": json.dumps({"currency": column}), "author": "settings"}
+    made.write(root, tables.SILVER_DEFINITION, [{**defined, "changed_at": made.NOON}])
+    shutil.rmtree(root / "tables" / "silver_transactions")
+    silver = tables.with_declared(tables.SILVER_TRANSACTIONS, {"currency": DeclaredColumn.model_validate(column)})
+    paid = zip(made.payments(), [*given, *["USD"] * 8], strict=True)
+    made.write(root, silver, [dict(row, currency=currency) for row, currency in paid])
+    made.write(root, tables.SILVER_ALERTS, made.alerts())
+    made.write(root, tables.GOLD_CASES, made.cases())
+
+    html = document.render(dossier(LocalStore(load(lake=root)), "a1"), NOW)
+
+    currency = shown or "account currency"
+    assert Page(html).facts["amounts are in"] == currency
+    assert f"amounts are in {currency}.</footer>" in html
+
+
+def test_letters_without_a_shape_are_shown_and_the_hash_is_of_what_one_sees(tmp_path: Path) -> None:
+    name = " 7\u200b  \u202e"
+    root = made.empty_lake(tmp_path / "lake")
+    paid = [dict(row, account_id=name) for row in made.payments()[:2]]
+    made.write(root, tables.SILVER_TRANSACTIONS, paid)
+    made.write(root, tables.BRONZE_TRANSACTIONS, [dict(row, accountId=name) for row in made.landed()[:2]])
+    made.write(root, tables.SILVER_ALERTS, [dict(alert, account_id=name) for alert in made.alerts()[:2]])
+    made.write(root, tables.GOLD_CASES, [dict(made.cases()[0], account_id=name, entity_key=name)])
+
+    html = document.render(dossier(LocalStore(load(lake=root)), "a1"), NOW)
+    blocks = Page(html).blocks
+
+    assert set(blocks["Rows"].column(1)) == set(blocks["Alerts"].column(3)) == {"␣7⟨U+200B⟩ ␣⟨U+202E⟩"}
+    for _, text, digest in blocks["Rows as they landed"].rows[1:]:
+        assert json.loads(text)["accountId"] == name and r"7\u200b \u0020\u202e" in text
+        assert hashlib.sha256(text.encode()).hexdigest() == digest
 
 
 def test_hostile_ids_notes_and_sentences_are_texts(made_lake: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -199,6 +199,42 @@ def test_days_outside_the_lake_are_left_out(made_lake: Path) -> None:
     assert report.days_of(store, date(2026, 1, 1), date(2027, 1, 1)) == Window(FIRST, THIRD)
 
 
+def paid_on(tmp_path: Path, *days: date) -> LocalStore:
+    """Return a lake with a transaction on each day."""
+    root = made.empty_lake(tmp_path / "lake")
+    at = {day: datetime.combine(day, time(12), UTC) for day in days}
+    rows = [dict(made.payments()[0], transaction_id=f"of {day}", date=day, timestamp=at[day]) for day in days]
+    made.write(root, tables.SILVER_TRANSACTIONS, rows)
+    return LocalStore(load(lake=root))
+
+
+def test_by_default_a_report_has_the_last_days_and_names_the_others(tmp_path: Path) -> None:
+    known = [THIRD - timedelta(days=number) for number in range(40)]
+    store = paid_on(tmp_path, *known, date(1970, 1, 5), date(9999, 12, 1))
+
+    days = report.days_of(store)
+
+    assert days == Window(date(2026, 2, 8), THIRD) and len(days.days) == 30
+    assert report.report(store, days).lead == (
+        "2026-02-08 to 2026-03-09: 30 days. Transactions of 12 other days, 1970-01-05 to 9999-12-01, are not in it."
+    )
+
+
+def test_the_last_days_begin_with_one_that_has_transactions(tmp_path: Path) -> None:
+    store = paid_on(tmp_path, date(1970, 1, 5), FIRST, THIRD)
+    assert report.days_of(store) == Window(FIRST, THIRD)
+
+
+def test_days_that_are_wanted_may_be_more_than_thirty(tmp_path: Path) -> None:
+    store = paid_on(tmp_path, FIRST - timedelta(days=400), FIRST, THIRD)
+    assert report.days_of(store, last=THIRD) == Window(FIRST - timedelta(days=400), THIRD)
+
+
+def test_a_lake_whose_days_are_all_in_the_future_has_a_report(tmp_path: Path) -> None:
+    far = date(9999, 11, 1)
+    assert report.days_of(paid_on(tmp_path, far)) == Window(far, far)
+
+
 @pytest.mark.slow
 def test_three_years_and_sixty_rules_are_less_than_two_megabytes(tmp_path: Path) -> None:
     root = made.empty_lake(tmp_path / "lake")
@@ -225,7 +261,7 @@ def test_three_years_and_sixty_rules_are_less_than_two_megabytes(tmp_path: Path)
         root, tables.GOLD_FEATURE_DRIFT, [dict(drift, date=day, feature=f"f{one}") for day in days for one in range(40)]
     )
     store = LocalStore(load(lake=root))
-    html = document.render(report.report(store, report.days_of(store)), NOW)
+    html = document.render(report.report(store, report.days_of(store, days[0], days[-1])), NOW)
     assert len(html.encode()) < 2_000_000
     shown = Page(html)
     assert shown.facts["transactions"] == "1096"

@@ -21,6 +21,8 @@ from fraudlake.cli.progress import timed
 def report(app: App, /, first: datetime | None, last: datetime | None, out: Path) -> None:
     """Health, rules, review and model of some days → one HTML file.
 
+    Without --from and --to it has the last 30 days of the lake that are not in the future.
+
     The file needs no network and no script; it can be read on a screen of any size, light or dark, and on paper. Each
     figure is one of a table, which is named next to it. Starts no Java on a laptop, and writes nothing to the lake.
     Needs: a lake.
@@ -48,9 +50,9 @@ def report(app: App, /, first: datetime | None, last: datetime | None, out: Path
 def dossier(app: App, /, case: str, out: Path | None) -> None:
     """All that the lake holds about a case → one HTML file, for a dispute or a report to the authorities.
 
-    CASE is the id of a case or of one of its alerts. The file has the case's rows with file and row, or topic and
-    offset, features as known then, versions of rules and model, review, and hashes; it needs no network and no script.
-    Starts no Java on a laptop, and writes nothing to the lake. Needs: aggregate.
+    CASE is the id of a case or of one of its alerts. The file has a cover, the case's rows with file and row, or topic
+    and offset, what was known when, features as known then, versions of rules and model, review, and hashes; it needs
+    no network and no script. Starts no Java on a laptop, and writes nothing to the lake. Needs: aggregate.
     """
     from fraudlake.desk import document
     from fraudlake.desk.dossier import dossier

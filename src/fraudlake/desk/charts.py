@@ -1,6 +1,7 @@
 """Charts: small numbers become SVG, whose colours are classes of the page's style sheet, so that they follow its theme.
 
-Texts are escaped; no chart has a style or a script of its own, since the pages' content policy forbids both.
+Texts are escaped, and each of their letters is seen; no chart has a style or a script of its own, since the pages'
+content policy forbids both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from markupsafe import Markup, escape
+
+from fraudlake.desk.letters import seen
 
 _WIDTH = 960
 _LEFT, _RIGHT = 64, 24
@@ -250,10 +253,11 @@ def _tag(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; texts in it and of its attributes are escaped, numbers have one decimal place."""
     # A page has hundreds of elements: Markup.format would take half of its time.
     given = [
-        f'{key.rstrip("_").replace("_", "-")}="{f"{one:.1f}" if isinstance(one, float) else escape(one)}"'
+        f'{key.rstrip("_").replace("_", "-")}="{f"{one:.1f}" if isinstance(one, float) else escape(seen(str(one)))}"'
         for key, one in attributes.items()
     ]
-    return Markup(f"<{' '.join((name, *given))}>{''.join(map(escape, inside))}</{name}>")  # noqa: S704 (escaped above)
+    parts = "".join(part if isinstance(part, Markup) else escape(seen(part)) for part in inside)
+    return Markup(f"<{' '.join((name, *given))}>{parts}</{name}>")  # noqa: S704 (escaped above)
 
 
 def _powers(amounts: Iterable[float]) -> tuple[int, int]:

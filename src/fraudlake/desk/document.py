@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fraudlake import __version__
+from fraudlake.desk import letters
 from fraudlake.errors import UsageError
 from fraudlake.lake import json_file
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _FEW = 7
 """The largest number of rows that a table shows without being opened."""
+
+
+class Prose(str):
+    """A text that a person wrote, whose line breaks are shown as such."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,17 @@ class Document:
     sections: Sequence[Section]
     lead: str = ""
     """A sentence on what it is about."""
+    currency: str = "account currency"
+    """What its amounts are in."""
+    has_cover: bool = False
+    """Whether its top is a page of its own, and its sections are numbered parts."""
 
 
 def render(document: Document, made_at: datetime) -> str:
     """Return a document as HTML.
 
     Args:
-        document: the document; its texts are escaped.
+        document: the document; its texts are escaped, and each of their letters is seen.
         made_at: when it was made (UTC).
     """
     return _template().render(
@@ -114,7 +123,9 @@ def text(value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, list | tuple):
         return ", ".join(map(text, value))
-    return str(value)
+    if isinstance(value, Prose):
+        return "\n".join(map(letters.marked, value.splitlines()))
+    return letters.marked(str(value))
 
 
 def exact(value: object) -> str:
@@ -142,6 +153,6 @@ def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"text": text, "exact": exact}
+    environment.filters |= {"text": text, "exact": exact, "seen": letters.seen}
     environment.tests["a_time"] = lambda value: isinstance(value, date)
     return environment.from_string(_file("document.html"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import json_text, tables
 from fraudlake.counts import counted
-from fraudlake.desk import cases, charts, history, review
+from fraudlake.desk import cases, charts, history, letters, review
 from fraudlake.desk.charts import Mark
-from fraudlake.desk.document import Block, Document, Section, text
+from fraudlake.desk.document import Block, Document, Prose, Section, text
 from fraudlake.desk.window import Window
 from fraudlake.detection import evidence
 from fraudlake.detection.entity import title
@@ -49,6 +49,7 @@ def dossier(store: Store, name: str) -> Document:
     """
     case = _Case(store, name)
     facts: dict[str, object] = {
+        "lake": store.short_name,
         "case": case.row["case_id"],
         case.row["entity"] or "account": case.row["entity_key"],
         "opened": case.row["opened_at"],
@@ -57,16 +58,19 @@ def dossier(store: Store, name: str) -> Document:
         "accounts": case.row["accounts"],
         "transactions": len(case.row["transaction_ids"]),
         "amount at risk": case.row["amount_at_risk"],
+        "amounts are in": case.currency,
         "verdict": case.verdict,
     }
     sections = [
         Section("What happened", [case.timeline(), case.alerts()]),
+        Section("What was known when", [case.known()]),
         Section("Where the rows are from", [case.rows(), case.landed(), case.files()]),
         Section("What decided", [case.rules(), case.model(), *case.features()]),
-        Section("Who decided", [case.events(), case.verdicts(), case.deliveries()]),
+        Section("Who decided", [case.events(), case.marked(), case.chain(), case.verdicts(), case.deliveries()]),
     ]
-    lead = f"All that the lake {store.name} holds about the case, with the places and hashes of its rows."
-    return Document(f"Dossier of case {case.row['case_id']}", facts, sections, lead)
+    lead = "All that the lake holds about the case, with the places and hashes of its rows."
+    title = f"Dossier of case {case.row['case_id']}"
+    return Document(title, facts, sections, lead, case.currency, has_cover=True)
 
 
 class _Case:
@@ -115,6 +119,13 @@ class _Case:
         """The latest verdict of an analyst; None if there is none."""
         return next((event.verdict for event in reversed(self._events) if event.is_verdict), None)
 
+    @property
+    def currency(self) -> str:
+        """What the amounts are in: the values of the declared columns for it, or the account currency."""
+        declared = [name for name in self._columns if name.rpartition("_")[2] == "currency"]
+        given = {str(row[name]) for name in declared for row in self._transactions if row.get(name) is not None}
+        return ", ".join(sorted(given)) or "account currency"
+
     def timeline(self) -> Block:
         """Return the payments of the case's account, or with its key, around it."""
         named = self.row["entity"] or ACCOUNT
@@ -136,7 +147,7 @@ class _Case:
         for row in payments:
             id_, account = row["transaction_id"], row["account_id"]
             kind: Literal["live"] | None = "live" if id_ in completed else None
-            of_account = f" of account {account}" if accounts else ""
+            of_account = f" of account {letters.marked(account)}" if accounts else ""
             said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f}{of_account} ({id_})"
             marks.append(
                 Mark(
@@ -151,7 +162,7 @@ class _Case:
                     labels.get(account, ""),
                 )
             )
-        what = f"{title(named)} {self.row['entity_key']}"
+        what = f"{title(named)} {letters.marked(self.row['entity_key'])}"
         note = (
             f"{what}, from three days before the case to three days after it: "
             f"{counted(len(payments), 'transaction')}. Those of the case are coloured, those that completed an alert "
@@ -180,6 +191,33 @@ class _Case:
         note = f"The first {len(rows)}; the lake holds {left:,} more." if left > 0 else ""
         columns = ("time", "rule", "version", "account", "amount", "what it says", "raised at", "alert")
         return Block("Alerts", note, "", columns, rows, tables.SILVER_ALERTS.name, is_wide=True)
+
+    def known(self) -> Block:
+        """Return the payments, alerts, scores and verdicts in the order in which they became known."""
+        paid = {row["transaction_id"]: row["timestamp"] for row in self._transactions}
+        rows: list[tuple[object, ...]] = []
+        for id_, at in paid.items():
+            rows.append((at, "paid", id_, None, None))
+        for alert in self._alerts:
+            by = f"{alert['rule']}, version {alert['rule_version'] or 1}"
+            rows.append((alert["detected_at"], "alert", alert["transaction_id"], by, alert["explanation"]))
+        for score in self._predictions:
+            by, says = f"model, version {score['model_version']}", f"probability {text(score['probability'])}"
+            rows.append((score["scored_at"], "score", score["transaction_id"], by, says))
+        for row in self._verdicts:
+            says = f"{_verdict(row['verdict']) or 'withdrawn'}: {_reason(row['reason'])}"
+            rows.append((row["decided_at"], "verdict", row["transaction_id"], row["analyst"], says))
+        rows.sort(key=_time)
+        note = "An alert is known when it was raised, a score when it was computed, and a verdict when it was decided."
+        read = (
+            tables.SILVER_TRANSACTIONS,
+            tables.SILVER_ALERTS,
+            tables.GOLD_FRAUD_PREDICTIONS,
+            tables.SILVER_VERDICTS,
+        )
+        source = ", ".join(table.name for table in read)
+        columns = ("time", "what", "transaction", "by", "what it says")
+        return Block("In the order of time", note, "", columns, rows, source, is_wide=True)
 
     def rows(self) -> Block:
         """Return each transaction with its place and its role in the rules."""
@@ -241,19 +279,31 @@ class _Case:
         )
         latest = {entry["_source_file"]: entry for entry in entries}
         rows = [
-            (entry["_source_file"], entry["path"], entry["rows"], entry["size"], entry["noted_at"], entry["digest"])
+            (entry["_source_file"], entry["rows"], entry["size"], entry["noted_at"], entry["digest"])
             for entry in latest.values()
         ]
-        columns = ("file", "path", "rows", "bytes", "accepted at", "SHA-256")
-        return Block(title, "", "", columns, rows, table.name, is_wide=True)
+        columns = ("file", "rows", "bytes", "accepted at", "SHA-256")
+        note = "The names of files begin at the landing folder."
+        return Block(title, note, "", columns, rows, table.name, is_wide=True)
 
     def rules(self) -> Block:
         """Return the versions of the rules that raised the alerts, and who made them."""
         title, table = "Rules", tables.SILVER_RULES
         used = {(alert["rule"], alert["rule_version"] or 1) for alert in self._alerts}
         changes = self._select(table, "*", f"WHERE {one_of('name', {name for name, _ in used})} ORDER BY change")
-        names = ("name", "version", "status", "author", "reason", "changed_at", "definition")
-        rows = [tuple(row[name] for name in names) for row in changes if (row["name"], row["version"]) in used]
+        rows = [
+            (
+                row["name"],
+                row["version"],
+                row["status"],
+                row["author"],
+                _reason(row["reason"]),
+                row["changed_at"],
+                row["definition"],
+            )
+            for row in changes
+            if (row["name"], row["version"]) in used
+        ]
         if not rows:
             return Block(title, missing="silver_rules does not have the rules of the alerts.")
         columns = ("rule", "version", "status", "by", "reason", "at", "definition")
@@ -303,17 +353,59 @@ class _Case:
         if not self._events:
             return Block(title, missing="Nobody has looked at the case yet: run 'fraudlake review take'.")
         rows = [
-            (event.number, event.at, event.analyst, event.kind, event.verdict, event.reason, event.note, event.event_id)
+            (
+                event.number,
+                event.at,
+                event.analyst,
+                event.kind,
+                event.verdict,
+                _reason(event.reason) if event.is_verdict or event.kind == "withdrawn" else event.reason,
+                Prose(event.note) if event.note else None,
+            )
             for event in self._events
         ]
-        columns = ("number", "at", "by", "what", "verdict", "reason", "note", "event")
+        columns = ("number", "at", "by", "what", "verdict", "reason", "note")
         return Block(title, "", "", columns, rows, tables.SILVER_REVIEW_EVENTS.name, is_wide=True)
+
+    def marked(self) -> Block:
+        """Return which payments each decision calls fraud."""
+        title, table = "Payments that were marked as fraud", tables.SILVER_REVIEW_EVENTS
+        rows = [
+            (
+                event.number,
+                event.verdict,
+                len(event.transaction_ids),
+                len(event.fraud_ids),
+                event.fraud_amount,
+                event.fraud_ids or None,
+            )
+            for event in self._events
+            if event.is_verdict
+        ]
+        note = "The last decision counts. The other payments that a decision is about are genuine, unless it is unsure."
+        if not rows:
+            return Block(title, "Nobody has decided on the case.")
+        columns = ("event", "verdict", "payments", "fraud", "amount of fraud", "payments that are fraud")
+        return Block(title, note, "", columns, rows, table.name, is_wide=True)
+
+    def chain(self) -> Block:
+        """Return the hashes of the events, and the last one of the lake."""
+        title, table = "Chain of the events", tables.SILVER_REVIEW_EVENTS
+        note = (
+            "The hash of an event is the SHA-256 of the event and of the hash before it. 'fraudlake audit verify' "
+            "checks the chain of all events of the lake."
+        )
+        for last in self._select(table, "number, hash", "WHERE hash IS NOT NULL ORDER BY number DESC LIMIT 1"):
+            known = f"{last['number']}:{last['hash']}"
+            note += f" When this was made it ended with {known}, which '--known' of that command looks for."
+        rows = [(event.number, event.event_id, event.hash, bool(event.is_erased)) for event in self._events]
+        return Block(title, note, "", ("number", "event", "hash", "erased in part"), rows, table.name, is_wide=True)
 
     def verdicts(self) -> Block:
         """Return the verdicts on the transactions."""
         title, table = "Verdicts on transactions", tables.SILVER_VERDICTS
         rows = [
-            (row["transaction_id"], _verdict(row["verdict"]), row["analyst"], row["reason"], row["decided_at"])
+            (row["transaction_id"], _verdict(row["verdict"]), row["analyst"], _reason(row["reason"]), row["decided_at"])
             for row in self._verdicts
         ]
         note = "" if rows else "No transaction of the case has a verdict."
@@ -335,6 +427,15 @@ def _verdict(is_fraud: bool | None) -> Literal["fraud", "genuine"] | None:
     return None if is_fraud is None else "fraud" if is_fraud else "genuine"
 
 
+def _reason(given: str | None) -> str:
+    return given or "no reason given"
+
+
+def _time(row: Sequence[Any]) -> tuple[bool, datetime]:
+    """Return the key that orders rows by their first column; those without a time are last."""
+    return row[0] is None, row[0] or datetime.min.replace(tzinfo=UTC)
+
+
 def _place(source: str, position: int) -> str:
     if not source.startswith(KAFKA):
         return f"{source}, row {position}"
@@ -343,10 +444,14 @@ def _place(source: str, position: int) -> str:
 
 
 def _canonical(row: Mapping[str, Any]) -> str:
-    """Return the fields of a row of bronze as JSON, ordered by name, without those that are null."""
+    """Return the fields of a row of bronze as JSON, ordered by name, without those that are null.
+
+    What one would not see is escaped, so that the text that a person copies has the hash.
+    """
     fields = {name: row[name] for name in sorted(row) if row[name] is not None and name != "date"}
     readable = {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
-    return json_text.dumps(readable, ensure_ascii=False)
+    written = json_text.dumps(readable, ensure_ascii=False)
+    return letters.seen(letters.blanks(written, r"\u0020"), lambda letter: json_text.dumps(letter)[1:-1])
 
 
 def _sha256(text: str) -> str:

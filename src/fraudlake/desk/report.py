@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
@@ -14,7 +14,7 @@ from fraudlake.desk.document import Block, Document, Section, finite, text
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
-from fraudlake.sql_text import bounded_sum
+from fraudlake.sql_text import bounded_sum, value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,8 @@ _BARS = 62
 _CHARTED = 8
 """The largest number of rules with a chart."""
 _PAIRS = 20
+_LATEST = timedelta(days=30)
+"""The days of a report that nobody chose."""
 _HEAT = 31
 """The largest number of days of drift."""
 _DRIFTED = 0.25
@@ -42,22 +44,35 @@ _REVIEWED = f"{tables.GOLD_REVIEW_QUEUE.name}, {tables.SILVER_REVIEW_EVENTS.name
 
 
 def days_of(store: Store, first: date | None = None, last: date | None = None) -> Window | None:
-    """Return the days of a report: those of the lake, or the part of them that is wanted; None if it has none.
+    """Return the days of a report: the part of the lake's that is wanted, or the last 30; None if it has none.
+
+    By default the last day is the latest with transactions that is not in the future.
 
     Raises:
         UsageError: the first day is after the last one, or the lake has no transactions on these days.
     """
     if first and last and first > last:
         raise UsageError(f"--from {first} is after --to {last}: swap them")
-    (known,) = _select(store, "min(date) AS first, max(date) AS last", tables.SILVER_TRANSACTIONS).to_pylist()
-    if known["first"] is None:
+    known = _known(store)
+    if known is None:
         return None
-    if (first and first > known["last"]) or (last and last < known["first"]):
+    if (first and first > known.last) or (last and last < known.first):
         wanted = " ".join(f"--{name} {day}" for name, day in (("from", first), ("to", last)) if day)
         raise UsageError(
-            f"{wanted}: the transactions of {store.name} are of {known['first']} to {known['last']}: give days of these"
+            f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days of these"
         )
-    return Window(max(first or known["first"], known["first"]), min(last or known["last"], known["last"]))
+    if first is None and last is None:
+        # Wrong clocks write rows of 1970 and 9999, where quality rules only warn of them.
+        until = _known(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
+        recent = Window(until.last - _LATEST + timedelta(days=1), until.last)
+        return _known(store, f"WHERE {recent.sql}")
+    return Window(max(first or known.first, known.first), min(last or known.last, known.last))
+
+
+def _known(store: Store, where: str = "") -> Window | None:
+    """Return the first and the last day with transactions; None if there is none."""
+    (row,) = _select(store, "min(date) AS first, max(date) AS last", tables.SILVER_TRANSACTIONS, where).to_pylist()
+    return Window(row["first"], row["last"]) if row["first"] else None
 
 
 def report(store: Store, days: Window | None, status: Status | None = None) -> Document:
@@ -81,8 +96,18 @@ def report(store: Store, days: Window | None, status: Status | None = None) -> D
     if days is None:
         lead = "The lake has no transactions yet: run 'fraudlake run'."
     else:
-        lead = f"{days.first} to {days.last}: {counted(len(days.days), 'day')}."
-    return Document(f"Fraud report of {store.name}", figures.headline(), sections, lead)
+        lead = f"{days.first} to {days.last}: {counted(len(days.days), 'day')}.{_others(store, days)}"
+    return Document(f"Fraud report of {store.short_name}", figures.headline(), sections, lead)
+
+
+def _others(store: Store, days: Window) -> str:
+    """Return a sentence on the days with transactions that are not in a report."""
+    columns, others = "count(DISTINCT date) AS days, min(date) AS first, max(date) AS last", f"WHERE NOT {days.sql}"
+    (row,) = _select(store, columns, tables.SILVER_TRANSACTIONS, others).to_pylist()
+    if not row["days"]:
+        return ""
+    span = f"{row['first']} to {row['last']}" if row["days"] > 1 else row["first"]
+    return f" Transactions of {counted(row['days'], 'other day')}, {span}, are not in it."
 
 
 def _select(store: Store, columns: str, table: Table, clauses: str = "") -> pa.Table:
@@ -284,7 +309,7 @@ class _Figures:
         names = ("case", "drawn", "fraud", "genuine", "unsure", "open")
         rows = [(day, *(counts[name] for name in names)) for day, counts in sorted(by_day.items())]
         note = "Cases and drawn accounts are the items of a day; the latest verdict on each counts."
-        return Block(title, note, "", ("day", "cases", *names[1:]), rows, _REVIEWED)
+        return Block(title, note, "", ("day", "cases", *names[1:]), rows, _REVIEWED, is_wide=True)
 
     def missed(self) -> Block:
         """Return what the queues missed, by the items that were drawn at random."""

@@ -29,6 +29,11 @@ class Store(ABC):
     at_once = 40
     """Pages that it is worth making at the same time: others wait, so that those are ready sooner."""
 
+    @property
+    def short_name(self) -> str:
+        """The name for files that others get: of a folder the last part, since its path says whose machine it is."""
+        return self.name.rpartition("/")[2]
+
     def _defined(self) -> Settings:
         """Return the settings with the lake's own definition."""
         recorded = self.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION)

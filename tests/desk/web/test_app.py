@@ -36,7 +36,7 @@ Text = Callable[[str], tuple[int, str]]
 
 @pytest.fixture
 def root(made_lake: Path, tmp_path: Path) -> Path:
-    root = Path(shutil.copytree(made_lake, tmp_path / "lake"))
+    root = Path(shutil.copytree(made_lake, tmp_path / "made.fraud"))
     shutil.rmtree(root / "tables" / "silver_rules")  # its definitions are no rules
     return root
 
@@ -47,6 +47,7 @@ def reader(browser: TestClient, name: str, **headers: str) -> Text:
     def read(page: str) -> tuple[int, str]:
         answer = browser.get(page, headers=headers)
         plain = html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).replace(name, "the lake")
+        plain = plain.replace(name.rpartition("/")[2], "the lake")
         return answer.status_code, re.sub(r"\S+ \S+ UTC\b", "then", " ".join(plain.split()))
 
     return read

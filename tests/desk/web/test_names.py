@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from fraudlake import tables
+from fraudlake.desk import letters
 from fraudlake.desk.web import names
 from tests.desk import small_lake
 from tests.desk.web.conftest import Open
@@ -79,7 +80,7 @@ def test_an_address_survives_proxies_that_decode_it(name: str) -> None:
 
 
 def test_names_that_differ_are_shown_as_such() -> None:
-    shown = [names.shown(name) for name in SHOWN if len(name) < 1000]
+    shown = [letters.shown(name) for name in SHOWN if len(name) < 1000]
     assert len(shown) == len(set(shown))
 
 
@@ -95,6 +96,15 @@ def test_a_sentence_about_a_name_shows_its_letters(browse: Open, root: Path) -> 
     for page in ("/", "/items/of hidden"):
         assert "a⟨U+200B⟩b turned ⟨U+202E⟩" in browser.get(page).text
         assert not {"\u200b", "\u202e"} & set(browser.get(page).text)
+
+
+def test_samples_of_the_quarantine_show_their_letters(browse: Open, root: Path) -> None:
+    hidden = {"accountId": " 7\u202e", "_source_file": "a\u200bb.parquet", "_source_row": 1}
+    bad = {**hidden, "reasons": ["amount_is_known"], "quarantined_at": small_lake.NOON}
+    small_lake.write(root, tables.SILVER_QUARANTINE, [bad])
+    page = browse().get("/health").text
+    assert "<bdi>␣7⟨U+202E⟩</bdi>" in page and "a⟨U+200B⟩b.parquet #1" in page
+    assert not {"\u200b", "\u202e"} & set(page)
 
 
 def test_what_was_copied_with_blanks_is_found(browse: Open) -> None:

@@ -1,22 +1,17 @@
-"""Names: any text becomes a part of an address and back, and a text in which every letter is seen."""
+"""Names: any text becomes a part of an address and back."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from urllib.parse import quote
 
 from starlette.convertors import Convertor, register_url_convertor
 
-LONGEST = 200
-"""Letters of a name in an address and on a page. Of a longer one they have the beginning."""
-_BLANKS = re.compile(r"^ +| +$|(?<= ) +")
+from fraudlake.desk.letters import LONGEST
+from fraudlake.desk.letters import shown as shown
+
 _ESCAPE = re.compile("~([0-9A-F]{2})")
-_UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}
-"""Categories of Unicode without a shape of their own: controls, formats, separators."""
-_FILLERS = "\u034f\u115f\u1160\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10)))
-"""Letters and marks that Unicode shows as nothing."""
 
 
 class Text(Convertor[str]):
@@ -55,31 +50,3 @@ def account(name: str) -> str:
 def digest(name: str) -> str:
     """Return the SHA-256 of a name."""
     return hashlib.sha256(name.encode()).hexdigest()
-
-
-def shown(name: str) -> str:
-    """Return a name such that two different ones do not look alike: letters without a shape are shown by their numbers.
-
-    So are marks of a name that is not composed (NFC). Blanks that a page would leave out are ``␣``.
-    """
-    beginning = seen(_BLANKS.sub(lambda match: "␣" * len(match[0]), name[:LONGEST]))
-    return beginning if len(name) <= LONGEST else f"{beginning}… ({len(name):,} letters)"
-
-
-def seen(text: str) -> str:
-    """Return a text, such as a sentence with a name in it, in which letters without a shape are shown by their numbers.
-
-    So are the marks of a text that is not composed (NFC).
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    is_composed = unicodedata.is_normalized("NFC", text)
-    return "".join(letter if _is_seen(letter, is_composed) else f"⟨U+{ord(letter):04X}⟩" for letter in text)
-
-
-def _is_seen(letter: str, is_composed: bool) -> bool:
-    if letter == " ":
-        return True
-    if letter in _FILLERS or unicodedata.category(letter) in _UNSEEN:
-        return False
-    return is_composed or not unicodedata.combining(letter)

@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fraudlake.counts import counted
-from fraudlake.desk.web.names import account, seen, segment, shown
+from fraudlake.desk.letters import seen, shown
+from fraudlake.desk.web.names import account, segment
 
 if TYPE_CHECKING:
     from starlette.requests import Request
