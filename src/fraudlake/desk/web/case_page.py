@@ -106,8 +106,7 @@ def routes(site: Site) -> list[Route]:
         def sent(request: Request, fields: dict[str, str]) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day = site.store_of(person), day_of(fields.get("day"))
-            with store.in_turn():
-                event = carry_out(store, person.name, _find(store, name, day).item, fields)
+            event = carry_out(store, person.name, _find(store, name, day).item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {})
             return f"/items/{segment(name)}?{urlencode(query)}"
 
@@ -140,12 +139,17 @@ def _address(store: Store, name: str) -> str | None:
 
 def _take(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
     id_, lock = _event_id(fields), store.settings.review_lock
-    return review.record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
+    return _record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
 
 
 def _release(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
     id_ = _event_id(fields)
-    return review.record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
+    return _record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
+
+
+def _record(store: Store, item: Item, id_: str, make: Callable[[State], Event]) -> Event:
+    with store.in_turn():
+        return review.record(store, item, id_, make)
 
 
 def _decide(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> Event:
@@ -158,7 +162,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: dict[str, str]) -> E
     def make(before: State) -> Event:
         return review.decide(item, before, analyst, known, id_, reason, note, is_correction)
 
-    event = review.record(store, item, id_, make)
+    event = _record(store, item, id_, make)
     try:
         verdicts.follow(store, [event])
     except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
