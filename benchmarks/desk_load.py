@@ -1,7 +1,7 @@
 """Many people at one desk: how long its pages and decisions take, and whether one is lost, doubled or refused.
 
 usage: python -m benchmarks.desk_load [FOLDER] [--transactions 5000000] [--readers 50] [--writers 10] [--seconds 60]
-       [--pace 1] [--warm] [--parts]
+       [--pace 1] [--thinking 1] [--warm] [--parts]
 
 The lake is that of ``benchmarks.desk``, as ``fraudlake optimize`` leaves it. One process serves the desk. Each reader
 opens a page a second: the queue of a day, or one of its cases. Writers take the next item, open it, think for a second,
@@ -35,7 +35,7 @@ from fraudlake.desk import review
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 
-HEADER, THINKING = "X-Forwarded-User", 1.0
+HEADER = "X-Forwarded-User"
 QUEUE_SHARE = 0.25
 """Share of a reader's pages that are the queue; the others are cases."""
 
@@ -100,7 +100,7 @@ def read(browser: Browser, items: list[str], until: float, pace: float, has_part
         following = max(following + pace, time.monotonic())
 
 
-def write(browser: Browser, days: list[str], until: float, seen: Seen) -> None:
+def write(browser: Browser, days: list[str], until: float, thinking: float, seen: Seen) -> None:
     """Take the next item and decide on it, until the queues of all days are done."""
     form = _fields(browser.get("writer: page", "/"))["form"]
     left = list(days)
@@ -115,7 +115,7 @@ def write(browser: Browser, days: list[str], until: float, seen: Seen) -> None:
             continue
         seen.written.append((event_id, browser.name, "taken"))
         page = browser.get("writer: page", text)
-        time.sleep(THINKING)
+        time.sleep(thinking)
         name, verdict = urlsplit(text).path, random.choice(("fraud", "genuine"))
         event_id = _fields(page, f"{name}/verdict")["event_id"]
         day = parse_qs(urlsplit(text).query)["day"][0]
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--writers", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--pace", type=float, default=1, help="seconds from a reader's page to the next")
+    parser.add_argument("--thinking", type=float, default=1, help="seconds from a writer's page to the verdict")
     parser.add_argument("--warm", action="store_true", help="open each case of the day once before measuring")
     parser.add_argument("--parts", action="store_true", help="also ask for what others did at a case's terminal")
     given = parser.parse_args()
@@ -229,7 +230,7 @@ def main() -> None:
         writers = [Browser(port, f"writer-{number}", seen) for number in range(given.writers)]
         together([
             *(lambda one=one: read(one, items, until, given.pace, given.parts) for one in readers),
-            *(lambda one=one: write(one, days, until, seen) for one in writers),
+            *(lambda one=one: write(one, days, until, given.thinking, seen) for one in writers),
         ])  # fmt: skip
         processor = _processor(process.pid) - before
     finally:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fraudlake.desk import history, items
+from fraudlake.desk import history, items, review
 from fraudlake.desk.history import History, Share
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.window import Window
 from fraudlake.settings import Settings
-from tests.desk import small_lake
+from tests.desk import local, small_lake
 
 ABOUT = Window(small_lake.DAY, small_lake.DAY)
 TERMINAL = {"terminal": ("terminal_id",)}
@@ -114,3 +115,30 @@ def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums_of_those_w
 
     amounts = {row["account_id"]: row["amount"] for row in share.named}
     assert (amounts["payer"], amounts["refunded"]) == (2e12, -2e12)
+
+
+@pytest.mark.parametrize("few", [0, 20_000], ids=["only these", "all"])
+def test_the_events_of_an_item_and_of_its_account_are_found(
+    tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_FEW", few)
+    store = local.open_store(tmp_path / "lake")
+    paid = (("a", "1", 0), ("b", "1", 72), ("c", "2", 0))  # the second case of account 1 is three days after the first
+    local.fill(store, [local.Payment(name, account, hour=hour, rules=("pair",)) for name, account, hour in paid])
+    listed = [items.require(store, f"{name} pair") for name in "abc"]
+    for item in listed:
+        decide = partial(review.decide, item, analyst="ann", verdict="genuine", event_id=f"of {item.item_id}")
+        review.record(store, item, f"of {item.item_id}", decide)
+    account = replace(listed[0], item_id="", names=frozenset())
+    of = {one.entity_key: [event.event_id for event in history.events(store, one)] for one in (listed[2], account)}
+    assert of == {"2": ["of c pair"], "1": ["of a pair", "of b pair"]}
+    renamed = replace(listed[2], entity_key="another", names=frozenset({"a pair", "c pair"}))
+    assert [event.event_id for event in history.events(store, renamed)] == ["of a pair", "of c pair"]
+
+
+@pytest.mark.parametrize("few", [0, 20_000], ids=["only these", "all"])
+def test_a_lake_without_events_has_none_of_an_item(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_FEW", few)
+    store = local.open_store(tmp_path / "lake")
+    local.fill(store, [local.Payment("a", "1", rules=("pair",))])
+    assert history.events(store, items.require(store, "a pair")) == []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from threading import BoundedSemaphore, Lock, RLock, get_ident
+from threading import BoundedSemaphore, Lock, get_ident
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,8 +31,7 @@ _ANSWERS = 64 << 20
 """Bytes of answers to queries that are kept: a desk shows the same cases to many people."""
 _COMPACT_EVERY = 20
 """Commits after which a table's files are compacted: every page reads the events and verdicts that people write."""
-_CORES = max(2, os.cpu_count() or 2)
-"""Queries that run at once: one of who writes, and others."""
+_CORES = os.cpu_count() or 1
 
 
 class LocalStore(Store):
@@ -43,7 +42,7 @@ class LocalStore(Store):
         FraudlakeError: another version of fraudlake made it.
     """
 
-    at_once = 4 * _CORES
+    keeps_answers, at_once = True, 4 * _CORES
 
     def __init__(self, settings: Settings) -> None:
         """Open the lake that the settings name."""
@@ -51,7 +50,8 @@ class LocalStore(Store):
         self.name = str(self.root)
         self._opened, self._answers = delta_rs_reader.Opened(), Answers(_ANSWERS)
         self._running, self._standing_in = BoundedSemaphore(_CORES), Lock()
-        self._turn, self._writer, self._written = RLock(), 0, delta_rs_reader.Opened()
+        self._turn, self._writer = Lock(), 0
+        self._written = delta_rs_reader.Opened()
         lake_format.require(self.root)
         self.settings = settings
         self.settings = self._defined()
@@ -71,7 +71,7 @@ class LocalStore(Store):
         return self._answers.get(statement, commits, lambda: self._run(statement, folders))
 
     def _run(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
-        # More queries at once would make all of them slower. The one who writes has a place for all of their queries.
+        # More queries at once would make all of them slower. The one whose turn it is does not queue with others.
         with nullcontext() if self._writer == get_ident() else self._running:
             return self._opened.query(statement, folders)
 
@@ -79,15 +79,11 @@ class LocalStore(Store):
     def in_turn(self) -> Iterator[None]:
         """Wait until no other thread of this process writes: see :meth:`Store.in_turn`."""
         with self._turn:
-            if self._writer == get_ident():
+            self._writer = get_ident()
+            try:
                 yield
-                return
-            with self._running:
-                self._writer = get_ident()
-                try:
-                    yield
-                finally:
-                    self._writer = 0
+            finally:
+                self._writer = 0
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""
@@ -105,8 +101,8 @@ class LocalStore(Store):
         conflict.retried(lambda: write_deltalake(self._open(table), made, mode="overwrite", predicate=condition))
 
     def _insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
-        # Processes of this machine wait for each other, too: a conflict costs longer than an insertion.
-        with self.in_turn(), FileLock(self.root / f".{table.name}.lock"):
+        # Of two commits at once Delta would refuse one, and a conflict costs longer than an insertion.
+        with FileLock(self.root / f".{table.name}.lock"):
             self._writer_of(table, self._written.now(self._folder(table))).insert_rows(rows, keys)
 
     def _make(self, table: Table) -> None:

@@ -469,11 +469,20 @@ def of_lake(store: Store) -> list[Event]:
 
 def read(store: Store, where: str) -> list[Event]:
     """Return the events that fulfil a condition in SQL, in the order of their numbers."""
+    return of_rows(select(store, where))
+
+
+def select(store: Store, where: str = "") -> pa.Table:
+    """Return the rows of :func:`read`, for :func:`of_rows`."""
     names = [field.name for field in fields(Event)]
     statement = f"SELECT {', '.join(names)} FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
-    read = store.query(statement, SILVER_REVIEW_EVENTS).to_pylist()
+    return store.query(statement, SILVER_REVIEW_EVENTS)
+
+
+def of_rows(rows: pa.Table) -> list[Event]:
+    """Return rows as events."""
     lists = ("transaction_ids", "fraud_ids")
-    return [Event(**{**row, **{name: tuple(row[name] or ()) for name in lists}}) for row in read]
+    return [Event(**{**row, **{name: tuple(row[name] or ()) for name in lists}}) for row in rows.to_pylist()]
 
 
 def rows(events: Iterable[Event]) -> pa.Table:

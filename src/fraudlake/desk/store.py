@@ -26,6 +26,8 @@ class Store(ABC):
     """The settings, with the lake's own definition."""
     name: str
     """The lake's name for people: its folder, or catalog and schema."""
+    keeps_answers = False
+    """Whether the same query again costs nothing while its tables stay as they are."""
     at_once = 40
     """Pages that it is worth making at the same time: others wait, so that those are ready sooner."""
 
@@ -60,7 +62,7 @@ class Store(ABC):
     def in_turn(self) -> AbstractContextManager[Any]:
         """Wait until no other person of this process writes, if all would otherwise begin again and again.
 
-        That is so if Delta takes one commit at a time, such as that of a numbered event.
+        That is so if Delta takes one commit at a time, such as that of a numbered event. A turn has no other within.
         """
         return nullcontext()
 

@@ -119,8 +119,7 @@ def routes(site: Site) -> list[Route]:
         def sent(request: Request, fields: Fields) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day = site.store_of(person), day_of(fields.get("day"))
-            with store.in_turn():
-                event = carry_out(store, person.name, _find(store, name, day).item, fields)
+            event = carry_out(store, person.name, _find(store, name, day).item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {})
             return f"/items/{segment(name)}?{urlencode(query)}"
 
@@ -158,12 +157,17 @@ def _address(store: Store, name: str) -> str | None:
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, lock = _event_id(fields), store.settings.review_lock
-    return review.record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
+    return _record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
 
 
 def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_ = _event_id(fields)
-    return review.record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
+    return _record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
+
+
+def _record(store: Store, item: Item, id_: str, make: Callable[[State], Event]) -> Event:
+    with store.in_turn():
+        return review.record(store, item, id_, make)
 
 
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -180,7 +184,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     def make(before: State) -> Event:
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
-    event = review.record(store, item, id_, make)
+    event = _record(store, item, id_, make)
     _follow(store, item)
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
@@ -189,7 +193,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, reason = _event_id(fields), fields.get("reason")
-    event = review.record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
+    event = _record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
     _follow(store, item)
     return event
 
@@ -202,7 +206,7 @@ def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: F
     def make(before: State) -> Event:
         return review.set_aside(item, before, analyst, kind, id_, reason, note, until, assignee)
 
-    return review.record(store, item, id_, make)
+    return _record(store, item, id_, make)
 
 
 def _follow(store: Store, item: Item) -> None:
