@@ -111,16 +111,20 @@
     button.addEventListener("click", () => document.getElementById(button.dataset.opens).showModal());
   }
 
+  const loads = new WeakMap();
   async function load(place, address) {
+    loads.get(place)?.abort();
+    const { signal } = loads.set(place, new AbortController()).get(place);
     place.setAttribute("aria-busy", "true");
     let text, ok = false;
     try {
-      const answer = await fetch(address, { headers: { accept: "text/html", "x-part": "1" } });
+      const answer = await fetch(address, { headers: { accept: "text/html", "x-part": "1" }, signal });
       ok = answer.ok;
       text = await answer.text();
     } catch {
       text = "";
     }
+    if (signal.aborted) return; // a newer answer comes, or is there
     place.removeAttribute("aria-busy");
     if (ok) place.innerHTML = text; // the desk has escaped it
     else place.textContent = text || "The desk does not answer: is it still running?";
