@@ -19,9 +19,8 @@ from fraudlake.desk import cases, charts, document, dossier, history, items, mar
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.review import Item
-from fraudlake.desk.web import forms
+from fraudlake.desk.web import finding, forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import account as address_of
 from fraudlake.desk.web.names import digest, segment, shown
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, share
@@ -74,11 +73,18 @@ def routes(site: Site) -> list[Route]:
 
     def find(request: Request) -> Response:
         given, store = request.query_params.get("name", ""), site.store_of(request.state.person)
+        if not given.strip():
+            raise PageError("give the name of what to find")
         for name in dict.fromkeys((given, given.strip())):  # blanks are a part of a name, or of what was copied
-            if address := _address(store, name):
-                return RedirectResponse(address, 303)
-        name = shown(given.strip())
-        raise MissingError(f"there is no account, case, alert or drawn account '{name}', and no case of such a key")
+            found = finding.named(store, name)
+            if len(found) == 1 and found[0].is_page:
+                return RedirectResponse(found[0].address, 303)
+            if found:
+                return site.page(request, "found.html", page="Queue", name=name, found=found)
+        name = given.strip()
+        raise MissingError(
+            f"there is no account, case, alert, drawn account or transaction '{shown(name)}', and no case of such a key"
+        )
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
@@ -132,18 +138,6 @@ def routes(site: Site) -> list[Route]:
         Route("/accounts/{name:text}/{digest:str}", long_account),
         Route("/find", find),
     ]
-
-
-def _address(store: Store, name: str) -> str | None:
-    """Return the address of the page of an id, an account or the latest case of a key; None if there is none."""
-    if not name:
-        return None
-    if items.find(store, name):
-        return f"/items/{segment(name)}"
-    if history.of_account(store, name).day:
-        return address_of(name)
-    of_key = cases.of_key(store, name, 1, of_accounts=False)
-    return f"/items/{segment(of_key[0]['case_id'])}" if of_key else None
 
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -209,7 +203,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
     shown = _latest_of_each_rule(alerts)
     payments = _payments(store, item, known, state)
-    of_account = [] if case else cases.of_key(store, item.account_id, _CASES, of_accounts=True)
+    of_account = [] if case else cases.of_account(store, item.account_id, _CASES)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
     accounts = [] if item.entity == ACCOUNT else history.by_account(known.transactions, alerts)
