@@ -22,6 +22,7 @@ from fraudlake.desk.review import Item
 from fraudlake.desk.web import finding, forms
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import digest, segment, shown
+from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, share
 from fraudlake.desk.window import Window
@@ -82,6 +83,9 @@ def routes(site: Site) -> list[Route]:
             if found:
                 return site.page(request, "found.html", page="Queue", name=name, found=found)
         name = given.strip()
+        if name.lower() in STATES:
+            day = day_of(request.query_params.get("day"))
+            return RedirectResponse(QueueFilter(state=name.lower()).address(day), 303)
         raise MissingError(
             f"there is no account, case, alert, drawn account or transaction '{shown(name)}', and no case of such a key"
         )
@@ -119,9 +123,9 @@ def routes(site: Site) -> list[Route]:
 
         def sent(request: Request, fields: Fields) -> str:
             person, name = request.state.person, request.path_params["name"]
-            store, day = site.store_of(person), day_of(fields.get("day"))
+            store, day, chosen = site.store_of(person), day_of(fields.get("day")), QueueFilter.read(fields)
             event = carry_out(store, person.name, _find(store, name, day).item, fields)
-            query = {"done": event.event_id} | ({"day": str(day)} if day else {})
+            query = {"done": event.event_id} | ({"day": str(day)} if day else {}) | chosen.fields
             return f"/items/{segment(name)}?{urlencode(query)}"
 
         return answer
@@ -211,6 +215,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         request,
         "case.html",
         page="Queue",
+        chosen=QueueFilter.read(request.query_params),
         notice=_notice(request, own),
         name=request.path_params["name"] if item.names else None,
         day=row["day"] if row else None,

@@ -80,6 +80,8 @@
     at = -1;
     rows = everyRow.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
     for (const row of everyRow) row.hidden = !rows.includes(row);
+    const none = document.getElementById("none");
+    if (none) none.hidden = rows.length > 0;
   });
   function select(to) {
     if (!rows.length) return;
