@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import webbrowser
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ from fraudlake.cli.progress import console
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fraudlake.desk.web.site import Site
     from fraudlake.settings import Settings
 
@@ -61,7 +65,7 @@ def desk(
     if analyst and settings.user_header:
         raise UsageError("--analyst says who decides, and with --user-header the proxy does: give one of them")
     store = app.open_store(**flags)
-    with server.listen(host, port) as listening:
+    with server.listen(host, port) as listening, ExitStack() as claims:
         port = listening.getsockname()[1]
         activity = None if settings.is_in_workspace else partial(_activity, settings)
         shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
@@ -70,6 +74,8 @@ def desk(
             site = server.site_of_team(store, not read_only, host, activity)
         else:
             name, place = analyst or machine.user_name(), (host, port)
+            if not (read_only or settings.is_in_workspace):
+                claims.enter_context(_claimed(settings.lake, name))
             site, access = server.site_of_one(store, name, not read_only, place, activity, settings.public_url)
             address += f"?token={access.token}"
         app.say({"address": address}, f"the desk of {store.name}: {address}")
@@ -80,6 +86,29 @@ def desk(
         if is_opened:
             webbrowser.open(address)
         server.serve(application(site), listening)
+
+
+@contextmanager
+def _claimed(root: Path, name: str) -> Iterator[None]:
+    """Hold an analyst's name at a lake of this machine, and warn if another desk holds it."""
+    from filelock import FileLock, Timeout
+
+    from fraudlake.desk.web.names import digest
+
+    lock = FileLock(root / f".desk-{digest(name)[:16]}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        console.print(
+            f"another desk of this lake decides as {name}, too: give each person a name with --analyst, or two of them "
+            "may hold one item",
+            markup=False,
+            soft_wrap=True,
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _site_of_users(settings: Settings, groups: tuple[str, ...]) -> Site:
