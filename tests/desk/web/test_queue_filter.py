@@ -131,6 +131,12 @@ def test_next_among_the_open_ones_goes_on_after_what_was_decided(browse: Open, s
     assert [event["item_id"] for event in events(store) if event["kind"] == "released"] == ITEMS[:2]
 
 
+def test_another_span_of_days_keeps_the_filter(browse: Open) -> None:
+    browser = browse()
+    page = browser.get("/items/alert2?day=2026-03-07&rule=a%26b&sort=-amount").text
+    assert link(page, "30 days before") == "?days=30&day=2026-03-07&rule=a%26b&sort=-amount"
+
+
 def test_next_of_second_looks_opens_what_somebody_else_decided(browse: Open) -> None:
     anna, bert = browse("anna"), browse("bert")
     bert.submit("/items/drawn8", "/items/drawn8/verdict", verdict="fraud", fraud=["8-4"])
