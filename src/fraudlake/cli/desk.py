@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import webbrowser
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from fraudlake.cli.progress import console
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fraudlake.desk.web.site import Site
     from fraudlake.settings import Settings
 
@@ -66,7 +69,7 @@ def desk(
         raise UsageError("--groups-header and --people are about people whom a proxy names: give --user-header")
     most = Role.READER if read_only else Role.LEAD
     store = app.open_store(**flags)
-    with server.listen(host, port) as listening:
+    with server.listen(host, port) as listening, ExitStack() as claims:
         port = listening.getsockname()[1]
         activity = None if settings.is_in_workspace else partial(_activity, settings)
         shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
@@ -81,6 +84,8 @@ def desk(
             say(address, f"the desk of {store.name}")
         else:
             name, place = analyst or machine.user_name(), (host, port)
+            if not (read_only or settings.is_in_workspace):
+                claims.enter_context(_claimed(settings.lake, name))
             site, access = server.site_of_one(
                 store, name, most, place, activity, settings.public_url,
                 lambda token: say(f"{address}?token={token}", "that address was used; the next one"),
@@ -94,6 +99,29 @@ def desk(
         if is_opened:
             webbrowser.open(opened)
         server.serve(application(site), listening, site.access.is_proxy, store.at_once)
+
+
+@contextmanager
+def _claimed(root: Path, name: str) -> Iterator[None]:
+    """Hold an analyst's name at a lake of this machine, and warn if another desk holds it."""
+    from filelock import FileLock, Timeout
+
+    from fraudlake.desk.web.names import digest
+
+    lock = FileLock(root / f".desk-{digest(name)[:16]}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        console.print(
+            f"another desk of this lake decides as {name}, too: give each person a name with --analyst, or two of them "
+            "may hold one item",
+            markup=False,
+            soft_wrap=True,
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _site_of_users(settings: Settings) -> Site:

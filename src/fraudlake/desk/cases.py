@@ -36,10 +36,20 @@ def listed(store: Store, day: date | None = None, limit: int | None = None) -> p
     return found
 
 
-def of_key(store: Store, key: str, limit: int, of_accounts: bool) -> list[dict[str, Any]]:
-    """Return the cases of an account, or of keys of other entities that are called so, the latest first."""
-    where = f"WHERE entity {'=' if of_accounts else '<>'} {value(ACCOUNT)} AND entity_key = {value(key)}"
+def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
+    """Return the cases of an account, the latest first."""
+    where = f"WHERE entity = {value(ACCOUNT)} AND entity_key = {value(account)}"
     latest = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id LIMIT {limit}"
+    return [*store.query(latest, GOLD_CASES).to_pylist()]
+
+
+def latest_of_key(store: Store, key: str) -> list[dict[str, Any]]:
+    """Return the latest case of each entity but accounts that has a key: ``case_id, entity, last_alert_at``."""
+    columns = "case_id, entity, last_alert_at"
+    nth = "row_number() OVER (PARTITION BY entity ORDER BY last_alert_at DESC, case_id) AS nth"
+    where = f"WHERE entity <> {value(ACCOUNT)} AND entity_key = {value(key)}"
+    numbered = f"SELECT {columns}, {nth} FROM {GOLD_CASES.name} {where}"
+    latest = f"SELECT {columns} FROM ({numbered}) numbered WHERE nth = 1 ORDER BY entity"
     return [*store.query(latest, GOLD_CASES).to_pylist()]
 
 

@@ -25,6 +25,8 @@ class Queued:
     row: dict[str, Any]
     item: Item
     state: State
+    rules: tuple[str, ...] = ()
+    """The rules of its case."""
 
     @property
     def is_decided(self) -> bool:
@@ -42,11 +44,15 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
     """Return the queue of a day, in its order, at a time: by default now."""
     now, rows = now or datetime.now(UTC), queue.of_day(store, day)
     by_name = _cases(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
-    items = [_item(row, by_name.get(row["item_id"])) for row in rows]
+    cases_of = [by_name.get(row["item_id"]) for row in rows]
+    items = [_item(row, case) for row, case in zip(rows, cases_of, strict=True)]
     names = {name: item.item_id for item in items for name in item.names}
     states = review.states(review.of_items(store, names), now, names) if names else {}
     free = review.state([], now)
-    return [Queued(row, item, states.get(item.item_id, free)) for row, item in zip(rows, items, strict=True)]
+    return [
+        Queued(row, item, states.get(item.item_id, free), tuple(case["rules"]) if case else ())
+        for row, case, item in zip(rows, cases_of, items, strict=True)
+    ]
 
 
 def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:

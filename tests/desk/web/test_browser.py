@@ -16,7 +16,7 @@ from typing import Any
 import axe_playwright_python
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from fraudlake.desk import rules
 from fraudlake.desk.local_store import LocalStore
@@ -25,7 +25,10 @@ from fraudlake.tables import SILVER_REVIEW_EVENTS
 from tests.desk import chromium, small_lake
 
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
-PAGES = ("/", "/items/alert2?day=2026-03-07", "/items/drawn8", "/rules", "/rules/small_then_large", "/health")
+PAGES = (
+    *("/", "/?state=open&sort=-amount", "/?state=held", "/items/alert2?day=2026-03-07", "/items/drawn8"),
+    *("/rules", "/rules/small_then_large", "/health"),
+)
 
 pytestmark = [pytest.mark.long, chromium.needed]
 
@@ -185,6 +188,32 @@ def test_keys_work_with_alt_or_not_at_all_if_one_wants(desk: Any, window: Any) -
         expect(page.locator(".decision" if is_taken else "h1")).to_contain_text("Yours" if is_taken else "Queue of")
 
 
+def test_keys_go_through_the_filtered_queue_and_back(desk: Any, window: Any) -> None:
+    page = window(desk().address)
+    page.click("summary")
+    page.select_option("#state", "open")
+    page.fill("#amount_to", "1000")
+    page.click("text=Show")
+    page.click("th >> text=At risk")
+    for account in ("A4", "A3"):
+        page.keyboard.press("n")
+        expect(page.locator("h1")).to_have_text(f"Account {account}")
+        page.keyboard.press("g")
+        expect(page.locator("#notices")).to_contain_text("Recorded at")
+    page.keyboard.press("q")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Account A2")
+    page.go_back()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.fill("#find", "nothing has this")
+    expect(page.locator("#none")).to_be_visible()
+    page.click("text=Remove the filter")
+    page.fill("#find", "decided")
+    expect(page.locator("tbody tr:visible")).to_have_count(2)
+
+
 def test_two_analysts_race_for_a_case_and_one_is_told(desk: Any, window: Any) -> None:
     desks = [desk("anna"), desk("bert")]
     pages = [window(one.address) for one in desks]
@@ -230,6 +259,33 @@ def test_a_limit_is_moved_by_a_slider_and_becomes_a_draft(desk: Any, window: Any
     expect(page.locator("#notices")).to_contain_text("Version 2 is a draft now.")
     draft = rules.read(LocalStore(Settings(lake=root)))[0].version_of("small_then_large", 2)
     assert draft.status == "draft" and rules.limits(draft.rule)["large_above"] == 900
+
+
+def test_an_older_backtest_never_replaces_a_newer_one(desk: Any, window: Any) -> None:
+    one = desk()
+    page = window(one.address)
+
+    def answer(route: Route) -> None:
+        """Answer the first position of the slider after the second one."""
+        above = re.findall(r"large_above=(\d+)", route.request.url)[0]
+        asked.append(above)
+        held.append(route) if above == "700" else route.fulfill(body=f"answer {above}")
+
+    asked: list[str] = []
+    held: list[Route] = []
+    page.goto(f"{one.origin}/rules/small_then_large")
+    expect(page.locator("#backtest")).to_contain_text("As it is")
+    page.route("**/backtest?*", answer)
+    for above in ("700", "900"):
+        page.locator("input[type=number][data-limit=large_above]").fill(above)
+        expect(page.locator("#backtest")).to_have_attribute("aria-busy", "true")
+        page.wait_for_timeout(400)
+    expect(page.locator("#backtest")).to_have_text("answer 900")
+    with suppress(Error):  # the page has cancelled it
+        held[0].fulfill(body="answer 700")
+    page.wait_for_timeout(300)
+    expect(page.locator("#backtest")).to_have_text("answer 900")
+    assert asked == ["700", "900"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -193,6 +193,8 @@ def test_a_backtest_without_transactions_says_what_to_run(browse: Open, root: Pa
         ("/rules/small_then_large/backtest?large_above=x", 409, "large_above: give a number"),
         ("/rules/small_then_large/backtest?large_above=nan", 409, "large_above: give a number"),
         ("/rules/small_then_large/backtest?small_below=900", 409, "must not exceed large_above"),
+        ("/rules/small_then_large?saved=²", 409, "saved: give the number of a version, not '²'"),
+        ("/find?name=%20", 409, "give the name of what to find"),
     ],
 )
 def test_an_address_of_nothing_is_answered_in_a_line(browse: Open, page: str, status: int, line: str) -> None:
@@ -334,11 +336,47 @@ def test_the_latest_alert_of_each_rule_comes_first() -> None:
 def test_a_name_finds_its_page(browse: Open, name: str, found: str | None) -> None:
     answer = browse().get("/find", params={"name": f" {name} "}, follow_redirects=False)
     if found is None:
-        assert answer.status_code == 404 and f"there is no account, case, alert or drawn account '{name}'" in (
-            html.unescape(answer.text)
-        )
+        line = f"there is no account, case, alert, drawn account or transaction '{name}', and no case of such a key"
+        assert answer.status_code == 404 and line in html.unescape(answer.text)
     else:
         assert answer.status_code == 303 and answer.headers["location"].startswith(found)
+
+
+def test_several_things_of_one_name_are_listed_with_links(browse: Open, root: Path) -> None:
+    case = {**small_lake.case(small_lake.alerts()[0]), "entity_key": "A7"}
+    later = {**case, "case_id": "later", "last_alert_at": small_lake.NOON + timedelta(days=1)}
+    entities = [{**case, "entity": "device"}, {**later, "entity": "terminal"}, {**case, "entity": "terminal"}]
+    small_lake.write(root, small_lake.tables.GOLD_CASES, entities)
+    paid = {"transaction_id": "A7", "account_id": "A1", "timestamp": small_lake.NOON, "date": small_lake.DAY}
+    small_lake.write(root, small_lake.SILVER, [{**paid, "amount": 5.0, "source": "s", "position": 0}])
+    answer = browse().get("/find", params={"name": "A7"}, follow_redirects=False)
+    raised = f"{case['last_alert_at']:%Y-%m-%d %H:%M:%S} UTC"
+    assert answer.status_code == 200
+    assert re.findall(r'<li><a href="([^"]*)"><bdi>(.*?)</bdi>', answer.text) == [
+        ("/accounts/A7", "the account A7"),
+        (
+            f"/items/{case['case_id']}",
+            f"the latest case of device A7, of {raised}",
+        ),
+        ("/items/later", "the latest case of terminal A7, of 2026-03-08 12:00:00 UTC"),
+        ("/accounts/A1", "the transaction of 5.00 at 2026-03-07 12:00:00 UTC, of account A1"),
+    ]
+
+
+def test_a_transaction_finds_its_case_and_one_without_a_case_its_account(browse: Open) -> None:
+    browser = browse()
+    answer = browser.get("/find", params={"name": "2-4"}, follow_redirects=False)
+    assert answer.status_code == 303 and answer.headers["location"] == "/items/alert2"
+    page = browser.get("/find", params={"name": "8-1"})
+    assert page.status_code == 200 and 'href="/accounts/A8"' in page.text
+    assert "the transaction of 35.50 at 2026-03-01 12:41:00 UTC, of account A8" in text_of(page.text)
+
+
+def test_only_a_version_that_is_a_draft_is_said_to_be_saved(browse: Open) -> None:
+    browser, page = browse(), "/rules/small_then_large"
+    browser.submit(page, f"{page}/draft", small_below="1", large_above="900")
+    said = {saved: "is a draft now" in browser.get(f"{page}?saved={saved}").text for saved in ("1", "2", "999")}
+    assert said == {"1": False, "2": True, "999": False}
 
 
 def test_an_account_names_its_cases(browse: Open) -> None:

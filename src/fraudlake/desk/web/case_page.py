@@ -19,10 +19,10 @@ from fraudlake.desk import cases, charts, document, dossier, history, items, mar
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.review import Item
-from fraudlake.desk.web import forms
+from fraudlake.desk.web import finding, forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import account as address_of
 from fraudlake.desk.web.names import digest, segment, shown
+from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, share
 from fraudlake.desk.window import Window
@@ -79,11 +79,21 @@ def routes(site: Site) -> list[Route]:
 
     def find(request: Request) -> Response:
         given, store = request.query_params.get("name", ""), site.store_of(request.state.person)
+        if not given.strip():
+            raise PageError("give the name of what to find")
         for name in dict.fromkeys((given, given.strip())):  # blanks are a part of a name, or of what was copied
-            if address := _address(store, name):
-                return RedirectResponse(address, 303)
-        name = shown(given.strip())
-        raise MissingError(f"there is no account, case, alert or drawn account '{name}', and no case of such a key")
+            found = finding.named(store, name)
+            if len(found) == 1 and found[0].is_page:
+                return RedirectResponse(found[0].address, 303)
+            if found:
+                return site.page(request, "found.html", page="Queue", name=name, found=found)
+        name = given.strip()
+        if name.lower() in STATES:
+            day = day_of(request.query_params.get("day"))
+            return RedirectResponse(QueueFilter(state=name.lower()).address(day), 303)
+        raise MissingError(
+            f"there is no account, case, alert, drawn account or transaction '{shown(name)}', and no case of such a key"
+        )
 
     def shared(request: Request) -> Response:
         store, named = site.store_of(request.state.person), _find(*_asked(site, request))
@@ -118,9 +128,9 @@ def routes(site: Site) -> list[Route]:
 
         def sent(request: Request, fields: Fields) -> str:
             person, name = request.state.person, request.path_params["name"]
-            store, day = site.store_of(person), day_of(fields.get("day"))
+            store, day, chosen = site.store_of(person), day_of(fields.get("day")), QueueFilter.read(fields)
             event = carry_out(store, person.name, _find(store, name, day).item, fields)
-            query = {"done": event.event_id} | ({"day": str(day)} if day else {})
+            query = {"done": event.event_id} | ({"day": str(day)} if day else {}) | chosen.fields
             return f"/items/{segment(name)}?{urlencode(query)}"
 
         return answer
@@ -141,18 +151,6 @@ def routes(site: Site) -> list[Route]:
         Route("/accounts/{name:text}/{digest:str}", long_account),
         Route("/find", find),
     ]
-
-
-def _address(store: Store, name: str) -> str | None:
-    """Return the address of the page of an id, an account or the latest case of a key; None if there is none."""
-    if not name:
-        return None
-    if items.find(store, name):
-        return f"/items/{segment(name)}"
-    if history.of_account(store, name).day:
-        return address_of(name)
-    of_key = cases.of_key(store, name, 1, of_accounts=False)
-    return f"/items/{segment(of_key[0]['case_id'])}" if of_key else None
 
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -234,7 +232,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
     shown = _latest_of_each_rule(alerts)
     payments = _payments(store, item, known, state)
-    of_account = [] if case else cases.of_key(store, item.account_id, _CASES, of_accounts=True)
+    of_account = [] if case else cases.of_account(store, item.account_id, _CASES)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
     accounts = [] if item.entity == ACCOUNT else history.by_account(known.transactions, alerts)
@@ -242,6 +240,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         request,
         "case.html",
         page="Queue",
+        chosen=QueueFilter.read(request.query_params),
         notice=_notice(request, own),
         name=request.path_params["name"] if item.names else None,
         day=row["day"] if row else None,

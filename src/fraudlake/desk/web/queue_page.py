@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,8 +17,10 @@ from fraudlake.desk import cases, items, review
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.names import segment
+from fraudlake.desk.web.queue_filter import SECOND_LOOK, STATES, QueueFilter, people
 from fraudlake.desk.web.role import Role
 from fraudlake.desk.web.site import done
+from fraudlake.errors import FraudlakeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,23 +29,42 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.desk.items import Queued
+    from fraudlake.desk.review import Item
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.access import Person
     from fraudlake.desk.web.forms import Fields
     from fraudlake.desk.web.site import Site
 
 
+_COLUMNS = {
+    "rank": "#",
+    "state": "State",
+    "reasons": "What raised it",
+    "key": "Account or entity",
+    "amount": "At risk",
+    "probability": "Probability",
+}
+"""The columns of the queue, by the names of their orders."""
+
+
 def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def page(request: Request) -> Response:
-        store = site.store_of(request.state.person)
-        days = items.days(store)
+        store, person = site.store_of(request.state.person), request.state.person
+        days, chosen = items.days(store), QueueFilter.read(request.query_params)
         day = day_of(request.query_params.get("day")) or next(iter(days), None)
         queued = items.listed(store, day) if day else []
         rows = [
-            {**one.row, "item": one.item, "state": one.state, "is_decided": one.is_decided, "address": address(one)}
-            for one in queued
+            {
+                **one.row,
+                "item": one.item,
+                "state": one.state,
+                "is_decided": one.is_decided,
+                "address": address(one, chosen),
+            }
+            for one in chosen.ordered(queued)
+            if chosen.has(one, person.name)
         ]
         others = sorted(other for other in days if other != day)
         return site.page(
@@ -49,6 +73,10 @@ def routes(site: Site) -> list[Route]:
             page="Queue",
             day=day,
             rows=rows,
+            chosen=chosen,
+            choices=_choices(queued, chosen),
+            columns=_COLUMNS,
+            items=len(queued),
             earlier=max((other for other in others if day and other < day), default=None),
             later=min((other for other in others if day and other > day), default=None),
             decided=sum(one.is_decided for one in queued),
@@ -83,9 +111,10 @@ def day_of(text: str | None) -> date | None:
         raise PageError(f"'{text}' is not a day: give one such as 2026-03-07") from None
 
 
-def address(queued: Queued) -> str:
-    """Return the address of the page of an item of a queue."""
-    return f"/items/{segment(queued.row['item_id'])}?{urlencode({'day': queued.row['day']})}"
+def address(queued: Queued, chosen: QueueFilter) -> str:
+    """Return the address of the page of an item of a queue, which goes on with a filter."""
+    query = urlencode({"day": queued.row["day"]} | chosen.fields)
+    return f"/items/{segment(queued.row['item_id'])}?{query}"
 
 
 def missing(store: Store, day: date | None) -> str:
@@ -102,8 +131,20 @@ def missing(store: Store, day: date | None) -> str:
     return "No queue is built yet: run 'fraudlake queue build'."
 
 
+def _choices(queued: list[Queued], chosen: QueueFilter) -> dict[str, list[str]]:
+    """Return what a filter may name: what the queue has, and what is chosen."""
+    return {
+        "state": [*STATES],
+        "rule": sorted({rule for one in queued for rule in one.rules} | {chosen.rule} - {""}),
+        "entity": sorted({one.row["entity"] for one in queued} | {chosen.entity} - {""}),
+        "person": sorted({name for one in queued for name in people(one)} | {chosen.person} - {""}),
+    }
+
+
 def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
-    """Take the next item that is free, after one of them or from the top; return the address of its page.
+    """Take the next item that is free, and give back the one before; return the address of the new one's page.
+
+    The next item is that of the filtered queue after the one before, or from the top.
 
     Raises:
         PageError: every item is decided, or held by others.
@@ -111,30 +152,66 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
     day = day_of(fields.get("day"))
     if day is None:
         raise PageError("name the day of the queue")
-    event_id, lock = fields.get("event_id") or review.new_id(), store.settings.review_lock
-    queued = items.listed(store, day)
-    after = fields.get("after")
-    at = next((number for number, one in enumerate(queued) if after in one.item.names), -1)
-    for one in [*queued[at + 1 :], *queued[: max(at, 0)]]:
-        if one.is_decided or not one.state.is_offered(person.name, person.role >= Role.LEAD):
+    event_id = fields.get("event_id") or review.new_id()
+    chosen, after = QueueFilter.read(fields), fields.get("after")
+    ordered = chosen.ordered(items.listed(store, day))
+    # The item before may have left the filtered queue, since it is decided now.
+    at = next((number for number, one in enumerate(ordered) if after in one.item.names), None)
+    if at is None:
+        others = sorted(ordered, key=lambda one: one.state.holder != person.name)
+    else:
+        others = [*ordered[at + 1 :], *ordered[:at]]
+    written = (one for one in ordered if one.state.last and one.state.last.event_id == event_id)
+    one = next(written, None) or _take_first(store, person, event_id, chosen, others)
+    if one is None:
+        raise PageError(_nothing_left(ordered, person.name, chosen))
+    if at is not None and ordered[at].state.holder == person.name:
+        _give_back(store, ordered[at], person.name, event_id)
+    return address(one, chosen)
+
+
+def _take_first(
+    store: Store, person: Person, event_id: str, chosen: QueueFilter, others: list[Queued]
+) -> Queued | None:
+    """Take the first item of a filtered queue that is offered, and return it; the analyst may hold it already."""
+    analyst, is_lead = person.name, person.role >= Role.LEAD
+    is_again = chosen.state == SECOND_LOOK
+    for one in others:
+        is_open = analyst not in one.state.agreeing if is_again else not one.is_decided
+        if not is_open or not one.state.is_offered(analyst, is_lead) or not chosen.has(one, analyst):
             continue
-        if one.state.holder == person.name:
-            return address(one)
+        if one.state.holder == analyst:
+            return one
+        item, lock = _whole(store, one), store.settings.review_lock
+        make = partial(review.take, item, analyst=analyst, lock=lock, event_id=event_id, is_again=is_again)
         try:
-            event = review.record(
-                store,
-                one.item if one.item.case_id else cases.drawn(store, one.row),
-                event_id,
-                partial(review.take, one.item, analyst=person.name, lock=lock, event_id=event_id),
-            )
+            event = review.record(store, item, event_id, make)
         except review.TakenError:  # somebody was faster
             continue
         # A form that is sent again names the item that it took.
-        taken = next((other for other in queued if event.item_id in other.item.names), one)
-        return address(taken)
-    held = sum(one.state.holder not in (None, person.name) for one in queued)
-    decided = sum(one.is_decided for one in queued)
-    raise PageError(
-        f"nothing is left to take: {decided} of {len(queued)} are decided, others hold {held}, "
+        return next((other for other in others if event.item_id in other.item.names), one)
+    return None
+
+
+def _give_back(store: Store, one: Queued, analyst: str, event_id: str) -> None:
+    """Give back the item that an analyst leaves; the form that is sent again does so once."""
+    item, id_ = _whole(store, one), hashlib.sha256(f"{event_id} released".encode()).hexdigest()[:32]
+    # Its time may be over meanwhile, and somebody else may have taken it.
+    with suppress(FraudlakeError):
+        review.record(store, item, id_, partial(review.release, item, analyst=analyst, event_id=id_))
+
+
+def _whole(store: Store, one: Queued) -> Item:
+    """Return an item with all that a verdict on it is about."""
+    return one.item if one.item.case_id else cases.drawn(store, one.row)
+
+
+def _nothing_left(queued: list[Queued], analyst: str, chosen: QueueFilter) -> str:
+    of_any_state = [one for one in queued if replace(chosen, state="").has(one, analyst)]
+    held = sum(one.state.holder not in (None, analyst) for one in of_any_state)
+    decided = sum(one.is_decided for one in of_any_state)
+    conditions = f" with {chosen.text}" if chosen.is_active else ""
+    return (
+        f"nothing is left to take{conditions}: {decided} of {len(of_any_state)} are decided, others hold {held}, "
         "and the rest waits or is for somebody else"
     )

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from fraudlake.desk import charts, rules
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import segment
+from fraudlake.desk.web.names import segment, shown
 from fraudlake.desk.web.site import Site, amount, done, number, share
 from fraudlake.errors import UsageError
 
@@ -51,20 +51,16 @@ def routes(site: Site) -> list[Route]:
         figures = rules.figures(store, rules.read(store)[0], _DAYS)
         raised = next((one for one in figures.rules if one.version.rule.name == version.rule.name), None)
         drawing = charts.bars(figures.days, raised.per_day, "alerts a day") if raised else ""
-        saved = request.query_params.get("saved")
-        notice = f"Version {int(saved)} is a draft now." if saved and saved.isdigit() else None
+        changes = rules.changes(store, version.rule.name) or [version]
         return site.page(
             request,
             "rule.html",
             page="Rules",
-            notice=notice,
+            notice=_saved(request.query_params.get("saved"), changes),
             version=version,
             drawing=drawing,
             definition=rules.definition(version),
-            changes=[
-                {**vars(change), "limits": rules.limits(change.rule)}
-                for change in rules.changes(store, version.rule.name) or [version]
-            ],
+            changes=[{**vars(change), "limits": rules.limits(change.rule)} for change in changes],
             limits=[_slider(name, limit) for name, limit in rules.limits(version.rule).items()],
         )
 
@@ -114,6 +110,16 @@ def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
     except UsageError as error:
         raise MissingError(unreadable.get(name, str(error))) from None
     return store, next((one for one in present.live if one.rule.name == name), newest)
+
+
+def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
+    """Return what a page says of a draft that was saved; None if there is no such version."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise PageError(f"saved: give the number of a version, not '{shown(text)}'")
+    statuses = {str(change.version): change.status for change in changes}
+    return f"Version {text} is a draft now." if statuses.get(text) == "draft" else None
 
 
 def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:

@@ -92,6 +92,8 @@
     at = -1;
     rows = everyRow.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
     for (const row of everyRow) row.hidden = !rows.includes(row);
+    const none = document.getElementById("none");
+    if (none) none.hidden = rows.length > 0;
   });
   function select(to) {
     if (!rows.length) return;
@@ -131,16 +133,20 @@
     button.addEventListener("click", () => document.getElementById(button.dataset.opens).showModal());
   }
 
+  const loads = new WeakMap();
   async function load(place, address) {
+    loads.get(place)?.abort();
+    const { signal } = loads.set(place, new AbortController()).get(place);
     place.setAttribute("aria-busy", "true");
     let text, ok = false;
     try {
-      const answer = await fetch(address, { headers: { accept: "text/html", "x-part": "1" } });
+      const answer = await fetch(address, { headers: { accept: "text/html", "x-part": "1" }, signal });
       ok = answer.ok;
       text = await answer.text();
     } catch {
       text = "";
     }
+    if (signal.aborted) return; // a newer answer comes, or is there
     place.removeAttribute("aria-busy");
     if (ok) place.innerHTML = text; // the desk has escaped it
     else place.textContent = text || "The desk does not answer: is it still running?";

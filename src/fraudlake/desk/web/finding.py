@@ -1,0 +1,58 @@
+"""Finding: a name becomes all that has it: an item, an account, keys of other entities, a transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fraudlake.desk import cases, history, items
+from fraudlake.desk.web.names import account, segment, shown
+from fraudlake.desk.web.site import amount, moment
+from fraudlake.sql_text import value
+from fraudlake.tables import GOLD_CASES, SILVER_TRANSACTIONS
+
+if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
+
+
+@dataclass(frozen=True)
+class Found:
+    """What has a name, for people, and an address."""
+
+    text: str
+    address: str
+    is_page: bool = True
+    """Whether the page of the address is about it alone."""
+
+
+def named(store: Store, name: str) -> list[Found]:
+    """Return all that has a name."""
+    found = []
+    if item := items.find(store, name):
+        kind = "case or alert" if item.case else "drawn account"
+        found.append(Found(f"the {kind}, of {_of(item.item.entity, item.item.entity_key)}", f"/items/{segment(name)}"))
+    if history.of_account(store, name).day:
+        found.append(Found(f"the account {shown(name)}", account(name)))
+    for case in cases.latest_of_key(store, name):
+        text = f"the latest case of {_of(case['entity'], name)}, of {moment(case['last_alert_at'])} UTC"
+        found.append(Found(text, f"/items/{segment(case['case_id'])}"))
+    return found + _transactions(store, name)
+
+
+def _transactions(store: Store, name: str) -> list[Found]:
+    """Return the transaction of an id, with its case, or else its account."""
+    silver, is_named = SILVER_TRANSACTIONS, f"transaction_id = {value(name)}"
+    rows = store.query(f"SELECT account_id, timestamp, amount FROM {silver.name} WHERE {is_named}", silver).to_pylist()
+    if not rows:
+        return []
+    having = f"SELECT case_id FROM {GOLD_CASES.name} WHERE array_contains(transaction_ids, {value(name)})"
+    case = next(iter(store.query(having, GOLD_CASES)["case_id"].to_pylist()), None)
+    row = rows[0]
+    text = f"the transaction of {amount(row['amount'])} at {moment(row['timestamp'])} UTC"
+    if case:
+        return [Found(f"{text}, in a case of its account", f"/items/{segment(case)}")]
+    return [Found(f"{text}, of account {shown(row['account_id'])}", account(row["account_id"]), is_page=False)]
+
+
+def _of(entity: str, key: str) -> str:
+    return f"{entity} {shown(key)}"

@@ -1,0 +1,165 @@
+"""Queue filter: the query of an address becomes the items of a queue that a person looks at, and their order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from fraudlake.desk import cases
+from fraudlake.desk.web.errors import PageError
+from fraudlake.desk.web.names import shown
+
+if TYPE_CHECKING:
+    from fraudlake.desk.items import Queued
+
+OPEN, YOURS, HELD, DECIDED, SECOND_LOOK = STATES = ("open", "yours", "held", "decided", "second look")
+_KEYS: dict[str, Callable[[Queued], Any]] = {
+    "rank": lambda one: one.row["rank"],
+    "state": lambda one: _state_order(one),
+    "reasons": lambda one: one.row["reasons"],
+    "key": lambda one: (one.row["entity"], one.row["entity_key"]),
+    "amount": lambda one: one.row["amount_at_risk"],
+    "probability": lambda one: one.row["probability"],
+}
+"""What a queue is sorted by, by the name of the order; the name with ``-`` is the reverse."""
+_NUMBERS = ("amount", "probability")
+"""Orders of which one sees the largest first."""
+_TITLES = {
+    "state": "state",
+    "rule": "rule",
+    "entity": "entity",
+    "person": "person",
+    "amount_from": "at risk from",
+    "amount_to": "at risk to",
+}
+
+
+@dataclass(frozen=True)
+class QueueFilter:
+    """Which items of a queue, and in which order, as the query of an address says it; an empty text is no condition."""
+
+    state: str = ""
+    """One of :data:`STATES`."""
+    rule: str = ""
+    entity: str = ""
+    person: str = ""
+    """Who holds an item, or has decided on it."""
+    amount_from: str = ""
+    amount_to: str = ""
+    sort: str = ""
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> QueueFilter:
+        """Return the filter of the query of an address, or of the fields of a form.
+
+        Raises:
+            PageError: a value cannot be one.
+        """
+        chosen = cls(**{name: given.get(name, "") for name in (*_TITLES, "sort")})
+        _require("state", chosen.state, STATES)
+        _require("sort", chosen.sort, [sign + name for name in _KEYS for sign in ("", "-")])
+        for name in ("amount_from", "amount_to"):
+            _number(name, getattr(chosen, name))
+        return chosen
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What :meth:`read` takes."""
+        return {name: value for name, value in vars(self).items() if value}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has a condition."""
+        return any(getattr(self, name) for name in _TITLES)
+
+    @property
+    def text(self) -> str:
+        """The conditions, for people."""
+        return ", ".join(text for text, _ in self.conditions)
+
+    @property
+    def conditions(self) -> list[tuple[str, QueueFilter]]:
+        """Each condition, for people, with the filter that lacks it."""
+        return [
+            (f"{title} {shown(value)}", replace(self, **{name: ""}))
+            for name, title in _TITLES.items()
+            if (value := getattr(self, name))
+        ]
+
+    def without_conditions(self) -> QueueFilter:
+        """Return the filter that has the order alone."""
+        return QueueFilter(sort=self.sort)
+
+    def sorted_by(self, name: str) -> QueueFilter:
+        """Return the filter whose order is that of a column; if it is already, the reverse."""
+        first, other = (f"-{name}", name) if name in _NUMBERS else (name, f"-{name}")
+        return replace(self, sort=other if self.sort == first else first)
+
+    def address(self, day: date | None) -> str:
+        """Return the address of the queue of a day."""
+        query = urlencode(({"day": str(day)} if day else {}) | self.fields)
+        return f"/?{query}" if query else "/"
+
+    def ordered(self, queued: Iterable[Queued]) -> list[Queued]:
+        """Return items in the order; those without a value are last."""
+        key = _KEYS[self.sort.removeprefix("-") or "rank"]
+        known = [one for one in queued if key(one) is not None]
+        absent = [one for one in queued if key(one) is None]
+        return sorted(known, key=key, reverse=self.sort.startswith("-")) + absent
+
+    def has(self, one: Queued, viewer: str) -> bool:
+        """Return whether an item fulfils all conditions, for the person who looks at the queue."""
+        low, high = _number("amount_from", self.amount_from), _number("amount_to", self.amount_to)
+        return (
+            (not self.state or _is_in(self.state, one, viewer))
+            and self.rule in ("", *one.rules)
+            and self.entity in ("", one.row["entity"])
+            and self.person in ("", *people(one))
+            and (low is None or one.row["amount_at_risk"] >= low)
+            and (high is None or one.row["amount_at_risk"] <= high)
+        )
+
+
+def people(one: Queued) -> list[str]:
+    """Return who holds an item, and who has decided on it."""
+    decision = one.state.decision
+    return [name for name in (one.state.holder, decision.analyst if decision else None) if name]
+
+
+def _state_order(one: Queued) -> tuple[int, str]:
+    """Return the place of an item among the open ones, those that somebody holds, and the decided ones."""
+    if one.is_decided and one.state.decision:
+        return 2, one.state.decision.verdict or ""
+    return (1, one.state.holder) if one.state.holder else (0, "")
+
+
+def _is_in(state: str, one: Queued, viewer: str) -> bool:
+    if state == OPEN:
+        return one.state.holder is None and not one.is_decided
+    if state == YOURS:
+        return one.state.holder == viewer
+    if state == HELD:
+        return one.state.holder is not None
+    if state == DECIDED:
+        return one.is_decided
+    return one.row["kind"] == cases.DRAWN and one.state.wants_second_look
+
+
+def _require(name: str, value: str, known: Collection[str]) -> None:
+    if value and value not in known:
+        raise PageError(f"{name}: there is no '{shown(value)}', but {', '.join(known)}")
+
+
+def _number(name: str, text: str) -> float | None:
+    """Return a number from a text; None if it is empty."""
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        value = math.nan
+    if value is not None and not math.isfinite(value):
+        raise PageError(f"{_TITLES[name]}: give a number, not '{shown(text)}'")
+    return value
