@@ -18,10 +18,11 @@ from starlette.routing import Route
 from fraudlake.desk import cases, charts, document, dossier, history, items, marks, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
+from fraudlake.desk.letters import shown
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import finding, forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import digest, segment, shown
+from fraudlake.desk.web.names import digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, share

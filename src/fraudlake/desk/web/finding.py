@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fraudlake.desk import cases, history, items
-from fraudlake.desk.web.names import account, segment, shown
+from fraudlake.desk.letters import shown
+from fraudlake.desk.web.names import account, segment
 from fraudlake.desk.web.site import amount, moment
 from fraudlake.sql_text import value
 from fraudlake.tables import GOLD_CASES, SILVER_TRANSACTIONS

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from starlette.convertors import Convertor, register_url_convertor
 
 from fraudlake.desk.letters import LONGEST
-from fraudlake.desk.letters import shown as shown
 
 _ESCAPE = re.compile("~([0-9A-F]{2})")
 

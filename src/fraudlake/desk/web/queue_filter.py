@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from fraudlake.desk import cases
+from fraudlake.desk.letters import shown
 from fraudlake.desk.web.errors import PageError
-from fraudlake.desk.web.names import shown
 
 if TYPE_CHECKING:
     from fraudlake.desk.items import Queued

@@ -9,9 +9,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from fraudlake.desk import charts, rules
+from fraudlake.desk.letters import shown
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import segment, shown
+from fraudlake.desk.web.names import segment
 from fraudlake.desk.web.site import Site, amount, done, number, share
 from fraudlake.errors import UsageError
 
