@@ -115,7 +115,7 @@ def test_what_was_copied_with_blanks_is_found(browse: Open) -> None:
 def test_a_name_that_nobody_has_is_said_in_a_line(browse: Open) -> None:
     browser = browse()
     answer = browser.get("/find", params={"name": "\u202enobody"})
-    assert answer.status_code == 404 and "drawn account '⟨U+202E⟩nobody'" in html.unescape(answer.text)
+    assert answer.status_code == 404 and "transaction '⟨U+202E⟩nobody'" in html.unescape(answer.text)
     assert browser.get("/find", params={"name": " "}).status_code == 404
     gone = browser.get(names.account("nobody" * 100))
     assert gone.status_code == 404 and "any more: it was forgotten" in gone.text

@@ -194,7 +194,7 @@ def test_a_backtest_without_transactions_says_what_to_run(browse: Open, root: Pa
         ("/rules/small_then_large/backtest?large_above=nan", 409, "large_above: give a number"),
         ("/rules/small_then_large/backtest?small_below=900", 409, "must not exceed large_above"),
         ("/rules/small_then_large?saved=²", 409, "saved: give the number of a version, not '²'"),
-        ("/find?name=%20", 409, "give the name of what to find"),
+        ("/find?name=%20", 404, "give the name of what to find"),
     ],
 )
 def test_an_address_of_nothing_is_answered_in_a_line(browse: Open, page: str, status: int, line: str) -> None:

@@ -81,7 +81,7 @@ def routes(site: Site) -> list[Route]:
     def find(request: Request) -> Response:
         given, store = request.query_params.get("name", ""), site.store_of(request.state.person)
         if not given.strip():
-            raise PageError("give the name of what to find")
+            raise MissingError("give the name of what to find")
         for name in dict.fromkeys((given, given.strip())):  # blanks are a part of a name, or of what was copied
             found = finding.named(store, name)
             if len(found) == 1 and found[0].is_page:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlencode
 
 from starlette.routing import Route
@@ -164,7 +164,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
     written = (one for one in ordered if one.state.last and one.state.last.event_id == event_id)
     one = next(written, None) or _take_first(store, person, event_id, chosen, others)
     if one is None:
-        raise PageError(_nothing_left(ordered, person.name, chosen))
+        _refuse(ordered, person.name, chosen)
     if at is not None and ordered[at].state.holder == person.name:
         _give_back(store, ordered[at], person.name, event_id)
     return address(one, chosen)
@@ -206,12 +206,13 @@ def _whole(store: Store, one: Queued) -> Item:
     return one.item if one.item.case_id else cases.drawn(store, one.row)
 
 
-def _nothing_left(queued: list[Queued], analyst: str, chosen: QueueFilter) -> str:
+def _refuse(queued: list[Queued], analyst: str, chosen: QueueFilter) -> NoReturn:
     of_any_state = [one for one in queued if replace(chosen, state="").has(one, analyst)]
     held = sum(one.state.holder not in (None, analyst) for one in of_any_state)
     decided = sum(one.is_decided for one in of_any_state)
     conditions = f" with {chosen.text}" if chosen.is_active else ""
-    return (
-        f"nothing is left to take{conditions}: {decided} of {len(of_any_state)} are decided, others hold {held}, "
-        "and the rest waits or is for somebody else"
+    total = len(of_any_state)
+    raise PageError(
+        f"nothing is left to take{conditions}: {decided} of {total} are decided, others hold {held}, and the rest "
+        "waits or is for somebody else"
     )
