@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -335,3 +336,14 @@ def test_an_item_is_set_aside_with_a_reason(browse: Open, store: LocalStore) -> 
     assert [kind for kind, _, _ in kinds(store)] == ["noted", "waiting", "assigned", "escalated"]
     bad = anna.post(f"{CASE}/wait", data={**anna.form(CASE, VERDICT), "reason": "r", "until": "²"})
     assert bad.status_code == 409 and "is not a day" in bad.text
+
+
+def test_what_people_did_is_a_page_of_some_days(browse: Open) -> None:
+    browser = browse()
+    browser.submit(CASE, TAKE)
+    browser.submit(DAY, VERDICT, verdict="fraud")
+    text = text_of(browser.get("/people").text)
+    assert "8 of 9 items are open" in text and re.search(r"anna 1 1 0 0 800\.00 0\.\d\d 0 0 0 0", text)
+    assert "Nobody did anything in these days." in browser.get("/people?from=2001-01-01&to=2001-01-31").text
+    for query in ("from=2026-03-02&to=2026-03-01", "from=²"):
+        assert browser.get(f"/people?{query}").status_code == 409

@@ -1,0 +1,96 @@
+"""People: the events of the review become what each person did in some days, and what is open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median
+from typing import TYPE_CHECKING
+
+from fraudlake.desk import review
+
+if TYPE_CHECKING:
+    from fraudlake.desk.review import Event
+    from fraudlake.desk.window import Window
+
+
+@dataclass
+class Work:
+    """What a person did in some days."""
+
+    name: str
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(review.VERDICTS, 0))
+    """How often each verdict, corrections included."""
+    fraud_amount: float = 0.0
+    """Amounts of the payments that they marked as fraud, in account currency."""
+    overturned: int = 0
+    """Verdicts of theirs that a colleague's next verdict contradicts."""
+    withdrawn: int = 0
+    """Verdicts that they took back."""
+    set_aside: int = 0
+    """How often they let an item wait, assigned it, or gave it to a lead."""
+    held: int = 0
+    """Items that they hold now."""
+    seconds: list[float] = field(default_factory=list)
+    """The time from taking an item to the verdict on it, of each that they took themselves."""
+
+    @property
+    def decided(self) -> int:
+        """The number of verdicts."""
+        return sum(self.verdicts.values())
+
+    @property
+    def median_seconds(self) -> float | None:
+        """The median of :attr:`seconds`; None if they took no item before they decided."""
+        return median(self.seconds) if self.seconds else None
+
+
+def of_events(events: Iterable[Event], window: Window, now: datetime) -> list[Work]:
+    """Return the work of everybody who did something in some days (UTC), or holds an item now, by name.
+
+    Args:
+        events: all events in the order of their numbers.
+        window: the days.
+        now: the time.
+    """
+    by_item: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_item[event.item_id].append(event)
+    people: dict[str, Work] = {}
+    for of_item in by_item.values():
+        _add(people, of_item, window)
+        holder = review.state(of_item, now).holder
+        if holder is not None:
+            _of(people, holder).held += 1
+    return sorted(people.values(), key=lambda work: work.name)
+
+
+def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
+    """Add the events of an item."""
+    taken: Event | None = None
+    decision: Event | None = None
+    for event in events:
+        is_counted = window.first <= event.at.date() <= window.last
+        if event.is_verdict and decision is not None and is_counted:
+            is_contradicted = event.analyst != decision.analyst and event.labels != decision.labels
+            _of(people, decision.analyst).overturned += is_contradicted
+        if event.is_verdict and is_counted:
+            work = _of(people, event.analyst)
+            work.verdicts[str(event.verdict)] += 1
+            work.fraud_amount += event.fraud_amount or 0.0
+            if taken is not None and taken.analyst == event.analyst:
+                work.seconds.append((event.at - taken.at).total_seconds())
+        if event.kind == "withdrawn" and is_counted:
+            _of(people, event.analyst).withdrawn += 1
+        if event.kind in ("waiting", "assigned", "escalated") and is_counted:
+            _of(people, event.analyst).set_aside += 1
+        if event.kind != "noted":
+            taken = event if event.kind == "taken" else None
+        if event.is_verdict or event.kind == "withdrawn":
+            decision = event if event.is_verdict else None
+
+
+def _of(people: dict[str, Work], name: str) -> Work:
+    return people.setdefault(name, Work(name))

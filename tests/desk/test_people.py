@@ -1,0 +1,47 @@
+"""What people did, from events that are written here by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from fraudlake.desk import people, review
+from fraudlake.desk.review import Event
+from fraudlake.desk.window import Window
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+WEEK = Window(date(2026, 3, 2), date(2026, 3, 8))
+
+
+def event(item: str, kind: review.Kind, analyst: str, minute: int, **given: object) -> Event:
+    at = NOON + timedelta(minutes=minute)
+    return Event(f"{item} {minute}", item, kind, analyst, at, "7", "account", "7", transaction_ids=("t",), **given)
+
+
+def test_each_person_has_their_verdicts_and_the_time_to_them() -> None:
+    fraud = {"verdict": "fraud", "fraud_ids": ("t",), "fraud_amount": 40.0}
+    work = people.of_events(
+        [
+            event("a", "taken", "ann", 0, expires_at=NOON + timedelta(hours=1)),
+            event("a", "noted", "bob", 1, note="seen"),
+            event("a", "verdict", "ann", 3, **fraud),
+            event("b", "verdict", "ann", 4, verdict="genuine"),  # she had not taken it: no time is known
+            event("a", "corrected", "bob", 5, verdict="genuine"),
+            event("b", "corrected", "bob", 6, verdict="genuine"),  # he agrees
+            event("c", "waiting", "bob", 7, expires_at=NOON + timedelta(days=1)),
+            event("d", "verdict", "ann", 8, verdict="unsure"),
+            event("d", "withdrawn", "ann", 9),
+            event("e", "taken", "cid", 10, expires_at=NOON + timedelta(hours=1)),
+            event("f", "verdict", "dan", -8 * 24 * 60, verdict="fraud"),  # a week before
+        ],
+        WEEK,
+        NOON + timedelta(minutes=11),
+    )
+    ann, bob, cid = work
+    assert (ann.name, ann.verdicts, ann.decided) == ("ann", {"fraud": 1, "genuine": 1, "unsure": 1}, 3)
+    assert (ann.fraud_amount, ann.median_seconds, ann.overturned, ann.withdrawn) == (40.0, 180.0, 1, 1)
+    assert (bob.name, bob.decided, bob.median_seconds, bob.set_aside, bob.overturned) == ("bob", 2, None, 1, 0)
+    assert (cid.name, cid.decided, cid.held) == ("cid", 0, 1)
+
+
+def test_of_no_events_nobody_did_anything() -> None:
+    assert people.of_events([], WEEK, NOON) == []
