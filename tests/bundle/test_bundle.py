@@ -313,7 +313,7 @@ def test_the_desks_command_is_understood(target: str, monkeypatch: pytest.Monkey
     listened: list[tuple[str, int]] = []
     monkeypatch.setenv("DATABRICKS_APP_PORT", "8000")
     monkeypatch.setattr("fraudlake.desk.web.server.listen", lambda *address: listened.append(address))
-    monkeypatch.setattr("fraudlake.desk.web.server.serve", lambda app, listening: None)
+    monkeypatch.setattr("fraudlake.desk.web.server.serve", lambda *given: None)
 
     CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
