@@ -216,6 +216,8 @@ def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.T
 def latest_days(store: Store, most: int) -> Window:
     """Return the latest days that together have so many transactions at most, or the latest one.
 
+    Days in the future, which quality rules may only warn of, count if there are no others.
+
     Raises:
         FraudlakeError: there are no transactions.
     """
@@ -223,7 +225,8 @@ def latest_days(store: Store, most: int) -> Window:
     counted = f"SELECT date, count(*) AS total FROM {silver.name} GROUP BY date ORDER BY date DESC"
     days: list[date] = []
     total = 0
-    for row in store.query(counted, silver).to_pylist():
+    rows, today = store.query(counted, silver).to_pylist(), datetime.now(UTC).date()
+    for row in [row for row in rows if row["date"] <= today] or rows:
         total += row["total"]
         if days and total > most:
             break
