@@ -178,7 +178,7 @@ def main() -> None:
         page = anna.get(f"/items/{item}").text
         fields = {name: page.partition(f'name="{name}" value="')[2].partition('"')[0] for name in ("form", "event_id")}
         begun = time.perf_counter()
-        anna.post(f"/items/{item}/verdict", data={**fields, "verdict": "fraud"}, follow_redirects=False)
+        anna.post(f"/items/{item}/verdict", data={**fields, "verdict": "genuine"}, follow_redirects=False)
         answer = bert.get(f"/items/{item}")
         assert "by anna" in answer.text
         visible.append(time.perf_counter() - begun)

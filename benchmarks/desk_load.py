@@ -66,10 +66,10 @@ class Browser:
             self._seen.refused.append(f"GET {path}: {answer.status} {_plain(text)}")
         return text
 
-    def post(self, what: str, path: str, **fields: str) -> tuple[int, str]:
+    def post(self, what: str, path: str, **fields: str | list[str]) -> tuple[int, str]:
         """Send a form, and return the status and where to go on, or what is wrong."""
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
-        answer, text = self._timed(what, "POST", path, urlencode(fields), headers)
+        answer, text = self._timed(what, "POST", path, urlencode(fields, doseq=True), headers)
         content = json.loads(text)
         return answer.status, content.get("next") or content["error"]
 
@@ -120,7 +120,8 @@ def write(browser: Browser, days: list[str], until: float, thinking: float, seen
         event_id = _fields(page, f"{name}/verdict")["event_id"]
         day = parse_qs(urlsplit(text).query)["day"][0]
         given = {"form": form, "event_id": event_id, "day": day, "verdict": verdict}
-        status, text = browser.post("writer: decide", f"{name}/verdict", **given)
+        marked = re.findall(r'name="fraud" value="([^"]*)" checked', page)
+        status, text = browser.post("writer: decide", f"{name}/verdict", **given, fraud=marked)
         if status != 200:
             seen.refused.append(f"verdict: {status} {text}")
             continue

@@ -426,7 +426,7 @@ def record(
         UsageError: a text of the event is too long, or nobody is named.
     """
     for attempt in range(_ATTEMPTS):
-        if attempt:
+        if attempt > 1:  # the first repetition looks whether the event is there, as it usually is
             conflict.pause(_LONGEST_PAUSE)
         events = read(
             store,
