@@ -142,7 +142,7 @@ def test_a_verdict_is_replaced_only_by_a_correction_which_is_a_later_event(store
     with pytest.raises(FraudlakeError, match="a correction replaces a verdict"):
         take(store, "bob")
 
-    decide(store, "bob", "genuine", is_correction=True)
+    decide(store, "bob", "genuine", is_correction=True, reason="own card")
 
     events = review.of_lake(store)
     assert [(event.kind, event.verdict) for event in events] == [("verdict", "fraud"), ("corrected", "genuine")]
