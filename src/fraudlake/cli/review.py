@@ -354,7 +354,9 @@ def verify(app: App, /, known: str | None, **flags: str | None) -> None:
     verified = chain.verify(review.of_lake(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
     if verified.faults:
         more = f", and {len(verified.faults) - 1} more" if len(verified.faults) > 1 else ""
-        raise FraudlakeError(f"{store.name}: {verified.faults[0]}{more}: the review events are not as written")
+        raise FraudlakeError(
+            f"{store.name}: {verified.faults[0]}{more}: DESCRIBE HISTORY silver_review_events says who wrote what"
+        )
     erased = f"; forget has erased parts of {verified.erased:,}" if verified.erased else ""
     last = f"; the last is {verified.events}:{verified.head}" if verified.events else ""
     app.say(asdict(verified), f"{counted(verified.events, 'event')} as written{erased}{last}")
