@@ -39,7 +39,7 @@ def test_a_queue_is_worked_through_by_commands(lake: Path, fraudlake_here: Fraud
     second = command("queue", "next", "--analyst", "bob")["item"]["item_id"]
     command("review", "verdict", first, "fraud", "--analyst", "ann", "--note", "stolen", "--event-id", "e1")
     command("review", "verdict", first, "fraud", "--analyst", "ann", "--event-id", "e1")  # as after a kill
-    command("review", "verdict", first, "genuine", "--analyst", "eve", "--correct")
+    command("review", "verdict", first, "genuine", "--analyst", "eve", "--correct", "--reason", "own card")
     command("review", "take", second, "--analyst", "bob")
     command("review", "release", second, "--analyst", "bob")
     items = command("queue", "list")["items"]

@@ -159,7 +159,7 @@ def test_amounts_at_the_edge_of_what_a_double_holds_leave_a_finite_amount_at_ris
     alerts = [Alert("a", 0, amount=1.7e308), Alert("b", 1, amount=1.7e308), Alert("c", 2, amount=5.0)]
     refunds = [alert._replace(id=f"r{alert.id}", key="2", amount=-alert.amount) for alert in alerts]
 
-    found = cases.cases(arrow([*alerts, *refunds]), GAP)
+    found = cases.cases(arrow([*alerts, *refunds]), GAP, LENGTH)
 
     assert [case["amount_at_risk"] for case in by_id(found)] == [2e12 + 5, -2e12 - 5]
 
