@@ -93,3 +93,8 @@ def flattened(options: Mapping[str, object], prefix: str = "") -> list[tuple[str
     for name, value in options.items():
         flat += flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
     return flat
+
+
+def bounded(amount: float) -> float:
+    """Return an amount that counts for at most :data:`MOST_AMOUNT`, so that sums of it stay finite."""
+    return max(-MOST_AMOUNT, min(amount, MOST_AMOUNT))

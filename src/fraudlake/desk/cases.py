@@ -36,6 +36,12 @@ def listed(store: Store, day: date | None = None, limit: int | None = None) -> p
     return found
 
 
+def of_alerts(store: Store) -> dict[str, str]:
+    """Return the case of each alert, by its id."""
+    rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
+    return {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
+
+
 def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
     """Return the cases of an account, the latest first."""
     where = f"WHERE entity = {value(ACCOUNT)} AND entity_key = {value(account)}"

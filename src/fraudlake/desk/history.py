@@ -17,6 +17,7 @@ from fraudlake.desk.review import Event, Item
 from fraudlake.desk.window import Window
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import bounded_sum, literal, one_of, value
+from fraudlake.values import bounded
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -205,7 +206,7 @@ def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, 
     for row in rows:
         amounts.setdefault(row["account_id"], []).append(row["amount"])
     found: list[dict[str, Any]] = [
-        {"account_id": account, "transactions": len(paid), "amount": sum(paid), "alerts": raised[account]}
+        {"account_id": account, "transactions": len(paid), "amount": sum(map(bounded, paid)), "alerts": raised[account]}
         for account, paid in amounts.items()
     ]
     found.sort(key=lambda one: (-one["alerts"], -one["transactions"], one["account_id"]))

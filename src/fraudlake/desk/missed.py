@@ -160,7 +160,7 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
     rows: pd.DataFrame = queue.select(QUEUE_COLUMNS).to_pandas()
     items = rows.sort_values("day", kind="stable").drop_duplicates("item_id")
     items["verdict"] = items["item_id"].map(verdicts)
-    items["is_flagged"] = items["is_flagged"] == True  # noqa: E712 (of a case it is null)
+    items["is_flagged"] = items["is_flagged"].eq(True)  # of a case it is null
     items["amount"] = (
         items["item_id"].map(amounts).fillna(items["amount_at_risk"]).astype(float).clip(-MOST_AMOUNT, MOST_AMOUNT)
     )

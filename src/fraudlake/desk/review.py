@@ -23,7 +23,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from fraudlake.values import MOST_AMOUNT
+from fraudlake.values import bounded
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -105,7 +105,8 @@ class Event:
         """What it says of each transaction that it is about: true is fraud; None: nothing."""
         if self.verdict not in ("fraud", "genuine"):
             return dict.fromkeys(self.transaction_ids)
-        return {id_: id_ in self.fraud_ids for id_ in self.transaction_ids}
+        fraud = set(self.fraud_ids)
+        return {id_: id_ in fraud for id_ in self.transaction_ids}
 
 
 @dataclass(frozen=True)
@@ -285,9 +286,8 @@ def decide(
     if before.decision is None and is_correction:
         raise FraudlakeError(f"nobody has decided on {item.item_id} yet, so there is nothing to correct")
     event = _event(item, before, "corrected" if is_correction else "verdict", analyst, event_id)
-    # What an earlier verdict was about, and this one is not, is labelled anew, too.
-    about = dict.fromkeys([*item.transaction_ids, *sorted(before.decided)])
-    event = replace(event, verdict=verdict, reason=reason or None, note=note or None, transaction_ids=tuple(about))
+    event = replace(event, verdict=verdict, reason=reason or None, note=note or None)
+    event = replace(event, transaction_ids=_to_label(item, before))
     if verdict == "fraud":
         event = _marked(item, event, fraud or {})
     last = before.decision
@@ -302,9 +302,8 @@ def _marked(item: Item, event: Event, fraud: Mapping[str, float]) -> Event:
         raise UsageError(f"nothing of {item.item_id} is marked: name the payments that are fraud")
     # What is missed is estimated from the payments of the day for which an account was drawn.
     counted = [amount for id_, amount in fraud.items() if item.case_id is not None or id_ in item.transaction_ids]
-    amount = max(-MOST_AMOUNT, min(sum(counted), MOST_AMOUNT))
     about = dict.fromkeys([*event.transaction_ids, *fraud])
-    return replace(event, transaction_ids=tuple(about), fraud_ids=tuple(fraud), fraud_amount=amount)
+    return replace(event, transaction_ids=tuple(about), fraud_ids=tuple(fraud), fraud_amount=bounded(sum(counted)))
 
 
 def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str | None = None) -> Event:
@@ -316,9 +315,13 @@ def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str
     _require_free(item, before, analyst)
     if before.decision is None:
         raise FraudlakeError(f"there is no verdict on {item.item_id} to withdraw")
-    about = dict.fromkeys([*item.transaction_ids, *sorted(before.decided)])
     event = _event(item, before, "withdrawn", analyst, event_id)
-    return replace(event, reason=reason or None, transaction_ids=tuple(about))
+    return replace(event, reason=reason or None, transaction_ids=_to_label(item, before))
+
+
+def _to_label(item: Item, before: State) -> tuple[str, ...]:
+    """Return what an item is about, and what an earlier verdict was about, which is labelled anew, too."""
+    return tuple(dict.fromkeys([*item.transaction_ids, *sorted(before.decided)]))
 
 
 def set_aside(
@@ -425,7 +428,7 @@ def record(
         FraudlakeError: ``make`` does not allow it, or others write all the time.
         UsageError: a text of the event is too long, or nobody is named.
     """
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS + 1):
         if attempt > 1:  # the first repetition looks whether the event is there, as it usually is
             conflict.pause(_LONGEST_PAUSE)
         events = read(
@@ -435,6 +438,8 @@ def record(
         written = next((event for event in events if event.event_id == event_id), None)
         if written is not None:
             return written
+        if attempt == _ATTEMPTS:  # only a look whether the last one was written
+            break
         event = make(state((one for one in events if one.item_id in item.names), now or datetime.now(UTC)))
         _require_valid(event)
         last = max(events, key=lambda one: one.number, default=None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.desk import missed, opening, review
+from fraudlake.desk import cases, missed, opening, review
 from fraudlake.sql_text import literal, one_of
 
 if TYPE_CHECKING:
@@ -56,12 +56,11 @@ class Reviewed:
 
     @classmethod
     def _of(cls, store: Store, queue: pa.Table, events: Iterable[Event]) -> Reviewed:
-        of_cases = _select(store, "case_id, alert_ids", tables.GOLD_CASES).to_pylist() if len(queue) else []
-        cases = {alert: case["case_id"] for case in of_cases for alert in case["alert_ids"]}
-        names = [cases.get(item, item) for item in queue["item_id"].to_pylist()]
+        of_alerts = cases.of_alerts(store) if len(queue) else {}
+        names = [of_alerts.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
-        states = review.states(events, datetime.now(UTC), cases)
-        return cls(queue, {item: state.decision for item, state in states.items() if state.decision}, cases, store)
+        states = review.states(events, datetime.now(UTC), of_alerts)
+        return cls(queue, {item: state.decision for item, state in states.items() if state.decision}, of_alerts, store)
 
     @property
     def verdicts(self) -> dict[str, str]:

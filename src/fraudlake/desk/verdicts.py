@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fraudlake.desk import review
+from fraudlake.desk import cases, review
 from fraudlake.sql_text import one_of, value
-from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
+from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 
 if TYPE_CHECKING:
     from fraudlake.desk.review import Event, Item
@@ -68,7 +68,7 @@ def follow(store: Store, item: Item | None = None) -> int:
     if item is not None:
         by_item[item.item_id] = review.of_items(store, item.names)
     elif events := review.of_lake(store):
-        names = _cases(store)
+        names = cases.of_alerts(store)
         for event in events:
             by_item[names.get(event.item_id, event.item_id)].append(event)
     labels = [row for events in by_item.values() for row in _labels(events)]
@@ -104,12 +104,6 @@ def _labels(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
                     "decided_at": event.at,
                 }
         labelled |= {transaction for transaction, verdict in event.labels.items() if verdict is not None}
-
-
-def _cases(store: Store) -> dict[str, str]:
-    """Return the case of each alert."""
-    rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
-    return {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
 
 
 def _known(store: Store, decided: list[dict[str, Any]]) -> set[tuple[Any, ...]]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from fraudlake.detection import evidence
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.values import MOST_AMOUNT
+from fraudlake.values import bounded
 
 if TYPE_CHECKING:
     from fraudlake.rules.kinds import Rule
@@ -132,9 +132,7 @@ class Tally:
             "entity": self._entity,
             "keys": len(self._keys),
             "accounts": [] if self._entity == ACCOUNT else sorted(self._accounts),
-            "amount": math.fsum(
-                max(-MOST_AMOUNT, min(amount or 0.0, MOST_AMOUNT)) for amount in self._amounts.values()
-            ),
+            "amount": math.fsum(bounded(amount or 0.0) for amount in self._amounts.values()),
             "days": self._days,
             "truths": {name: truth.counts for name, truth in self._truths.items()},
             "samples": self._samples,
