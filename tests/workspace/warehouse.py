@@ -137,7 +137,7 @@ class Warehouse:
         elif match := _INSERT.fullmatch(statement):
             store.append(_TABLES[match[1]], _source(store, match[2]))
         else:
-            asked = _MISSING.sub("", statement)
+            asked = re.sub(r"\bexplode\(", f"{store.explode}(", _MISSING.sub("", statement))
             return store.query(asked, *(table for name, table in _TABLES.items() if re.search(rf"\b{name}\b", asked)))
         return pa.table({"num_affected_rows": [1]})
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from fraudlake.desk.missed import Precision
+    from fraudlake.desk.precision import Precision
     from fraudlake.detection.comparison import Comparison
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.lake import Lake
@@ -122,6 +122,8 @@ def backtest(
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
     """Show a rule, its changes, and the alerts that it has raised in the stream, live or in the shadow."""
     from fraudlake.desk import opening, reviewed
+    from fraudlake.desk import precision as precision_
+    from fraudlake.desk.window import Window
     from fraudlake.detection import comparison, rule_table
 
     lake = app.open_existing()
@@ -132,7 +134,10 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     with console.status("reading what the rule has raised"):
         compared = comparison.compare(lake, rules, version, *days)
         past = reviewed.of(lake)
-        precision = past.precision(opening.of(lake), name, version.version, *days) if past else None
+        precision = None
+        if past is not None and compared.report.first and compared.report.last:
+            of = precision_.of_rules(opening.of(lake), past, Window(compared.report.first, compared.report.last), name)
+            precision = of.get((name, version.version))
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
     result["precision"] = precision.as_dict() if precision else None
     lines = [
@@ -208,11 +213,10 @@ def _overlaps(compared: Comparison) -> list[str]:
 
 
 def _weighted(precision: Precision) -> str:
-    naive = "unknown" if precision.naive is None else f"{precision.naive:.3f}"
     return (
-        f"  weighted by the draws of review queues: precision {approximately(precision.weighted, '.3f')}; naively "
-        f"{naive}, of {counted(precision.listed, 'listed account')}; {precision.drawn:,} of "
-        f"{counted(precision.unlisted, 'other account')} were drawn"
+        f"  weighted by the draws of review queues: precision {approximately(precision.weighted, '.3f')}, of "
+        f"{counted(precision.of_queues, 'alert')} of days with a queue; {precision.drawn:,} of them are of accounts "
+        "that were drawn"
     )
 
 

@@ -73,7 +73,12 @@ def require_cases(store: Store) -> None:
 
 def on_day(day: date) -> str:
     """Return the condition, in SQL, that a case has alerts on a day (UTC), or before and after it."""
-    return f"opened_at < {midnight(day + timedelta(days=1))} AND last_alert_at >= {midnight(day)}"
+    return on_days(Window(day, day))
+
+
+def on_days(window: Window) -> str:
+    """Return the condition, in SQL, that a case has alerts on some days (UTC), or before and after these."""
+    return f"opened_at < {midnight(window.last + timedelta(days=1))} AND last_alert_at >= {midnight(window.first)}"
 
 
 def is_on_day(case: Mapping[str, Any], day: date) -> bool:

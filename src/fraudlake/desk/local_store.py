@@ -43,6 +43,7 @@ class LocalStore(Store):
     """
 
     keeps_answers, at_once = True, 4 * _CORES
+    explode = "unnest"
 
     def __init__(self, settings: Settings) -> None:
         """Open the lake that the settings name."""

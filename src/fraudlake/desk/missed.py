@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 QUEUE_COLUMNS = ("day", "item_id", "kind", "account_id", "amount_at_risk", "population", "is_flagged")
 """The columns of ``gold_review_queue`` that the functions need."""
 FRAUD, GENUINE, UNSURE = "fraud", "genuine", "unsure"
-_DRAWN = "drawn"
+DRAWN = "drawn"
 
 
 Spent = Callable[[list[date], int, int], "Floats | None"]
@@ -106,28 +106,6 @@ class Missed:
         return {**asdict(self), **shares, **others}
 
 
-@dataclass(frozen=True)
-class Precision:
-    """The precision of a rule, by accounts and days that it has alerts on."""
-
-    listed: int
-    """Accounts' days whose case was listed, with a verdict of fraud or genuine."""
-    right: int
-    """Those that are fraud."""
-    unlisted: int
-    """Accounts' days whose case was not listed."""
-    drawn: int
-    """Those of them that were drawn and decided."""
-    naive: float | None
-    """Share of the listed that are right."""
-    weighted: Estimate
-    """Share of all that are right."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for ``--json``."""
-        return {**asdict(self), "weighted": self.weighted._asdict()}
-
-
 def over(
     queue: pa.Table,
     verdicts: Mapping[str, str],
@@ -167,19 +145,24 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
     return items
 
 
+def with_weights(queue: pa.Table, verdicts: Mapping[str, str]) -> pd.DataFrame:
+    """Return the items of queues, as :func:`over` takes them, of the days that have a decided draw, with ``weight``."""
+    return _with_weights(_items(queue, verdicts, {}))
+
+
 def _with_weights(items: pd.DataFrame) -> pd.DataFrame:
     """Return the items of the days that have a decided draw, with how many accounts one represents.
 
     ``weight`` is that of decided ones, and ``least_weight`` that of all which somebody looked at.
     """
-    is_drawn = items["kind"] == _DRAWN
+    is_drawn = items["kind"] == DRAWN
     decided = (
         items[is_drawn & items["verdict"].isin((FRAUD, GENUINE))].groupby("day")["population"].agg(["size", "max"])
     )
     seen = items[is_drawn & items["verdict"].isin((FRAUD, GENUINE, UNSURE))].groupby("day").size()
     covered = items[items["day"].isin(decided.index)]
     weights = decided["max"] / decided["size"], decided["max"] / seen
-    weight, least = (np.where(covered["kind"] == _DRAWN, covered["day"].map(one), 1.0) for one in weights)
+    weight, least = (np.where(covered["kind"] == DRAWN, covered["day"].map(one), 1.0) for one in weights)
     return covered.assign(weight=weight, least_weight=least)
 
 
@@ -187,7 +170,7 @@ def _estimated(items: pd.DataFrame, spent: Spent | None) -> Missed | None:
     covered = _with_weights(items)
     if covered.empty:
         return None
-    is_drawn = covered["kind"] == _DRAWN
+    is_drawn = covered["kind"] == DRAWN
     is_fraud, is_genuine = (covered["verdict"] == verdict for verdict in (FRAUD, GENUINE))
     listed, found = covered[~is_drawn & (is_fraud | is_genuine)], covered[~is_drawn & is_fraud]
     sample = _Sample(covered[is_drawn], spent)
@@ -287,61 +270,9 @@ def weights(queue: pa.Table, verdicts: Mapping[str, str]) -> dict[str, float]:
 
     The arguments are those of :func:`over`. Items of days without a decided draw are left out.
     """
-    items = _with_weights(_items(queue, verdicts, {}))
+    items = with_weights(queue, verdicts)
     decided = items[items["verdict"].isin((FRAUD, GENUINE))]
     return dict(zip(decided["item_id"], decided["weight"].astype(float), strict=True))
-
-
-def precision_by_rule(
-    alerts: pa.Table, queue: pa.Table, verdicts: Mapping[str, str], cases: Mapping[str, str]
-) -> dict[str, Precision]:
-    """Estimate the precision of each rule over all its alerts of the days that have a queue with a decided draw.
-
-    A list shows the most valuable cases, so the precision of listed alerts says little about the others. Of those, the
-    drawn accounts tell, each with its weight. An account's day is right if the verdict on its case, or on the drawn
-    account, is fraud.
-
-    Args:
-        alerts: rows of ``silver_alerts``: ``rule, alert_id, account_id, day`` (the date of ``timestamp``).
-        queue: rows of ``gold_review_queue``, :data:`QUEUE_COLUMNS`.
-        verdicts: the latest verdict on each decided item, by its id.
-        cases: the id of the case of each alert.
-    """
-    items = _with_weights(_items(queue, verdicts, {}))
-    is_drawn = items["kind"] == _DRAWN
-    listed = items[~is_drawn].set_index("item_id")["verdict"]
-    drawn = items[is_drawn].set_index(["day", "account_id"])[["verdict", "weight"]]
-    rows = alerts.select(["rule", "alert_id", "account_id", "day"]).to_pandas()
-    rows = rows[rows["day"].isin(items["day"])]
-    case = rows["alert_id"].map(cases)
-    rows["is_listed"] = case.isin(listed.index)
-    rows["verdict"] = case.map(listed)
-    rows = rows.join(drawn, on=["day", "account_id"], rsuffix="_drawn")
-    rows["verdict"] = rows["verdict"].where(rows["is_listed"], rows["verdict_drawn"])
-    # Of an account's alerts on a day one case may be listed and another not: a listed one makes the day listed.
-    rows = rows.sort_values(["is_listed", "verdict"], ascending=[False, True], kind="stable")
-    units = rows.drop_duplicates(["rule", "day", "account_id"])
-    return {str(rule): _precision(of_rule) for rule, of_rule in units.groupby("rule")}
-
-
-def _precision(units: pd.DataFrame) -> Precision:
-    is_fraud, is_genuine = (units["verdict"] == verdict for verdict in (FRAUD, GENUINE))
-    is_listed = units["is_listed"]
-    right, listed = int((is_listed & is_fraud).sum()), int((is_listed & (is_fraud | is_genuine)).sum())
-    unlisted = int((~is_listed).sum())
-    hits, others = (units["weight"][~is_listed & chosen].to_numpy() for chosen in (is_fraud, is_genuine))
-    drawn = len(hits) + len(others)
-    if drawn:
-        # It is known for how many account's days these few stand, so the weights add up to them.
-        scale = unlisted / (hits.sum() + others.sum())
-        rest = total(hits * scale, others * scale, unlisted)
-    else:
-        rest = Estimate(None if unlisted else 0.0, 0.0, unlisted)
-    whole = listed + unlisted
-    value = None if rest.value is None else _share(right + rest.value, whole)
-    low, high = (_share(right + limit, whole) for limit in (rest.low, rest.high))
-    weighted = Estimate(value, 0.0 if low is None else low, 1.0 if high is None else high)
-    return Precision(listed, right, unlisted, drawn, _share(right, listed), weighted)
 
 
 def total(hits: Floats, others: Floats, of: float, confidence: float = CONFIDENCE) -> Estimate:

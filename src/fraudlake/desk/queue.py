@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.counts import counted
-from fraudlake.desk import cases, draw, review, verdicts
+from fraudlake.desk import cases, draw, precision, review
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.any_rule import ACCOUNT
@@ -186,7 +186,7 @@ def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any]
     )
     by_transaction = dict(zip(scored["transaction_id"].to_pylist(), scored["probability"].to_pylist(), strict=True))
     # One of each is added, since a single verdict says little.
-    by_rule = {rule: (fraud + 1) / (decided + 2) for rule, (decided, fraud) in verdicts.by_rule(store).items()}
+    by_rule = {rule: (fraud + 1) / (decided + 2) for rule, (decided, fraud) in precision.by_rule(store).items()}
     pairs = []
     for row in found.rows:
         known = [by_transaction[one] for one in row["transaction_ids"] if by_transaction.get(one) is not None]

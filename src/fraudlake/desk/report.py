@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.counts import counted
-from fraudlake.desk import charts, missed, verdicts
+from fraudlake.desk import charts, precision
 from fraudlake.desk.document import Block, Document, Section, finite, text
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
@@ -210,46 +210,25 @@ class _Figures:
         )
         if not latest and not self._alerts:
             return Block(title, missing="No rule has been evaluated yet: run 'fraudlake detect'.")
-        live: Counter[str] = Counter()
-        for row in self._alerts:
-            live[row["rule"]] += row["alerts"]
-        counts = f"{self._of_times} GROUP BY rule, rule_version"
-        shadow = {
-            (row["rule"], row["rule_version"]): row["alerts"]
-            for row in self._rows("rule, rule_version, count(*) AS alerts", tables.SILVER_SHADOW_ALERTS, counts)
-        }
-        known = {row["name"] for row in latest if row["status"] == "live"}
-        former = {"version": None, "kind": None, "status": "retired"}
-        decided, weighted = verdicts.by_rule(self._store, self._days), self._weighted()
+        reviewed = self._reviewed if len(self._queue) else None
+        precisions = precision.of_rules(self._store, reviewed, self._days)
+        former = {"kind": None, "status": "retired"}
+        others = precisions.keys() - {(rule["name"], rule["version"]) for rule in latest}
         rows: list[Sequence[object]] = []
-        for rule in (*latest, *({"name": name, **former} for name in live if name not in known)):
-            name, key = rule["name"], (rule["name"], rule["version"])
-            if rule["status"] == "shadow":
-                alerts = shadow.get(key, 0)
-                precision: tuple[object, ...] = (None,) * 4
-            else:
-                alerts, estimate = live[name], weighted.get(name)
-                judged, fraud = decided.get(name, (0, 0))
-                value = estimate.value if estimate else None
-                precision = judged, fraud / judged if judged else None, value, _interval(estimate)
-            rows.append((*key, rule["kind"], rule["status"], alerts, alerts / len(self._days.days), *precision))
+        for rule in (*latest, *({"name": name, "version": version, **former} for name, version in sorted(others))):
+            of = precisions.get((rule["name"], rule["version"]), precision.NONE)
+            shares = of.decided, of.value, of.weighted.value, _interval(of.weighted) if of.of_queues else None
+            named = rule["name"], rule["version"], rule["kind"], rule["status"]
+            rows.append((*named, of.alerts, of.alerts / len(self._days.days), *shares))
         columns = ("rule", "version", "kind", "status", "alerts", "a day", "decided", "precision", "weighted", "90 %")
         note = (
-            "Decided are alerts whose transaction has a verdict; precision is the share of fraud among them. The "
-            "weighted precision is estimated for all alerts, with those that nobody chose to look at."
+            "Decided are alerts of which a payment has a verdict; precision is the share of fraud among them. The "
+            "weighted precision is estimated for all alerts of days with a queue, with those that nobody chose to look "
+            "at."
         )
         read = (tables.SILVER_RULES, tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_VERDICTS)
         source = ", ".join(table.name for table in (*read, tables.GOLD_REVIEW_QUEUE))
         return Block(title, note, "", columns, rows, source, is_wide=True)
-
-    def _weighted(self) -> dict[str, Estimate]:
-        """Return the estimated precision of each rule, if there is a queue."""
-        if not len(self._queue):
-            return {}
-        columns = f"rule, alert_id, account_id, {_DAY} AS day"
-        alerts = _select(self._store, columns, tables.SILVER_ALERTS, self._of_times)
-        precisions = missed.precision_by_rule(alerts, self._queue, self._verdicts, self._reviewed.cases)
-        return {rule: precision.weighted for rule, precision in precisions.items()}
 
     def alerts(self) -> list[Block]:
         """Return the alerts by day of the rules that have the most."""
@@ -330,7 +309,7 @@ class _Figures:
                 *_estimate(found.unreviewed.accounts),
             ),
             ("amount of fraud flagged and not reviewed", None, *_estimate(found.unreviewed.amount)),
-            ("precision of the lists", found.precision, None, None),
+            ("share of the decided cases that are fraud", found.precision, None, None),
         ]
         note = (
             f"{found.drawn:,} decided accounts of {found.population:,} were drawn at random on "

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.desk import cases, missed, opening, review
-from fraudlake.sql_text import literal, one_of
+from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fraudlake.desk.missed import Floats, Missed, Precision
+    from fraudlake.desk.missed import Floats, Missed
     from fraudlake.desk.review import Event
     from fraudlake.desk.store import Store
     from fraudlake.lake import Lake
@@ -99,28 +99,6 @@ class Reviewed:
         of_items = missed.weights(self.queue, self.verdicts)
         by_weight = sorted(of_items.items(), key=lambda entry: -entry[1])
         return {name: weight for item, weight in by_weight for name in self.decisions[item].transaction_ids}
-
-    def precision(
-        self, store: Store, rule: str, version: int, first: date | None = None, last: date | None = None
-    ) -> Precision | None:
-        """Estimate the precision of a version of a rule on a range of days; None if it has no alert on their queues."""
-        alerts = alerts_of_queues(store, f"rule = {literal(rule)} AND coalesce(rule_version, 1) = {version}")
-        for limit, compare in ((first, pc.greater_equal), (last, pc.less_equal)):
-            if limit is not None:
-                alerts = alerts.filter(compare(alerts["day"], pa.scalar(limit)))
-        return missed.precision_by_rule(alerts, self.queue, self.verdicts, self.cases).get(rule)
-
-
-def alerts_of_queues(store: Store, condition: str = "true") -> pa.Table:
-    """Return the alerts of days with a queue, live and in the shadow, that fulfil a condition in SQL.
-
-    Their columns are ``rule, version, alert_id, account_id, day`` (the date of ``timestamp``).
-    """
-    columns = "rule, coalesce(rule_version, 1) AS version, alert_id, account_id, CAST(timestamp AS DATE) AS day"
-    queue = tables.GOLD_REVIEW_QUEUE
-    clauses = f"WHERE CAST(timestamp AS DATE) IN (SELECT day FROM {queue.name}) AND {condition}"
-    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-    return pa.concat_tables(_select(store, columns, table, clauses, queue) for table in both)
 
 
 def of(lake: Lake) -> Reviewed | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake import durations, tables
-from fraudlake.desk import missed, verdicts
-from fraudlake.desk.reviewed import Reviewed, alerts_of_queues
+from fraudlake.desk import cases, precision, verdicts
+from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
 from fraudlake.detection import rule_table
 from fraudlake.errors import FraudlakeError, UsageError
@@ -21,7 +21,8 @@ from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
 
 if TYPE_CHECKING:
-    from fraudlake.desk.missed import Missed, Precision
+    from fraudlake.desk.missed import Missed
+    from fraudlake.desk.precision import Precision
     from fraudlake.desk.store import Store
     from fraudlake.detection.report import Report
     from fraudlake.rules.kinds import Rule
@@ -35,17 +36,15 @@ ROWS = 300_000
 
 @dataclass(frozen=True)
 class RuleFigures:
-    """What the alerts of the versions of a rule came to."""
+    """What the alerts of a version of a rule came to, on the days of :attr:`Figures.days`."""
 
     version: RuleVersion
     """The version that counts: the live one, otherwise the newest."""
     per_day: list[int]
-    """Alerts of the days of :attr:`Figures.days`: those that count, or of a shadow."""
-    alerts: int
+    """Alerts of each day."""
     cases: int
-    """Cases with an alert of the rule."""
-    precision: Precision | None
-    """None if no queue's draw is decided."""
+    """Cases with an alert of the rule, in any version."""
+    precision: Precision
 
 
 @dataclass(frozen=True)
@@ -94,50 +93,46 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
     for version in (*rules.versions, *rules.live):
         if version.status != "retired":
             shown[version.rule.name] = version
-    live, shadow = (_per_day(store, table) for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS))
-    last = max((day for counts in (live, shadow) for _, day in counts), default=datetime.now(UTC).date())
-    listed = [last - timedelta(days=days - 1 - number) for number in range(days)]
+    raised = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+    last = max((day for table in raised if (day := _last_day(store, table))), default=datetime.now(UTC).date())
+    window = Window(last - timedelta(days=days - 1), last)
+    live, shadow = (_per_day(store, table, window) for table in raised)
     with_rule, overlap = Counter[str](), Counter[tuple[str, str]]()
-    for names, cases in _cases_by_rules(store):
-        with_rule.update(dict.fromkeys(names, cases))
-        overlap.update(dict.fromkeys(combinations(names, 2), cases))
+    for names, count in _cases_by_rules(store, window):
+        with_rule.update(dict.fromkeys(names, count))
+        overlap.update(dict.fromkeys(combinations(names, 2), count))
     reviewed = Reviewed.read(store)
-    precision = _precision(store, reviewed, shown)
+    precisions = precision.of_rules(store, reviewed, window)
     of_rules = []
     for name, version in shown.items():
-        counts = shadow if version.is_shadow else live
-        per_day = [counts.get((name, day), 0) for day in listed]
-        alerts = sum(count for (rule, _), count in counts.items() if rule == name)
-        of_rules.append(RuleFigures(version, per_day, alerts, with_rule[name], precision.get(name)))
-    return Figures(listed, of_rules, dict(overlap), reviewed.latest() if reviewed else None)
+        counts, key = shadow if version.is_shadow else live, (name, version.version)
+        per_day = [counts.get((*key, day), 0) for day in window.days]
+        of_rules.append(RuleFigures(version, per_day, with_rule[name], precisions.get(key, precision.NONE)))
+    return Figures(window.days, of_rules, dict(overlap), reviewed.latest() if reviewed else None)
 
 
-def _cases_by_rules(store: Store) -> Iterator[tuple[list[str], int]]:
-    """Yield each set of rules that have cases together, by name, with the number of these cases."""
+def _last_day(store: Store, table: tables.Table) -> date | None:
+    (row,) = store.query(f"SELECT CAST(max(timestamp) AS DATE) AS day FROM {table.name}", table).to_pylist()
+    day: date | None = row["day"]
+    return day
+
+
+def _cases_by_rules(store: Store, window: Window) -> Iterator[tuple[list[str], int]]:
+    """Yield each set of rules that have cases of some days together, by name, with the number of these cases."""
     table = tables.GOLD_CASES
-    counted = store.query(f"SELECT rules, count(*) AS cases FROM {table.name} GROUP BY rules", table)
+    of_days = f"WHERE {cases.on_days(window)} GROUP BY rules"
+    counted = store.query(f"SELECT rules, count(*) AS cases FROM {table.name} {of_days}", table)
     for row in counted.to_pylist():
         yield sorted({*row["rules"]}), row["cases"]
 
 
-def _per_day(store: Store, table: tables.Table) -> dict[tuple[str, date], int]:
+def _per_day(store: Store, table: tables.Table, window: Window) -> dict[tuple[str, int, date], int]:
+    columns = "rule, coalesce(rule_version, 1) AS version, CAST(timestamp AS DATE) AS day"
+    of_days = f"SELECT {columns} FROM {table.name} WHERE {window.times}"
     rows = store.query(
-        f"SELECT rule, CAST(timestamp AS DATE) AS day, count(*) AS alerts FROM {table.name} "
-        "GROUP BY rule, CAST(timestamp AS DATE)",
-        table,
-    ).to_pylist()
-    return {(row["rule"], row["day"]): row["alerts"] for row in rows}
-
-
-def _precision(store: Store, reviewed: Reviewed | None, shown: Mapping[str, RuleVersion]) -> dict[str, Precision]:
-    """Return the precision of versions of rules."""
-    if reviewed is None:
-        return {}
-    raised = alerts_of_queues(store)
-    versions = {(name, version.version) for name, version in shown.items()}
-    pairs = zip(raised["rule"].to_pylist(), raised["version"].to_pylist(), strict=True)
-    of_shown = raised.filter(pa.array([pair in versions for pair in pairs], pa.bool_()))
-    return missed.precision_by_rule(of_shown, reviewed.queue, reviewed.verdicts, reviewed.cases)
+        f"SELECT rule, version, day, count(*) AS alerts FROM ({of_days}) alerts GROUP BY rule, version, day", table
+    )
+    return {(row["rule"], row["version"], row["day"]): row["alerts"] for row in rows.to_pylist()}
 
 
 def limits(rule: Rule) -> dict[str, float]:

@@ -28,6 +28,8 @@ class Store(ABC):
     """The lake's name for people: its folder, or catalog and schema."""
     keeps_answers = False
     """Whether the same query again costs nothing while its tables stay as they are."""
+    explode = "explode"
+    """The function in SQL that gives a row for each part of a list."""
     at_once = 40
     """Pages that it is worth making at the same time: others wait, so that those are ready sooner."""
 

@@ -32,25 +32,6 @@ def latest(store: Store, window: Window) -> dict[str, bool]:
     return {id_: verdict for id_, verdict in decided.items() if verdict is not None}
 
 
-def by_rule(store: Store, window: Window | None = None) -> dict[str, tuple[int, int]]:
-    """Return for each rule how many of its alerts have a verdict, and of how many of these the latest is fraud.
-
-    Args:
-        store: the lake's tables.
-        window: the days of the alerts; all by default.
-    """
-    on_days = f" AND {window.times}" if window else ""
-    rows = store.query(
-        "SELECT a.rule, count(*) AS decided, sum(CASE WHEN v.verdict THEN 1 ELSE 0 END) AS fraud "
-        f"FROM {SILVER_ALERTS.name} a JOIN (SELECT transaction_id, verdict, row_number() OVER (PARTITION BY "
-        f"transaction_id ORDER BY decided_at DESC, verdict DESC NULLS LAST) AS nth FROM {SILVER_VERDICTS.name}) v "
-        f"ON a.transaction_id = v.transaction_id WHERE v.nth = 1 AND v.verdict IS NOT NULL{on_days} GROUP BY a.rule",
-        SILVER_ALERTS,
-        SILVER_VERDICTS,
-    ).to_pylist()
-    return {row["rule"]: (row["decided"], row["fraud"]) for row in rows}
-
-
 def follow(store: Store, item: Item | None = None) -> int:
     """Write what the events of an item say of its transactions, as far as ``silver_verdicts`` lacks it.
 

@@ -152,8 +152,6 @@ def _spark(one: RuleFigures) -> str:
 
 
 def _interval(one: RuleFigures) -> str:
-    if one.precision is None:
-        return ""
     weighted = one.precision.weighted
     return charts.interval(weighted.value, weighted.low, weighted.high, "weighted precision")
 
