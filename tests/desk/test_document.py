@@ -14,17 +14,17 @@ from fraudlake.desk.document import Document
 from fraudlake.desk.dossier import dossier
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import load
-from tests.desk import chromium
+from tests.desk import browsers
 from tests.desk import conftest as made
 
 NOW = made.NOON + 10 * made.DAY
 
-pytestmark = [pytest.mark.long, chromium.needed]
+pytestmark = [pytest.mark.long, browsers.chromium_needed]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium.started() as browser:
+    with browsers.started() as browser:
         yield browser
 
 

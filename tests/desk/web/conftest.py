@@ -5,9 +5,13 @@ They look at it on a laptop, and through the SQL warehouse of a workspace.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +108,43 @@ def browse(open_store: OpenStore) -> Open:
         return browser
 
     return open_
+
+
+@dataclass
+class Desk:
+    """A desk in a process of its own."""
+
+    root: Path
+    analyst: str = "anna"
+    port: int = 0
+    process: subprocess.Popen[str] = field(init=False)
+    address: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        command = [sys.executable, "-m", "fraudlake", "--lake", str(self.root), "--json", "desk"]
+        command += ["--port", str(self.port), "--analyst", self.analyst]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = json.loads(self.process.stdout.readline())["address"]
+        self.port = int(re.findall(r":(\d+)/", self.address)[0])
+
+    @property
+    def origin(self) -> str:
+        return self.address.partition("/?")[0]
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def desk(root: Path) -> Iterator[Callable[..., Desk]]:
+    opened: list[Desk] = []
+
+    def open_(analyst: str = "anna", port: int = 0) -> Desk:
+        opened.append(Desk(root, analyst, port))
+        return opened[-1]
+
+    yield open_
+    for one in opened:
+        one.end()

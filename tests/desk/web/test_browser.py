@@ -1,15 +1,11 @@
-"""The pages in Debian's Chromium: a queue is worked through by keyboard, and axe looks for what shuts people out."""
+"""The pages in Debian's browsers: a queue is worked through by keyboard, and axe looks for what shuts people out."""
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +18,7 @@ from fraudlake.desk import rules
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from tests.desk import chromium, small_lake
+from tests.desk import browsers, small_lake
 
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
 PAGES = (
@@ -30,52 +26,12 @@ PAGES = (
     *("/rules", "/rules/small_then_large", "/health"),
 )
 
-pytestmark = [pytest.mark.long, chromium.needed]
+pytestmark = pytest.mark.long
 
 
-@dataclass
-class Desk:
-    """A desk in a process of its own."""
-
-    root: Path
-    analyst: str = "anna"
-    port: int = 0
-    process: subprocess.Popen[str] = field(init=False)
-    address: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "fraudlake", "--lake", str(self.root), "--json", "desk"]
-        command += ["--port", str(self.port), "--analyst", self.analyst]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.address = json.loads(self.process.stdout.readline())["address"]
-        self.port = int(re.findall(r":(\d+)/", self.address)[0])
-
-    @property
-    def origin(self) -> str:
-        return self.address.partition("/?")[0]
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-@pytest.fixture
-def desk(root: Path) -> Iterator[Callable[..., Desk]]:
-    opened: list[Desk] = []
-
-    def open_(analyst: str = "anna", port: int = 0) -> Desk:
-        opened.append(Desk(root, analyst, port))
-        return opened[-1]
-
-    yield open_
-    for one in opened:
-        one.end()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium.started() as browser:
+@pytest.fixture(scope="module", params=browsers.BOTH)
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    with browsers.started(request.param) as browser:
         yield browser
 
 
@@ -277,7 +233,7 @@ def test_an_older_backtest_never_replaces_a_newer_one(desk: Any, window: Any) ->
     expect(page.locator("#backtest")).to_contain_text("As it is")
     page.route("**/backtest?*", answer)
     for above in ("700", "900"):
-        page.locator("input[type=number][data-limit=large_above]").fill(above)
+        page.locator("input[type=range][data-limit=large_above]").fill(above)
         expect(page.locator("#backtest")).to_have_attribute("aria-busy", "true")
         page.wait_for_timeout(400)
     expect(page.locator("#backtest")).to_have_text("answer 900")
@@ -292,11 +248,11 @@ def test_an_older_backtest_never_replaces_a_newer_one(desk: Any, window: Any) ->
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_shuts_people_out_and_every_page_fits(desk: Any, window: Any, scheme: str, width: int) -> None:
     one = desk()
-    page = window(one.address, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
+    page = window(one.address, color_scheme=scheme, viewport={"width": width, "height": 800})
     for path in PAGES:
         page.goto(one.origin + path)
         page.wait_for_load_state("networkidle")
-        page.add_script_tag(path=AXE)
+        page.evaluate(AXE.read_text())
         found = page.evaluate("axe.run()")["violations"]
         serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
         assert (path, serious) == (path, [])

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from tests.desk import chromium
+from tests.desk import browsers
 from tests.integration.certificates import Authority
 
 ITEM = "/items/alert2?day=2026-03-07"
@@ -60,7 +60,7 @@ PROXIES = [
     )
     for name in COMMANDS
 ]
-pytestmark = [pytest.mark.long, chromium.needed]
+pytestmark = [pytest.mark.long, browsers.chromium_needed]
 
 
 @dataclass
@@ -140,7 +140,7 @@ def _wait_for(port: int) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium.started("--host-resolver-rules=MAP desk.example 127.0.0.1") as browser:
+    with browsers.started(flags=("--host-resolver-rules=MAP desk.example 127.0.0.1",)) as browser:
         yield browser
 
 

@@ -76,6 +76,7 @@ class Site:
         person = getattr(request.state, "person", None)
         token = self.access.form_token(person) if person else None
         shared = {"person": person, "form_token": token, "page": None, "notice": None}
+        shared["is_part"] = bool(request.headers.get("x-part"))
         return HTMLResponse(self._templates.get_template(template).render(shared | values), status)
 
 
