@@ -30,7 +30,10 @@ from tests.workspace.warehouse import Warehouse
 
 PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
 LIKELY = {"kind": "model", "name": "likely", "threshold": 0.5}
-PARTS = ("/items/alert2/shared", "/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900")
+PARTS = (
+    *("/items/alert2/shared", "/items/alert1/links"),
+    *("/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900"),
+)
 
 
 def text_of(page: str) -> str:
@@ -85,6 +88,25 @@ def test_a_case_shows_what_others_did_at_its_terminal(browse: Open) -> None:
     text = text_of(browse().get("/items/alert2/shared").text)
     assert text.startswith(
         f"Terminal T0 {accounts} other accounts, {len(others)} transactions, {labelled} labelled fraud"
+    )
+
+
+def test_links_are_drawn_and_listed_each_with_a_link(browse: Open, root: Path) -> None:
+    """Accounts of odd numbers and the hostile one pay at T1."""
+    decided = {"transaction_id": "3-4", "verdict": True, "decided_at": small_lake.NOON, "date": small_lake.DAY}
+    small_lake.write(root, small_lake.tables.SILVER_VERDICTS, [decided])
+    page = browse().get("/items/alert1/links").text
+    drawn, listed = page.split("</svg>", 1)
+    boxes = [text_of(box) for box in re.findall(r'<a href="[^"]+">.*?</a>', drawn)]
+    assert [re.sub(r"^(.*): (.*) \1 \2$", r"\1: \2", box) for box in boxes[:3]] == [
+        "A1: 1 alert",
+        "terminal T1: 4 accounts, 1 fraud",
+        "A3: 1 fraud, 1 alert",
+    ]
+    assert drawn.count('class="box fraud"') == 2 and drawn.count('class="link"') == 1 + 4
+    assert "terminal T1 1 fraud 2 labelled A1 4 20 A3 1 fraud 1 alert 1 labelled" in text_of(listed)
+    assert (
+        browse().get("/items/alert2?day=2026-03-07").text.count("/items/alert2/links?days=14&amp;day=2026-03-07") == 1
     )
 
 

@@ -15,12 +15,12 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
-from fraudlake.desk import cases, charts, document, dossier, history, items, marks, review, verdicts
+from fraudlake.desk import cases, charts, document, dossier, history, items, links, marks, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.letters import shown
 from fraudlake.desk.review import Item
-from fraudlake.desk.web import finding, forms
+from fraudlake.desk.web import finding, forms, link_drawing
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
@@ -101,6 +101,12 @@ def routes(site: Site) -> list[Route]:
         shares = history.shared(store, named.item, _about(named.item), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
+    def linked(request: Request) -> Response:
+        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
+        known = links.of_item(store, named.item, _about(named.item), _days(request))
+        drawn = link_drawing.drawing(known)
+        return site.page(request, "links.html", links=known, drawing=drawn, entities=bool(store.settings.entities))
+
     def dossier_(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         case = _find(store, name).case
@@ -139,6 +145,7 @@ def routes(site: Site) -> list[Route]:
     return [
         Route("/items/{name:text}", item),
         Route("/items/{name:text}/shared", shared),
+        Route("/items/{name:text}/links", linked),
         Route("/items/{name:text}/dossier", dossier_),
         Route("/items/{name:text}/take", form(_take), methods=["POST"]),
         Route("/items/{name:text}/release", form(_release), methods=["POST"]),
