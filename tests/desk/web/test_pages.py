@@ -12,7 +12,9 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from starlette.testclient import TestClient
 
 from fraudlake.desk import rules
@@ -108,6 +110,24 @@ def test_links_are_drawn_and_listed_each_with_a_link(browse: Open, root: Path) -
     assert (
         browse().get("/items/alert2?day=2026-03-07").text.count("/items/alert2/links?days=14&amp;day=2026-03-07") == 1
     )
+
+
+def test_cases_and_accounts_show_what_tables_say_of_them_as_texts(browse: Open, root: Path) -> None:
+    names = pa.table({"account": [HOSTILE, "A1"], "name": [SENTENCE, "Ann"]})
+    write_deltalake(root / "tables" / "customers", names)
+    given = [
+        {"title": "Customer", "table": "customers", "key": "account"},
+        {"title": "Gone", "query": "SELECT :key FROM gone"},
+    ]
+    browser = browse(panels=given)
+    for page, account, name in (("/items/alert9", HOSTILE, SENTENCE), ("/accounts/A1", "A1", "Ann")):
+        (address,) = re.findall(r'data-load="([^"]*/panels)', browser.get(page).text)
+        part = browser.get(address).text
+        assert (
+            f"Customer account {account} account {account} name {name} Gone account {account} Not available: "
+            in text_of(part)
+        )
+        assert "<script>" not in part and "<img" not in part
 
 
 def test_a_case_of_a_terminal_shows_all_payments_there_with_their_accounts(browse: Open, root: Path) -> None:

@@ -15,14 +15,14 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
-from fraudlake.desk import cases, charts, document, dossier, history, items, links, marks, review, verdicts
+from fraudlake.desk import cases, charts, document, dossier, history, items, links, marks, panels, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.letters import shown
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import finding, forms, link_drawing
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import digest, segment
+from fraudlake.desk.web.names import account, digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import amount, done, moment, share
@@ -117,16 +117,18 @@ def routes(site: Site) -> list[Route]:
         # It has a style of its own, which the pages' policy forbids: it is looked at from a file.
         return HTMLResponse(made, headers={"content-disposition": f'attachment; filename="{file}"'})
 
-    def account(request: Request) -> Response:
-        store, name = site.store_of(request.state.person), request.path_params["name"]
-        return _page(site, request, store, Named(history.of_account(store, name), None, None))
+    def of_account(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        return _page(site, request, store, Named(_account(store, request), None, None))
 
-    def long_account(request: Request) -> Response:
-        store, beginning = site.store_of(request.state.person), request.path_params["name"]
-        for name in history.accounts_beginning(store, beginning):
-            if digest(name) == request.path_params["digest"]:
-                return _page(site, request, store, Named(history.of_account(store, name), None, None))
-        raise MissingError(f"there is no account {shown(beginning)}… any more: it was forgotten")
+    def item_panels(request: Request) -> Response:
+        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
+        return site.page(request, "panels.html", panels=panels.of_item(store, named.item, _about(named.item)))
+
+    def account_panels(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        item = _account(store, request)
+        return site.page(request, "panels.html", panels=panels.of_item(store, item, _about(item)))
 
     def form(carry_out: Callable[[Store, str, Item, Fields], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -155,8 +157,11 @@ def routes(site: Site) -> list[Route]:
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
             for word, kind in _ASIDE.items()
         ),
-        Route("/accounts/{name:text}", account),
-        Route("/accounts/{name:text}/{digest:str}", long_account),
+        Route("/items/{name:text}/panels", item_panels),
+        Route("/accounts/{name:text}", of_account),
+        Route("/accounts/{name:text}/panels", account_panels),
+        Route("/accounts/{name:text}/{digest:str}", of_account),
+        Route("/accounts/{name:text}/{digest:str}/panels", account_panels),
         Route("/find", find),
     ]
 
@@ -270,6 +275,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         more_alerts=len(alerts) - len(shown),
         columns=list(store.settings.columns),
         score=_score(known),
+        panels=f"{_address(item)}/panels" if store.settings.panels else None,
         days=days,
         spans=[span for span in SPANS if span != days],
         events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
@@ -323,6 +329,22 @@ def _find(store: Store, name: str, day: date | None = None) -> Named:
     return named
 
 
+def _account(store: Store, request: Request) -> Item:
+    """Return the account that an address names: see :func:`names.account`.
+
+    Raises:
+        MissingError: there is none whose long name has the digest.
+    """
+    name, wanted = request.path_params["name"], request.path_params.get("digest")
+    if wanted is not None:
+        longer = (one for one in history.accounts_beginning(store, name) if digest(one) == wanted)
+        whole = next(longer, None)
+        if whole is None:
+            raise MissingError(f"there is no account {shown(name)}… any more: it was forgotten")
+        name = whole
+    return history.of_account(store, name)
+
+
 def _days(request: Request) -> int:
     given = request.query_params.get("days", "")
     return int(given) if given in map(str, SPANS) else SPANS[0]
@@ -349,6 +371,11 @@ def _expired(state: State) -> str | None:
     if state.holder is None and state.last is not None and state.last.kind == "taken":
         return f"{state.last.analyst} had taken it until {moment(state.last.expires_at)} UTC; it is free again."
     return None
+
+
+def _address(item: Item) -> str:
+    """Return the address of the page of an item, or of an account."""
+    return f"/items/{segment(item.item_id)}" if item.names else account(item.account_id)
 
 
 def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fraudlake.counts import counted
+from fraudlake.desk.document import text
 from fraudlake.desk.letters import seen, shown
 from fraudlake.desk.web.names import account, segment
 
@@ -62,6 +63,7 @@ class Site:
             "plain": plain,
             "share": share,
             "short": short,
+            "text": text,
             "words": words,
         }
         made.globals["static"] = self._address_of
