@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from fraudlake.counts import counted
 from fraudlake.desk.document import text
 from fraudlake.desk.letters import seen, shown
+from fraudlake.desk.money import amount
 from fraudlake.desk.web.names import account, segment
 
 if TYPE_CHECKING:
@@ -89,11 +90,6 @@ def done(request: Request, address: str) -> Response:
 def wants_json(request: Request) -> bool:
     """Return whether the script of a page asks."""
     return "application/json" in request.headers.get("accept", "")
-
-
-def amount(value: float | None) -> str:
-    """Write an amount."""
-    return "" if value is None else f"{value:,.2f}"
 
 
 def number(value: float | None) -> str:
