@@ -106,7 +106,7 @@ def _box(node: Node, x: float, y: float, width: float, height: float) -> Markup:
     parts = [
         _tag("title", f"{node.name}: {node.note}"),
         _tag("rect", class_=f"box {node.kind}".strip(), **place),
-        _tag("text", _short(node.name, 17), class_="name", x=x + 8, y=y - 3),
+        _tag("text", _short(node.name, 15 if node.kind else 19), class_="name", x=x + 8, y=y - 3),
         _text(_short(node.note, 26), x + 8, y + 12, "start"),
     ]
     if node.kind == "fraud":

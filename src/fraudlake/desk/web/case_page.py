@@ -421,8 +421,8 @@ def _facts(
     if row and row["probability"] is not None:
         facts.append(("Probability of fraud", share(row["probability"])))
     if item.entity != ACCOUNT:
-        facts.append(("First account", shown(item.account_id)))
-    return facts or [("Account", shown(item.account_id))]
+        facts.append(("First account", item.account_id))
+    return facts or [("Account", item.account_id)]
 
 
 def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[str, str]) -> Markup:

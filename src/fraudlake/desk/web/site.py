@@ -18,6 +18,7 @@ from fraudlake.counts import counted
 from fraudlake.desk.document import text
 from fraudlake.desk.letters import seen, shown
 from fraudlake.desk.money import amount
+from fraudlake.desk.web.cut import brief, cut, whole
 from fraudlake.desk.web.names import account, segment
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ class Site:
         made = Environment(loader=PackageLoader("fraudlake.desk.web"), autoescape=True, undefined=StrictUndefined)
         made.filters |= {
             "amount": amount,
+            "brief": brief,
             "counted": counted,
+            "cut": cut,
             "day": day,
             "decimals": decimals,
             "moment": moment,
@@ -63,7 +66,7 @@ class Site:
             "seen": seen,
             "plain": plain,
             "share": share,
-            "short": short,
+            "whole": whole,
             "text": text,
             "words": words,
         }
@@ -120,11 +123,6 @@ def moment(value: datetime | None) -> str:
 def day(value: date | None) -> str:
     """Write a day."""
     return "" if value is None else f"{value:%-d %b %Y}"
-
-
-def short(value: str) -> str:
-    """Write the beginning of a long id."""
-    return value if len(value) <= 20 else f"{value[:12]}…"
 
 
 def words(name: str) -> str:
