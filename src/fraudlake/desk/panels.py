@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.desk import history
-from fraudlake.errors import FraudlakeError, first_line
+from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import literal, value
 
@@ -60,6 +60,19 @@ def of_item(store: Store, item: Item, about: Window) -> list[Shown]:
         return []
     rows = history.of_transactions(store, item, about) or _latest(store, item.account_id, about)
     return [_shown(store, panel, key) for panel in wanted for key in _keys(store, panel, item, rows)]
+
+
+def first_row(store: Store, panel: Panel, key: object) -> dict[str, Any]:
+    """Return the first row of a panel for a key, by column; nothing if it has none.
+
+    Raises:
+        UsageError: its query fails.
+    """
+    try:
+        rows = _in_time(store, panel.statement(value(key), 1), panel.words).to_pylist()
+    except Exception as error:
+        raise UsageError(f"panel '{panel.title}': {first_line(error)}") from None
+    return rows[0] if rows else {}
 
 
 def _latest(store: Store, account: str, about: Window) -> list[dict[str, Any]]:
