@@ -1,7 +1,7 @@
 """goAML: payments that a decision calls fraud become the XML of a report of transactions, by a mapping that one fills.
 
-The fields are those that goAML's documents call mandatory, and some others (version 4.0, "XML Schema reporting"). The
-schema of the unit that receives a report decides: units add and drop fields.
+The fields are those that goAML's documents call mandatory, and others that units ask for (version 4.0, "XML Schema
+reporting"). The schema of the unit that receives a report decides: units add, drop and require fields.
 """
 
 from __future__ import annotations
@@ -69,18 +69,54 @@ class Choice:
     parts: tuple[Group, ...]
 
 
+_ADDRESS = (
+    Field("address_type", most=50, about="a code of the receiving unit"),
+    Field("address", most=100),
+    Field("city"),
+    Field("zip", is_required=False, most=10),
+    Field("country_code", "country"),
+    Field("state", is_required=False),
+)
+_PHONE = (
+    Field("tph_contact_type", most=50, about="a code of the receiving unit"),
+    Field("tph_communication_type", most=50, about="a code of the receiving unit"),
+    Field("tph_number", most=50),
+)
+_PHONES = Group("phones", (Group("phone", _PHONE),), is_required=False)
+_ADDRESSES = Group("addresses", (Group("address", _ADDRESS),), is_required=False)
 _PERSON = (
     Field("gender", is_required=False, most=1, about="M or F"),
     Field("title", is_required=False, most=30),
     Field("first_name", most=100),
+    Field("middle_name", is_required=False, most=100),
     Field("last_name", most=100),
     Field("birthdate", "day", is_required=False),
+    Field("birth_place", is_required=False),
     Field("ssn", is_required=False, most=25),
+    Field("id_number", is_required=False, most=25),
     Field("nationality1", "country", is_required=False),
+    Field("residence", "country", is_required=False),
+    _PHONES,
+    _ADDRESSES,
     Field("email", is_required=False),
     Field("occupation", is_required=False),
 )
-_ENTITY = (Field("name"), Field("incorporation_number", is_required=False, most=50))
+_ENTITY = (
+    Field("name"),
+    Field("commercial_name", is_required=False),
+    Field("incorporation_legal_form", is_required=False, most=50, about="a code of the receiving unit"),
+    Field("incorporation_number", is_required=False, most=50),
+    Field("business", is_required=False),
+    _PHONES,
+    _ADDRESSES,
+    Field("incorporation_state", is_required=False),
+    Field("incorporation_country_code", "country", is_required=False),
+)
+_SIGNATORY = (
+    Field("is_primary", is_required=False, about="true or false"),
+    Group("t_person", _PERSON),
+    Field("role", is_required=False, most=50, about="a code of the receiving unit"),
+)
 _FOREIGN = (
     Field("foreign_currency_code", "currency"),
     Field("foreign_amount", "amount"),
@@ -93,11 +129,17 @@ def _side(word: str, is_client: bool, account: str) -> Group:
     holder = (
         Field("institution_name", about="the bank of the account"),
         Field("swift", most=11, about="its BIC"),
+        Field("non_bank_institution", is_required=False, about="true or false"),
         Field("branch", is_required=False),
         Field("account", most=50, proposed=account),
         Field("currency_code", "currency", is_required=False),
         Field("account_name", is_required=False),
         Field("iban", is_required=False, most=34),
+        Field("client_number", is_required=False, most=30),
+        Field("personal_account_type", is_required=False, most=50, about="a code of the receiving unit"),
+        Group("signatory", _SIGNATORY, is_required=False),
+        Field("opened", "day", is_required=False),
+        Field("status_code", is_required=False, most=50, about="a code of the receiving unit"),
     )
     name = "from" if word == "t_from" else "to"
     parts = (
@@ -119,6 +161,9 @@ _TRANSACTION = Group(
         Field("transaction_location", is_required=False),
         Field("transaction_description", is_required=False, most=4000),
         Field("date_transaction", "time", proposed='{ column = "timestamp" }'),
+        Field("teller", is_required=False, most=50),
+        Field("authorized", is_required=False, most=50),
+        Field("value_date", "day", is_required=False),
         Field("transmode_code", most=50, about="a code of the receiving unit for the means of payment"),
         Field("transmode_comment", is_required=False, most=50),
         Field("amount_local", "amount", proposed='{ column = "amount" }', about="in currency_code_local"),
@@ -126,13 +171,6 @@ _TRANSACTION = Group(
         Choice((_side("t_to", False, '""'), _side("t_to", True, '""'))),
         Field("comments", is_required=False, most=4000),
     ),
-)
-_ADDRESS = (
-    Field("address_type", most=50, about="a code of the receiving unit"),
-    Field("address", most=100),
-    Field("city"),
-    Field("zip", is_required=False, most=10),
-    Field("country_code", "country"),
 )
 REPORT = Group(
     "report",

@@ -107,6 +107,13 @@ def window(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert [error for error in errors if not re.search("40[49]|ERR_CONNECTION", error)] == []
 
 
+def open_parts(page: Page) -> None:
+    """Open what a page reads when one opens it, and wait for all parts."""
+    for folded in page.locator("details:has(> [data-load])").all():
+        folded.locator("summary").first.click()
+    page.wait_for_load_state("networkidle")
+
+
 def verdicts(root: Path) -> list[tuple[str, str, str]]:
     table = SILVER_REVIEW_EVENTS
     rows = LocalStore(Settings(lake=root)).query(f"SELECT * FROM {table.name} ORDER BY number", table).to_pylist()
@@ -301,7 +308,7 @@ def test_nothing_shuts_people_out_and_every_page_fits(desk: Any, window: Any, sc
     page = window(one.address, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
     for path in PAGES:
         page.goto(one.origin + path)
-        page.wait_for_load_state("networkidle")
+        open_parts(page)
         page.add_script_tag(path=AXE)
         found = page.evaluate("axe.run()")["violations"]
         serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
@@ -355,9 +362,7 @@ def test_names_of_10_kb_hide_nothing_and_are_whole_after_a_click(
     account = f"/accounts/{LONG[:200]}/{hashlib.sha256(LONG.encode()).hexdigest()}"
     for path in (*PAGES, "/items/alert9", account, "/people?from=2026-03-01&to=2026-03-31", f"/find?name=T0{LONG}"):
         page.goto(one.origin + path)
-        for folded in page.locator("details:has(> [data-load])").all():
-            folded.locator("summary").first.click()
-        page.wait_for_load_state("networkidle")
+        open_parts(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert (path, page.evaluate(CUT)) == (path, [])
         assert (path, page.evaluate(TALL)) == (path, [])
