@@ -41,18 +41,18 @@ def amount(value: float | None, of: Sequence[str] = ()) -> str:
 
 def of_queue(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
     """Return the currencies of each item of a queue, by its id."""
-    silver = SILVER_TRANSACTIONS
+    wanted, silver = declared(store.settings, "currency"), SILVER_TRANSACTIONS
+    days = [one.item.about for one in queued if one.item.about]
+    if not wanted or not days:
+        return {}
     # Silver has a column that was declared just now after its next commit.
     present = store.query(f"SELECT * FROM {silver.name} LIMIT 0", silver).column_names
-    names = [name for name in declared(store.settings, "currency") if name in present]
-    days = [one.item.about for one in queued if one.item.about]
-    if not names or not days:
-        return {}
+    names = [name for name in wanted if name in present]
     window = Window(min(day.first for day in days), max(day.last for day in days))
     ids = sorted({id_ for one in queued for id_ in one.item.transaction_ids})
     drawn = sorted({one.item.account_id for one in queued if not one.item.transaction_ids})
     rows = store.query(
-        f"SELECT transaction_id, account_id, date, {', '.join(names)} FROM {silver.name} "
+        f"SELECT {', '.join(('transaction_id, account_id, date', *names))} FROM {silver.name} "
         f"WHERE {window.sql} AND ({one_of('transaction_id', ids)} OR {one_of('account_id', drawn)})",
         silver,
     ).to_pylist()
