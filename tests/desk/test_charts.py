@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fraudlake.desk import charts
-from fraudlake.desk.charts import Mark
+from fraudlake.desk.charts import Mark, Node
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 HOSTILE = "<script>alert('x')</script>\" onload=\"x"
@@ -113,3 +113,17 @@ def test_a_ranked_bar_is_as_long_as_its_number_and_has_its_name() -> None:
 def test_no_line_cell_or_ranked_bar_is_drawn_of_nothing() -> None:
     assert charts.lines([], {}, "") == charts.heat([], [], [], 1.0, "") == charts.ranked([], [], "") == ""
     assert charts.lines([date(2026, 3, 7)], {"precision": [None]}, "") == ""
+
+
+def test_a_line_leads_from_a_box_to_that_of_the_next_column_and_each_box_is_a_link() -> None:
+    columns = [[Node("a", "1 alert", "/a", "alert")], [Node(HOSTILE, "b", "/b", "fraud"), Node("c", "c", "#c")]]
+    drawn = ElementTree.fromstring(charts.layers(["first", "then"], columns, [(0, 0, 1)], "links"))
+    assert [link.get("href") for link in drawn.iter("a")] == ["/a", "/b", "#c"]
+    boxes = list(drawn.iter("rect"))
+    begin, end = re.findall(r"([\d.]+) ([\d.]+)(?=C|$)", str(drawn.find("path[@class='link']").get("d")))
+    first, third = (
+        [float(box.get(name) or 0) for name in ("x", "y", "width", "height")] for box in (boxes[0], boxes[2])
+    )
+    assert [float(one) for one in begin] == [first[0] + first[2], first[1] + first[3] / 2]
+    assert [float(one) for one in end] == [third[0], third[1] + third[3] / 2]
+    assert (len([*drawn.iter("circle")]), len([*drawn.iter("path")])) == (1, 2)  # a ring; the line and a triangle

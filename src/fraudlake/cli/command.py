@@ -30,6 +30,7 @@ _VALUES = {
     "features": "JSON",
     "row_retention": "JSON",
     "disputes": "JSON",
+    "panels": "JSON",
     "max_idle": "DURATION",
     "timestamp_floor": "DATE",
     "train_from": "DATE",

@@ -51,6 +51,71 @@ class Mark:
     """What is written next to it, such as the number of its account in a list."""
 
 
+@dataclass(frozen=True)
+class Node:
+    """A box with a name, in a column of boxes."""
+
+    name: str
+    note: str
+    """What is written below the name."""
+    address: str
+    """Where one goes by it."""
+    kind: Literal["fraud", "alert", ""] = ""
+    """Its mark: a triangle, a ring, or none."""
+
+
+def layers(
+    titles: Sequence[str],
+    columns: Sequence[Sequence[Node]],
+    lines: Iterable[tuple[int, int, int]],
+    description: str,
+) -> Markup:
+    """Draw boxes in columns, with lines from boxes to those of the next column.
+
+    Args:
+        titles: what is above each column.
+        columns: the boxes.
+        lines: the column of a line's first box, the number of that box, and that of the other one.
+        description: what is drawn.
+    """
+    across, down, width, height = 192, 46, 156, 38
+    top = 26
+
+    def left(column: int) -> float:
+        return 2.0 + across * column
+
+    def middle(number: int) -> float:
+        return top + down * number + height / 2
+
+    parts = [_text(title, left(number), 14, "start") for number, title in enumerate(titles)]
+    for column, first, second in lines:
+        begin, end = left(column) + width, left(column + 1)
+        bend, y, to = (begin + end) / 2, middle(first), middle(second)
+        path = f"M{begin:.1f} {y:.1f}C{bend:.1f} {y:.1f} {bend:.1f} {to:.1f} {end:.1f} {to:.1f}"
+        parts.append(_tag("path", class_="link", d=path))
+    for column, nodes in enumerate(columns):
+        for number, node in enumerate(nodes):
+            parts.append(_box(node, left(column), middle(number), width, height))
+    tallest = max((len(nodes) for nodes in columns), default=0)
+    # An image would hide the links in it from a screen reader.
+    return _svg("chart layers", across * 5, top + down * max(tallest, 1), description, parts, role="group")
+
+
+def _box(node: Node, x: float, y: float, width: float, height: float) -> Markup:
+    place = {"x": x, "y": y - height / 2, "width": width, "height": height, "rx": 6}
+    parts = [
+        _tag("title", f"{node.name}: {node.note}"),
+        _tag("rect", class_=f"box {node.kind}".strip(), **place),
+        _tag("text", _short(node.name, 15 if node.kind else 19), class_="name", x=x + 8, y=y - 3),
+        _text(_short(node.note, 26), x + 8, y + 12, "start"),
+    ]
+    if node.kind == "fraud":
+        parts.append(_tag("path", class_="verdict-fraud", d=f"M{x + width - 13:.1f} {y - 3:.1f}l-6 -9h12z"))
+    elif node.kind == "alert":
+        parts.append(_tag("circle", class_="ring live", cx=x + width - 13, cy=y - 7, r=5))
+    return _tag("a", *parts, href=node.address)
+
+
 def timeline(marks: Sequence[Mark], description: str) -> Markup:
     """Draw transactions on a time axis: amounts on a logarithmic scale, scores in a strip below."""
     if not marks:
@@ -234,10 +299,10 @@ def _whole(points: Sequence[tuple[date, float | None]]) -> list[list[tuple[date,
     return [part for part in parts if part]
 
 
-def _svg(class_: str, width: int, height: int, description: str, parts: Sequence[Markup]) -> Markup:
+def _svg(class_: str, width: int, height: int, description: str, parts: Sequence[Markup], role: str = "img") -> Markup:
     """Return a chart: one of the class ``chart`` is as wide as its place, others have their own size."""
     size = {} if class_.startswith("chart") else {"width": width, "height": height}
-    described = {"role": "img", "aria_label": description}
+    described = {"role": role, "aria_label": description}
     return _tag("svg", *parts, class_=class_, viewBox=f"0 0 {width} {height}", **size, **described)
 
 
@@ -280,8 +345,8 @@ def _ticks(first: datetime, last: datetime) -> list[tuple[datetime, str]]:
     return ticks
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+def _short(name: str, longest: int = _LONGEST) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def _number(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import json_text, tables
 from fraudlake.counts import counted
-from fraudlake.desk import cases, charts, history, letters, review
+from fraudlake.desk import cases, charts, history, letters, money, review
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.document import Block, Document, Prose, Section, text
 from fraudlake.desk.window import Window
@@ -122,9 +122,7 @@ class _Case:
     @property
     def currency(self) -> str:
         """What the amounts are in: the values of the declared columns for it, or the account currency."""
-        declared = [name for name in self._columns if name.rpartition("_")[2] == "currency"]
-        given = {str(row[name]) for name in declared for row in self._transactions if row.get(name) is not None}
-        return ", ".join(sorted(given)) or "account currency"
+        return ", ".join(money.currencies(self._store.settings, self._transactions)) or "account currency"
 
     def timeline(self) -> Block:
         """Return the payments of the case's account, or with its key, around it."""
@@ -135,9 +133,11 @@ class _Case:
             f"WHERE {Window(first.date(), last.date()).sql} AND {is_same} "
             f"ORDER BY {history.own_first(self._ids)}, timestamp LIMIT {_DRAWN}"
         )
-        payments = self._select(
-            tables.SILVER_TRANSACTIONS, "transaction_id, account_id, timestamp, amount, label", clauses
-        )
+        settings = self._store.settings
+        wanted = {name for noun in ("currency", "country") for name in money.declared(settings, noun)}
+        further = [name for name in self._columns if name in wanted]
+        shown = ", ".join(("transaction_id, account_id, timestamp, amount, label", *further))
+        payments = self._select(tables.SILVER_TRANSACTIONS, shown, clauses)
         accounts = [] if named == ACCOUNT else history.by_account(payments, self._alerts)
         labels = history.labels(accounts)
         completed = {alert["transaction_id"] for alert in self._alerts}
@@ -148,7 +148,9 @@ class _Case:
             id_, account = row["transaction_id"], row["account_id"]
             kind: Literal["live"] | None = "live" if id_ in completed else None
             of_account = f" of account {letters.marked(account)}" if accounts else ""
-            said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {row['amount']:,.2f}{of_account} ({id_})"
+            paid = money.amount(row["amount"], money.currencies(settings, [row]))
+            place = money.country(settings, row)
+            said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {paid}{f' in {place}' if place else ''}{of_account} ({id_})"
             marks.append(
                 Mark(
                     row["timestamp"],

@@ -80,7 +80,7 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
         days: the days before.
         alert_ids: the alerts of its case.
     """
-    window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
+    window = around(about, days)
     own = [] if item.entity == ACCOUNT else of_transactions(store, item, about)
     condition = f"{same_key(store, item, own)} AND {window.sql}"
     silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
@@ -182,8 +182,28 @@ def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str
     if item.entity == ACCOUNT:
         return f"account_id = {literal(item.account_id)}"
     if rows and item.entity in store.settings.entities:
-        return _is(rows[0], store.settings.entity_columns(item.entity))
+        return has_key(rows[0], store.settings.entity_columns(item.entity))
     return one_of("account_id", sorted({row["account_id"] for row in rows} | {item.account_id}))
+
+
+def around(about: Window, days: int) -> Window:
+    """Return the days of a history: so many before what it is about, to a week after."""
+    return Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
+
+
+def of_others(store: Store, item: Item, rows: Sequence[Mapping[str, Any]], accounts: Iterable[str]) -> str:
+    """Return the condition that a transaction is of others: a case is no evidence of itself.
+
+    Args:
+        store: the lake's tables.
+        item: the item.
+        rows: rows of ``silver_transactions`` that it is about.
+        accounts: accounts that are no others.
+    """
+    others = f"NOT ({one_of('account_id', sorted(accounts))})"
+    if item.entity != ACCOUNT:
+        others += f" AND ({same_key(store, item, rows)}) IS NOT TRUE"
+    return others
 
 
 def own_first(transaction_ids: Iterable[str]) -> str:
@@ -218,7 +238,8 @@ def labels(accounts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {one["account_id"]: str(one["number"]) for one in accounts if one["number"]}
 
 
-def _is(row: Mapping[str, Any], columns: Iterable[str]) -> str:
+def has_key(row: Mapping[str, Any], columns: Iterable[str]) -> str:
+    """Return the condition that a transaction has the values of a row in some columns."""
     return " AND ".join(f"{column} = {value(row[column])}" for column in columns)
 
 
@@ -271,12 +292,8 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
         if "account_id" not in columns and name != item.entity
     }
     rows = of_transactions(store, item, about) if entities else []
-    # A case is no evidence of itself: neither its accounts nor payments with its own key are others.
-    own = one_of("account_id", sorted({row["account_id"] for row in rows} | {item.account_id}))
-    others = f"NOT ({own})"
-    if item.entity != ACCOUNT:
-        others += f" AND ({same_key(store, item, rows)}) IS NOT TRUE"
-    window = Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
+    others = of_others(store, item, rows, {row["account_id"] for row in rows} | {item.account_id})
+    window = around(about, days)
     fraud = verdicts.latest(store, window) if rows else {}
     is_fraud = one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
     shares = []
@@ -295,7 +312,7 @@ def _share(
     found = store.query(
         f"SELECT account_id, count(*) AS transactions, {bounded_sum('amount')} AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
-        f"FROM {silver.name} WHERE {_is(row, columns)} AND {others} "
+        f"FROM {silver.name} WHERE {has_key(row, columns)} AND {others} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",
         silver,
     ).to_pylist()

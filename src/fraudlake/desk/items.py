@@ -94,7 +94,12 @@ class Named:
 
 
 def require(store: Store, name: str) -> Item:
-    """Return the item of an id.
+    """Return the item of an id: see :func:`require_named`."""
+    return require_named(store, name).item
+
+
+def require_named(store: Store, name: str) -> Named:
+    """Return what an id names.
 
     Raises:
         UsageError: there is none.
@@ -105,7 +110,7 @@ def require(store: Store, name: str) -> Item:
             f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
             "show what there is"
         )
-    return named.item
+    return named
 
 
 def find(store: Store, name: str, day: date | None = None) -> Named | None:

@@ -6,7 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
@@ -70,6 +70,17 @@ class LocalStore(Store):
         folders = {table.name: self._read(table) for table in read}
         commits = tuple(self._opened.commit(folder) for folder in folders.values())
         return self._answers.get(statement, commits, lambda: self._run(statement, folders))
+
+    def ask(self, statement: str, names: Collection[str]) -> pa.Table:
+        """Return the rows of a query over tables of any names: see :meth:`Store.ask`.
+
+        Raises:
+            UsageError: a table has deleted rows that delta-rs does not see.
+        """
+        folders = {name: self.root / "tables" / name for name in sorted(names)}
+        commits = {name: self._opened.commit(folder) for name, folder in folders.items()}
+        present = {name: folders[name] for name, commit in commits.items() if commit is not None}
+        return self._answers.get(statement, tuple(commits.values()), lambda: self._opened.query(statement, present))
 
     def _run(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
         # More queries at once would make all of them slower. The one whose turn it is does not queue with others.

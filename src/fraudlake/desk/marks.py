@@ -22,7 +22,7 @@ BEFORE, AFTER = 90, 7
 def rows(store: Store, item: Item, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return payments that can be marked: ``transaction_id, account_id, timestamp, amount`` by their ids."""
     silver = tables.SILVER_TRANSACTIONS
-    where = f"{_days(item).sql} AND {one_of('transaction_id', ids)}"
+    where = f"{days(item).sql} AND {one_of('transaction_id', ids)}"
     found = store.query(
         f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} WHERE {where}", silver
     )
@@ -40,11 +40,12 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
         return {}
     known = rows(store, item, wanted)
     if unknown := [id_ for id_ in wanted if id_ not in known]:
-        days = _days(item)
-        raise UsageError(f"there is no payment {unknown[0]} from {days.first} to {days.last}: nothing was written")
+        within = days(item)
+        raise UsageError(f"there is no payment {unknown[0]} from {within.first} to {within.last}: nothing was written")
     return {id_: known[id_]["amount"] for id_ in wanted}
 
 
-def _days(item: Item) -> Window:
+def days(item: Item) -> Window:
+    """Return the days of which payments of an item can be marked."""
     assert item.about is not None  # it is a case, or was drawn
     return Window(item.about.first - timedelta(days=BEFORE), item.about.last + timedelta(days=AFTER))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,15 @@ class Store(ABC):
             read: the tables that it names.
         """
 
+    @abstractmethod
+    def ask(self, statement: str, names: Collection[str]) -> pa.Table:
+        """Return the rows of a query over tables of any names, of which the lake may know nothing.
+
+        Args:
+            statement: a query in the SQL of the engine; it only reads.
+            names: words of it. Those that are tables of a lake on this machine are read.
+        """
+
     def in_turn(self) -> AbstractContextManager[Any]:
         """Wait until no other person of this process writes, if all would otherwise begin again and again.
 
@@ -103,6 +112,10 @@ class SparkStore(Store):
         """Return the rows of a query: see :meth:`Store.query`."""
         for table in read:
             self._lake.read(table).createOrReplaceTempView(table.name)
+        return self._lake.session.sql(statement).toArrow()
+
+    def ask(self, statement: str, names: Collection[str]) -> pa.Table:
+        """Return the rows of a query over tables of any names: see :meth:`Store.ask`."""
         return self._lake.session.sql(statement).toArrow()
 
     def append(self, table: Table, rows: pa.Table) -> None:

@@ -20,6 +20,7 @@ from fraudlake.settings.features import Features
 from fraudlake.settings.files import Files
 from fraudlake.settings.kafka import Kafka
 from fraudlake.settings.model import Model
+from fraudlake.settings.panels import Panels
 from fraudlake.settings.payload import Payload
 from fraudlake.settings.place import Place
 from fraudlake.settings.quality import Quality
@@ -51,6 +52,7 @@ class _File(TomlConfigSettingsSource):
 class Settings(
     Spark,
     Storage,
+    Panels,
     Desk,
     Disputes,
     Model,

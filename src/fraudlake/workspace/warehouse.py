@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,6 +48,10 @@ class WarehouseStore(Store):
         """Return the rows of a query: see :meth:`Store.query`."""
         empty = [f"{one.name} AS (SELECT {_nulls(one)} WHERE false)" for one in read if not self.has(one)]
         return self._sql.table(f"WITH {', '.join(empty)} {statement}" if empty else statement)
+
+    def ask(self, statement: str, names: Collection[str]) -> pa.Table:
+        """Return the rows of a query over tables of any names: see :meth:`Store.ask`."""
+        return self._sql.table(statement)
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""

@@ -26,7 +26,16 @@ from tests.workspace_http import TOKEN
 ANNA = "anna@example.com"
 WHO = {"x-forwarded-email": ANNA, "x-forwarded-access-token": TOKEN}
 PAGES = (
-    *("/", "/?day=2026-03-07", "/items/a1", "/items/a2", "/items/a5", "/items/drawn-1", "/items/a1/shared"),
+    *(
+        "/",
+        "/?day=2026-03-07",
+        "/items/a1",
+        "/items/a2",
+        "/items/a5",
+        "/items/drawn-1",
+        "/items/a1/shared",
+        "/items/a1/links",
+    ),
     *("/items/a1/dossier", "/items/a4/dossier", "/items/a5/dossier", "/accounts/1", "/accounts/nobody"),
     *("/rules", "/rules/small_then_large", "/rules/small_then_large/backtest?large_above=650", "/health", "/report"),
     *("/report?from=2026-03-07&to=2026-03-07", "/find?name=a2", "/find?name=4"),

@@ -103,7 +103,7 @@ def test_samples_of_the_quarantine_show_their_letters(browse: Open, root: Path) 
     bad = {**hidden, "reasons": ["amount_is_known"], "quarantined_at": small_lake.NOON}
     small_lake.write(root, tables.SILVER_QUARANTINE, [bad])
     page = browse().get("/health").text
-    assert "<bdi>␣7⟨U+202E⟩</bdi>" in page and "a⟨U+200B⟩b.parquet #1" in page
+    assert "<bdi>␣7⟨U+202E⟩</bdi>" in page and "<bdi>a⟨U+200B⟩b.parquet</bdi> #1" in page
     assert not {"\u200b", "\u202e"} & set(page)
 
 

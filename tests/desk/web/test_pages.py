@@ -12,7 +12,9 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from starlette.testclient import TestClient
 
 from fraudlake.desk import rules
@@ -30,7 +32,14 @@ from tests.workspace.warehouse import Warehouse
 
 PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
 LIKELY = {"kind": "model", "name": "likely", "threshold": 0.5}
-PARTS = ("/items/alert2/shared", "/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900")
+PARTS = (
+    *("/items/alert2/shared", "/items/alert1/links"),
+    *("/rules/small_then_large/backtest", "/rules/small_then_large/backtest?large_above=900"),
+)
+
+
+PART = {"x-part": "1"}
+"""A script asks for a part of a page."""
 
 
 def text_of(page: str) -> str:
@@ -51,7 +60,7 @@ def test_a_hostile_account_has_its_page(browse: Open) -> None:
     (address,) = {html.unescape(one) for one in re.findall(r'data-href="(/items/alert9[^"]*)"', queue)}
     page = text_of(browser.get(address).text)
     assert HOSTILE in page and SENTENCE in page
-    other = browser.get("/items/alert1/shared").text  # which shares the terminal with it
+    other = browser.get("/items/alert1/shared", headers=PART).text  # which shares the terminal with it
     (link,) = re.findall(r'href="(/accounts/%3Cimg[^"]*)"', other)
     assert HOSTILE in text_of(browser.get(link).text)
 
@@ -82,10 +91,48 @@ def test_a_case_shows_what_others_did_at_its_terminal(browse: Open) -> None:
     others = [row for row in small_lake.transactions() if row["terminal_id"] == "T0" and row["account_id"] != "A2"]
     labelled = sum(row["label"] for row in others)
     accounts = len({row["account_id"] for row in others})
-    text = text_of(browse().get("/items/alert2/shared").text)
+    text = text_of(browse().get("/items/alert2/shared", headers=PART).text)
     assert text.startswith(
         f"Terminal T0 {accounts} other accounts, {len(others)} transactions, {labelled} labelled fraud"
     )
+
+
+def test_links_are_drawn_and_listed_each_with_a_link(browse: Open, root: Path) -> None:
+    """Accounts of odd numbers and the hostile one pay at T1."""
+    decided = {"transaction_id": "3-4", "verdict": True, "decided_at": small_lake.NOON, "date": small_lake.DAY}
+    small_lake.write(root, small_lake.tables.SILVER_VERDICTS, [decided])
+    page = browse().get("/items/alert1/links", headers=PART).text
+    drawn, listed = page.split("</svg>", 1)
+    boxes = [text_of(box) for box in re.findall(r'<a href="[^"]+">.*?</a>', drawn)]
+    assert [re.sub(r"^(.*): (.*) \1 \2$", r"\1: \2", box) for box in boxes[:3]] == [
+        "A1: 1 alert",
+        "terminal T1: 4 accounts, 1 fraud",
+        "A3: 1 fraud, 1 alert",
+    ]
+    assert drawn.count('class="box fraud"') == 2 and drawn.count('class="link"') == 1 + 4
+    assert "terminal T1 1 fraud 2 labelled A1 4 20 A3 1 fraud 1 alert 1 labelled" in text_of(listed)
+    assert (
+        'data-load="/items/alert2/links?days=14&amp;day=2026-03-07"'
+        in browse().get("/items/alert2?day=2026-03-07").text
+    )
+
+
+def test_cases_and_accounts_show_what_tables_say_of_them_as_texts(browse: Open, root: Path) -> None:
+    names = pa.table({"account": [HOSTILE, "A1"], "name": [SENTENCE, "Ann"]})
+    write_deltalake(root / "tables" / "customers", names)
+    given = [
+        {"title": "Customer", "table": "customers", "key": "account"},
+        {"title": "Gone", "query": "SELECT :key FROM gone"},
+    ]
+    browser = browse(panels=given)
+    for page, account, name in (("/items/alert9", HOSTILE, SENTENCE), ("/accounts/A1", "A1", "Ann")):
+        (address,) = re.findall(r'data-load="([^"]*/panels)', browser.get(page).text)
+        part = browser.get(address).text
+        assert (
+            f"Customer account {account} account {account} name {name} Gone account {account} Not available: "
+            in text_of(part)
+        )
+        assert "<script>" not in part and "<img" not in part
 
 
 def test_a_case_of_a_terminal_shows_all_payments_there_with_their_accounts(browse: Open, root: Path) -> None:
@@ -110,15 +157,15 @@ def test_a_case_of_a_terminal_is_no_evidence_of_itself(browse: Open, root: Path)
     decided = {"verdict": True, "decided_at": small_lake.NOON, "date": small_lake.DAY}
     called = [{**decided, "transaction_id": alert["transaction_id"]} for alert in raised]
     small_lake.write(root, small_lake.tables.SILVER_VERDICTS, called)
-    text = text_of(browse().get("/items/busy 2-4/shared").text)
+    text = text_of(browse().get("/items/busy 2-4/shared", headers=PART).text)
     assert text == "These transactions have no further key of an entity that others could share."
-    assert "3 called fraud" in text_of(browse().get("/items/alert0/shared").text)
+    assert "3 called fraud" in text_of(browse().get("/items/alert0/shared", headers=PART).text)
 
 
 def test_a_verdict_of_another_accounts_case_is_known_fraud(browse: Open, root: Path) -> None:
     decided = {"transaction_id": "4-4", "verdict": True, "decided_at": small_lake.NOON, "date": small_lake.DAY}
     small_lake.write(root, small_lake.tables.SILVER_VERDICTS, [decided])
-    assert "1 called fraud" in text_of(browse().get("/items/alert2/shared").text)
+    assert "1 called fraud" in text_of(browse().get("/items/alert2/shared", headers=PART).text)
 
 
 def test_any_alert_of_a_case_names_it(browse: Open, root: Path) -> None:

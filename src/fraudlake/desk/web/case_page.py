@@ -15,17 +15,31 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
-from fraudlake.desk import cases, charts, document, dossier, history, items, marks, review, verdicts
+from fraudlake.desk import (
+    cases,
+    charts,
+    document,
+    dossier,
+    history,
+    items,
+    links,
+    marks,
+    money,
+    panels,
+    review,
+    verdicts,
+)
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.letters import shown
+from fraudlake.desk.money import amount
 from fraudlake.desk.review import Item
-from fraudlake.desk.web import finding, forms
+from fraudlake.desk.web import finding, forms, link_drawing
 from fraudlake.desk.web.errors import MissingError, PageError
-from fraudlake.desk.web.names import digest, segment
+from fraudlake.desk.web.names import account, digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
-from fraudlake.desk.web.site import amount, done, moment, share
+from fraudlake.desk.web.site import done, moment, share
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
@@ -39,6 +53,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.forms import Fields
     from fraudlake.desk.web.site import Site
+    from fraudlake.settings import Settings
 
 _LOG = logging.getLogger(__name__)
 SPANS = (14, 30, 90)
@@ -101,6 +116,12 @@ def routes(site: Site) -> list[Route]:
         shares = history.shared(store, named.item, _about(named.item), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
+    def linked(request: Request) -> Response:
+        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
+        known = links.of_item(store, named.item, _about(named.item), _days(request))
+        drawn = link_drawing.drawing(known)
+        return site.page(request, "links.html", links=known, drawing=drawn, entities=bool(store.settings.entities))
+
     def dossier_(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         case = _find(store, name).case
@@ -111,16 +132,18 @@ def routes(site: Site) -> list[Route]:
         # It has a style of its own, which the pages' policy forbids: it is looked at from a file.
         return HTMLResponse(made, headers={"content-disposition": f'attachment; filename="{file}"'})
 
-    def account(request: Request) -> Response:
-        store, name = site.store_of(request.state.person), request.path_params["name"]
-        return _page(site, request, store, Named(history.of_account(store, name), None, None))
+    def of_account(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        return _page(site, request, store, Named(_account(store, request), None, None))
 
-    def long_account(request: Request) -> Response:
-        store, beginning = site.store_of(request.state.person), request.path_params["name"]
-        for name in history.accounts_beginning(store, beginning):
-            if digest(name) == request.path_params["digest"]:
-                return _page(site, request, store, Named(history.of_account(store, name), None, None))
-        raise MissingError(f"there is no account {shown(beginning)}… any more: it was forgotten")
+    def item_panels(request: Request) -> Response:
+        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
+        return site.page(request, "panels.html", panels=panels.of_item(store, named.item, _about(named.item)))
+
+    def account_panels(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        item = _account(store, request)
+        return site.page(request, "panels.html", panels=panels.of_item(store, item, _about(item)))
 
     def form(carry_out: Callable[[Store, str, Item, Fields], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -139,6 +162,7 @@ def routes(site: Site) -> list[Route]:
     return [
         Route("/items/{name:text}", item),
         Route("/items/{name:text}/shared", shared),
+        Route("/items/{name:text}/links", linked),
         Route("/items/{name:text}/dossier", dossier_),
         Route("/items/{name:text}/take", form(_take), methods=["POST"]),
         Route("/items/{name:text}/release", form(_release), methods=["POST"]),
@@ -148,8 +172,11 @@ def routes(site: Site) -> list[Route]:
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
             for word, kind in _ASIDE.items()
         ),
-        Route("/accounts/{name:text}", account),
-        Route("/accounts/{name:text}/{digest:str}", long_account),
+        Route("/items/{name:text}/panels", item_panels),
+        Route("/accounts/{name:text}", of_account),
+        Route("/accounts/{name:text}/panels", account_panels),
+        Route("/accounts/{name:text}/{digest:str}", of_account),
+        Route("/accounts/{name:text}/{digest:str}/panels", account_panels),
         Route("/find", find),
     ]
 
@@ -233,6 +260,8 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
     shown = _latest_of_each_rule(alerts)
     payments = _payments(store, item, known, state)
+    currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in known.transactions}
+    currencies = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
     of_account = [] if case else cases.of_account(store, item.account_id, _CASES)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
@@ -253,16 +282,19 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         is_correction=state.decision is not None and state.covers(item),
         expired=_expired(state),
         dossier=f"/items/{segment(with_dossier['case_id'])}/dossier" if with_dossier else None,
-        facts=_facts(item, case, row),
+        facts=_facts(item, case, row, currencies),
+        currencies=currencies,
+        currency_of=currency_of,
         cases=of_account,
         history=known,
         accounts=accounts[: history.NUMBERED],
         more_accounts=len(accounts[history.NUMBERED :]),
-        timeline=_timeline(known, item, history.labels(accounts)),
+        timeline=_timeline(store.settings, known, item, history.labels(accounts)),
         alerts=[_evidence(alert, known) for alert in shown],
         more_alerts=len(alerts) - len(shown),
         columns=list(store.settings.columns),
         score=_score(known),
+        panels=f"{_address(item)}/panels" if store.settings.panels else None,
         days=days,
         spans=[span for span in SPANS if span != days],
         events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
@@ -316,6 +348,22 @@ def _find(store: Store, name: str, day: date | None = None) -> Named:
     return named
 
 
+def _account(store: Store, request: Request) -> Item:
+    """Return the account that an address names: see :func:`names.account`.
+
+    Raises:
+        MissingError: there is none whose long name has the digest.
+    """
+    name, wanted = request.path_params["name"], request.path_params.get("digest")
+    if wanted is not None:
+        longer = (one for one in history.accounts_beginning(store, name) if digest(one) == wanted)
+        whole = next(longer, None)
+        if whole is None:
+            raise MissingError(f"there is no account {shown(name)}… any more: it was forgotten")
+        name = whole
+    return history.of_account(store, name)
+
+
 def _days(request: Request) -> int:
     given = request.query_params.get("days", "")
     return int(given) if given in map(str, SPANS) else SPANS[0]
@@ -344,7 +392,14 @@ def _expired(state: State) -> str | None:
     return None
 
 
-def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _address(item: Item) -> str:
+    """Return the address of the page of an item, or of an account."""
+    return f"/items/{segment(item.item_id)}" if item.names else account(item.account_id)
+
+
+def _facts(
+    item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None, currencies: list[str]
+) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
     if row:
         facts.append(("Why", row["reasons"]))
@@ -354,39 +409,55 @@ def _facts(item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None) 
             ("Last alert (UTC)", moment(case["last_alert_at"])),
             ("Alerts", f"{case['alerts']:,}"),
             ("Rules", ", ".join(case["rules"])),
-            ("At risk", amount(case["amount_at_risk"])),
+            ("At risk", amount(case["amount_at_risk"], currencies)),
         ]
         if case["accounts"] != 1:
             facts.append(("Accounts", f"{case['accounts']:,}"))
     elif row:
-        facts += [("At risk", amount(row["amount_at_risk"])), ("Drawn from", f"{row['population']:,} accounts")]
+        facts += [
+            ("At risk", amount(row["amount_at_risk"], currencies)),
+            ("Drawn from", f"{row['population']:,} accounts"),
+        ]
     if row and row["probability"] is not None:
         facts.append(("Probability of fraud", share(row["probability"])))
     if item.entity != ACCOUNT:
-        facts.append(("First account", shown(item.account_id)))
-    return facts or [("Account", shown(item.account_id))]
+        facts.append(("First account", item.account_id))
+    return facts or [("Account", item.account_id)]
 
 
-def _timeline(known: History, item: Item, labels: Mapping[str, str]) -> Markup:
+def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[str, str]) -> Markup:
+    countries = _new_countries(settings, known) if item.entity == ACCOUNT else {}
     marks = [
         Mark(
             row["timestamp"],
             row["amount"],
-            _text(row) if item.entity == ACCOUNT else f"{shown(row['account_id'])}: {_text(row)}",
+            ("" if item.entity == ACCOUNT else f"{shown(row['account_id'])}: ") + _text(settings, row),
             row["is_of_case"],
             row["alert"],
             row["probability"],
             None if row["verdict"] is None else "fraud" if row["verdict"] else "genuine",
             bool(row["label"]),
-            labels.get(row["account_id"], ""),
+            labels.get(row["account_id"], countries.get(row["transaction_id"], "")),
         )
         for row in known.transactions
     ]
     return charts.timeline(marks, f"{len(marks):,} transactions of {shown(item.entity_key)} by time and amount")
 
 
-def _text(row: dict[str, Any]) -> str:
-    parts = [f"{moment(row['timestamp'])} UTC: {amount(row['amount'])}"]
+def _new_countries(settings: Settings, known: History) -> dict[str, str]:
+    """Return the country of each payment that is in another one than the payment before."""
+    changes, before = {}, ""
+    for row in reversed(known.transactions):
+        country = money.country(settings, row)
+        if country and country != before:
+            changes[row["transaction_id"]] = before = country
+    return changes
+
+
+def _text(settings: Settings, row: dict[str, Any]) -> str:
+    parts = [f"{moment(row['timestamp'])} UTC: {amount(row['amount'], money.currencies(settings, [row]))}"]
+    country = money.country(settings, row)
+    parts += [f"in {country}"] if country else []
     parts += [f"score {share(row['probability'])}"] if row["probability"] is not None else []
     parts += [f"{row['alert']} alert"] if row["alert"] else []
     parts += [] if row["verdict"] is None else ["called fraud" if row["verdict"] else "called genuine"]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from fraudlake.desk import cases, history, items
 from fraudlake.desk.letters import shown
+from fraudlake.desk.money import amount
 from fraudlake.desk.web.names import account, segment
-from fraudlake.desk.web.site import amount, moment
+from fraudlake.desk.web.site import moment
 from fraudlake.sql_text import value
 from fraudlake.tables import GOLD_CASES, SILVER_TRANSACTIONS
 

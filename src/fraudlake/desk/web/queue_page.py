@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from starlette.routing import Route
 
 from fraudlake import tables
-from fraudlake.desk import cases, items, review
+from fraudlake.desk import cases, items, money, review
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.names import segment
@@ -55,9 +55,11 @@ def routes(site: Site) -> list[Route]:
         days, chosen = items.days(store), QueueFilter.read(request.query_params)
         day = day_of(request.query_params.get("day")) or next(iter(days), None)
         queued = items.listed(store, day) if day else []
+        currencies = money.of_queue(store, queued)
         rows = [
             {
                 **one.row,
+                "currencies": currencies.get(one.item.item_id, ()),
                 "item": one.item,
                 "state": one.state,
                 "is_decided": one.is_decided,

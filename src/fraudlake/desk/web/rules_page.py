@@ -10,10 +10,11 @@ from starlette.routing import Route
 
 from fraudlake.desk import charts, rules
 from fraudlake.desk.letters import shown
+from fraudlake.desk.money import amount
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import segment
-from fraudlake.desk.web.site import Site, amount, done, number, share
+from fraudlake.desk.web.site import Site, done, number, share
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:

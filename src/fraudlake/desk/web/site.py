@@ -15,7 +15,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fraudlake.counts import counted
+from fraudlake.desk.document import text
 from fraudlake.desk.letters import seen, shown
+from fraudlake.desk.money import amount
+from fraudlake.desk.web.cut import brief, cut, whole
 from fraudlake.desk.web.names import account, segment
 
 if TYPE_CHECKING:
@@ -50,7 +53,9 @@ class Site:
         made = Environment(loader=PackageLoader("fraudlake.desk.web"), autoescape=True, undefined=StrictUndefined)
         made.filters |= {
             "amount": amount,
+            "brief": brief,
             "counted": counted,
+            "cut": cut,
             "day": day,
             "decimals": decimals,
             "moment": moment,
@@ -61,7 +66,8 @@ class Site:
             "seen": seen,
             "plain": plain,
             "share": share,
-            "short": short,
+            "whole": whole,
+            "text": text,
             "words": words,
         }
         made.globals["static"] = self._address_of
@@ -88,11 +94,6 @@ def done(request: Request, address: str) -> Response:
 def wants_json(request: Request) -> bool:
     """Return whether the script of a page asks."""
     return "application/json" in request.headers.get("accept", "")
-
-
-def amount(value: float | None) -> str:
-    """Write an amount."""
-    return "" if value is None else f"{value:,.2f}"
 
 
 def number(value: float | None) -> str:
@@ -123,11 +124,6 @@ def moment(value: datetime | None) -> str:
 def day(value: date | None) -> str:
     """Write a day."""
     return "" if value is None else f"{value:%-d %b %Y}"
-
-
-def short(value: str) -> str:
-    """Write the beginning of a long id."""
-    return value if len(value) <= 20 else f"{value[:12]}…"
 
 
 def words(name: str) -> str:

@@ -152,7 +152,11 @@
     else place.textContent = text || "The desk does not answer: is it still running?";
   }
 
-  for (const place of document.querySelectorAll("[data-load]")) load(place, place.dataset.load);
+  for (const place of document.querySelectorAll("[data-load]")) {
+    const folded = place.closest("details");
+    if (folded) folded.addEventListener("toggle", () => load(place, place.dataset.load), { once: true });
+    else load(place, place.dataset.load);
+  }
 
   // On a narrow screen the time axis is wider than its place: the case comes into view.
   for (const place of document.querySelectorAll(".timeline-of .scroll")) {

@@ -1,0 +1,71 @@
+"""Money: declared columns named ``currency`` or ``country`` become what amounts and payments are shown with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.desk.letters import shown
+from fraudlake.desk.window import Window
+from fraudlake.sql_text import one_of
+from fraudlake.tables import SILVER_TRANSACTIONS
+
+if TYPE_CHECKING:
+    from fraudlake.desk.items import Queued
+    from fraudlake.desk.store import Store
+    from fraudlake.settings import Settings
+
+
+def declared(settings: Settings, noun: str) -> list[str]:
+    """Return the declared columns named by a noun, such as ``currency`` or ``card_currency``."""
+    return [name for name in settings.columns if name.lower().rpartition("_")[2] == noun]
+
+
+def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what the amounts of rows of ``silver_transactions`` are in; nothing if no column says so."""
+    names = declared(settings, "currency")
+    return sorted({shown(str(row[name])) for row in rows for name in names if row.get(name) is not None})
+
+
+def country(settings: Settings, row: Mapping[str, Any]) -> str:
+    """Return the countries of a row of ``silver_transactions``, in the order of the columns."""
+    names = declared(settings, "country")
+    return ", ".join(dict.fromkeys(shown(str(row[name])) for name in names if row.get(name) is not None))
+
+
+def amount(value: float | None, of: Sequence[str] = ()) -> str:
+    """Write an amount; a sum of several currencies names all of them, such as ``12.00 EUR + USD``."""
+    return "" if value is None else " ".join(filter(None, (f"{value:,.2f}", " + ".join(of))))
+
+
+def of_queue(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
+    """Return the currencies of each item of a queue, by its id."""
+    wanted, silver = declared(store.settings, "currency"), SILVER_TRANSACTIONS
+    days = [one.item.about for one in queued if one.item.about]
+    if not wanted or not days:
+        return {}
+    # Silver has a column that was declared just now after its next commit.
+    present = store.query(f"SELECT * FROM {silver.name} LIMIT 0", silver).column_names
+    names = [name for name in wanted if name in present]
+    window = Window(min(day.first for day in days), max(day.last for day in days))
+    ids = sorted({id_ for one in queued for id_ in one.item.transaction_ids})
+    drawn = sorted({one.item.account_id for one in queued if not one.item.transaction_ids})
+    rows = store.query(
+        f"SELECT {', '.join(('transaction_id, account_id, date', *names))} FROM {silver.name} "
+        f"WHERE {window.sql} AND ({one_of('transaction_id', ids)} OR {one_of('account_id', drawn)})",
+        silver,
+    ).to_pylist()
+    by_id = {row["transaction_id"]: row for row in rows}
+    by_account = defaultdict(list)
+    for row in rows:
+        by_account[row["account_id"], row["date"]].append(row)
+    return {
+        one.item.item_id: currencies(
+            store.settings,
+            [by_id[id_] for id_ in one.item.transaction_ids if id_ in by_id]
+            if one.item.transaction_ids
+            else by_account[one.item.account_id, one.row["day"]],
+        )
+        for one in queued
+    }

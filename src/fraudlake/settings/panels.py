@@ -1,0 +1,105 @@
+"""Panels: what the desk shows of a customer, a merchant or another key, from a table of the lake or a query."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_settings import NoDecode
+
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.values import from_json
+
+_COLUMN = r"^[A-Za-z_]\w*$"
+_TABLE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,2}$"
+_PART = re.compile(r"""'(?:[^'\\]|'')*'|"[^"\\]*"|`[^`\\]*`|(?<![:\w]):key\b|--|/\*|[;\\'"`()]""")
+"""What matters in a query: quoted texts and names, the key, and what could end the query.
+
+To Spark a backslash in a text escapes the next letter, to DataFusion it does not.
+"""
+_FORBIDDEN = {
+    ";": "semicolon",
+    "--": "comment",
+    "/*": "comment",
+    "\\": "backslash",
+    **dict.fromkeys("'\"`", "open quote"),
+}
+
+
+class Panel(BaseModel):
+    """What is known of an account, or of another entity's key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = Field(min_length=1, max_length=60)
+    entity: str = ACCOUNT
+    """The entity that it is about, whose key has one column."""
+    table: str | None = Field(None, pattern=_TABLE)
+    """A table, instead of a query."""
+    key: str | None = Field(None, pattern=_COLUMN)
+    """The column of the table that has the key."""
+    columns: tuple[Annotated[str, Field(pattern=_COLUMN)], ...] = ()
+    """The columns of the table that are shown; all by default."""
+    query: str | None = None
+    """A SELECT, in which ``:key`` is the key."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.table is None) == (self.query is None):
+            raise ValueError(f"panel '{self.title}' must have either a table or a query")
+        if self.table and not self.key:
+            raise ValueError(f"panel '{self.title}' lacks the key: the column of {self.table} that has it")
+        if self.query:
+            if self.key or self.columns:
+                raise ValueError(f"panel '{self.title}': a query takes neither key nor columns")
+            _check(self.title, self.query)
+        return self
+
+    def statement(self, key: str, most: int) -> str:
+        """Return the query for a key.
+
+        Args:
+            key: the key's value, as text of SQL.
+            most: the largest number of rows.
+        """
+        if self.query is None:
+            columns = ", ".join(self.columns) or "*"
+            return f"SELECT {columns} FROM {self.table} WHERE {self.key} = {key} LIMIT {most}"  # noqa: S608 (checked)
+        bound = _PART.sub(lambda match: key if match[0] == ":key" else match[0], self.query)
+        # What is not a query cannot be in brackets.
+        return f"SELECT * FROM ({bound}) panel LIMIT {most}"  # noqa: S608 (checked)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What may be the name of a table."""
+        return frozenset([self.table] if self.table else re.findall(r"\w+", self.query or ""))
+
+
+def _check(title: str, query: str) -> None:
+    """Refuse what is not one SELECT with the key in it, whatever the key is."""
+    parts = [match[0] for match in _PART.finditer(query)]
+    if not re.match(r"\s*SELECT\b", query, re.IGNORECASE):
+        raise ValueError(f"panel '{title}': a query begins with SELECT")
+    for part in parts:
+        if part in _FORBIDDEN:
+            raise ValueError(f"panel '{title}': a query has no {_FORBIDDEN[part]}")
+    if ":key" not in parts:
+        raise ValueError(f"panel '{title}': a query has :key, the account or key that it is about")
+    depth = 0
+    for part in parts:
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        if depth < 0:
+            break
+    if depth:
+        raise ValueError(f"panel '{title}': a query has as many closing as opening brackets")
+
+
+class Panels(BaseModel):
+    """What else the desk shows."""
+
+    panels: Annotated[tuple[Panel, ...], NoDecode, BeforeValidator(from_json)] = Field(
+        (),
+        description="What cases and accounts show of other tables, as JSON: "
+        '[{"title": "Customer", "table": "customers", "key": "account_id"}, …].',
+    )
