@@ -97,7 +97,7 @@ def test_two_cases_are_merged_decided_on_and_separated(browse: Open, open_store:
     answer = browser.get(f"{part}?day=2026-03-07")
     assert answer.url.path == whole
     text = text_of(answer.text)
-    assert "alert2 is part of this case." in text and "anna merged it" in text and "one device" in text
+    assert "alert2 is part of this case." in text and "anna merged alert2 into alert4 · one device" in text
     assert "A2: a small payment" in text and "A4: a small payment" in text  # the evidence of both
     assert browser.form(whole, f"{whole}/verdict")["fraud"] == ["2-4", "4-4"]
     queue = text_of(browser.get("/").text)

@@ -25,7 +25,7 @@ from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
-from fraudlake.desk.web.site import amount, done, moment, share
+from fraudlake.desk.web.site import amount, done, moment, share, short
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
@@ -59,8 +59,8 @@ _TEXTS = {
     "assigned": "assigned it",
     "escalated": "gave it to a lead",
     "opened": "opened the case",
-    "merged": "merged it into another case",
-    "separated": "separated it again",
+    "merged": "merged",
+    "separated": "separated",
 }
 _DONE = {
     "taken": "It is yours.",
@@ -277,7 +277,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         score=_score(known),
         days=days,
         spans=[span for span in SPANS if span != days],
-        events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
+        events=[{**vars(event), "text": _said(event)} for event in reversed(events)],
         verdicts=_earlier(known.verdicts, events),
         reasons=store.settings.review_reasons,
         people=sorted({event.analyst for event in events}),
@@ -348,6 +348,14 @@ def _notice(request: Request, item: Item, events: list[Event]) -> str | None:
     if event.is_verdict:
         return f"Recorded at {moment(event.at)} UTC: {event.verdict}. The next item: n."
     return _DONE[event.kind]
+
+
+def _said(event: Event) -> str:
+    """Return what an event says, without its verdict, reason and note."""
+    text, into = _TEXTS[event.kind], event.merged_into
+    if event.kind not in ("merged", "separated"):
+        return text
+    return f"{text} {short(event.item_id)} {'into' if event.kind == 'merged' else 'from'} {short(into or 'a case')}"
 
 
 def _expired(state: State) -> str | None:
