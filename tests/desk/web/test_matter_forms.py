@@ -118,6 +118,15 @@ def test_two_cases_are_merged_decided_on_and_separated(browse: Open, open_store:
     assert browser.get(part).url.path == part
 
 
+def test_a_verdict_is_about_the_parts_that_its_page_has_shown(browse: Open, open_store: OpenStore) -> None:
+    browser, whole = browse(), "/items/alert4"
+    before = browser.form(whole, f"{whole}/verdict")
+    browser.submit("/items/alert2", "/items/alert2/merge", other="alert4", reason="one device")
+    answer = browser.post(f"{whole}/verdict", data={**before, "verdict": "fraud"})
+    assert answer.status_code == 409 and "merged or separated since this page was made" in answer.text
+    assert [kind for kind, _ in kinds(open_store())] == ["merged"]
+
+
 def test_open_cases_that_share_an_account_or_payment_are_proposed(browse: Open, root: Path) -> None:
     small_lake.add_terminal_case(root)
     browser = browse()

@@ -193,8 +193,11 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     if known == "fraud" and not marked:
         raise PageError("mark the payments that are fraud: nothing was written")
     fraud = marks.amounts(store, item, marked)
+    parts = str(len(item.parts))
 
     def make(before: State) -> Event:
+        if fields.get("parts", parts) != parts:
+            raise PageError("cases were merged or separated since this page was made: load it again")
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = _record(store, item, id_, make)
