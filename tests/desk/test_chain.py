@@ -71,6 +71,15 @@ def test_an_event_put_between_is_found(events: list[Event]) -> None:
     assert chain.verify([*events[:3], between, events[3]]).faults[0] == "two events have the number 3"
 
 
+def test_an_event_of_a_lake_without_merges_has_the_hash_that_it_had(events: list[Event]) -> None:
+    assert events[0].hash == "b00e2512438fd0f06e92c4dc41c67124e21d46b267b207eedf00eba98e27d2ba"
+    merged = replace(events[1], kind="merged", merged_into="case 1")
+    merged = replace(merged, hash=chain.link(events[0].hash, merged))
+    assert chain.verify([events[0], merged]).faults == []
+    assert chain.verify([events[0], replace(merged, merged_into="case 3")]).faults
+    assert chain.verify([events[0], replace(merged, merged_into=None)]).faults
+
+
 def test_an_event_that_forget_erased_is_counted_and_those_after_it_still_fit(events: list[Event]) -> None:
     erased = replace(events[1], kind="erased", account_id="", transaction_ids=(), is_erased=True)
     assert chain.verify([events[0], erased, *events[2:]]) == chain.Verified(4, events[-1].hash, 1, [])

@@ -58,6 +58,32 @@ def test_a_queue_is_worked_through_by_commands(lake: Path, fraudlake_here: Fraud
     ]
 
 
+def test_a_case_is_opened_merged_and_separated_by_commands(lake: Path, fraudlake_here: FraudlakeHere) -> None:
+    def command(*arguments: str) -> Any:
+        done = fraudlake_here("--lake", str(lake), "--json", *arguments)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    given = ("open", "1", "--payment", "a", "--reason", "she called", "--analyst", "ann", "--event-id", "e1")
+    opened = command("review", *given)
+    assert command("review", *given) == opened  # as after a kill
+    assert (opened["kind"], opened["transaction_ids"]) == ("opened", ["a"])
+    name = opened["item_id"]
+    assert [item["item_id"] for item in command("queue", "list")["items"]] == [name]
+    assert command("queue", "next")["item"]["item_id"] == name
+    merged = command("review", "merge", "a pair", name, "--reason", "one thief")
+    assert (merged["item_id"], merged["merged_into"]) == ("a pair", name)
+    refused = fraudlake_here("--lake", str(lake), "review", "take", "a pair")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"fraudlake: a pair is part of case {name} now: name that one\n",
+    )
+    assert command("review", "separate", "a pair", "--reason", "two")["kind"] == "separated"
+    assert command("review", "take", "a pair")["item_id"] == "a pair"
+    events = command("decisions", "--all")["decisions"]
+    assert [row["kind"] for row in events] == ["opened", "merged", "separated", "taken"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

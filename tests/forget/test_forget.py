@@ -208,14 +208,13 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     lake = open_lake()
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
     assert status(lake).gaps == []
-    gone, event = sorted(lake.rows(tables.SILVER_REVIEW_EVENTS).to_pylist(), key=lambda row: str(row["account_id"]))[
-        ::-1
-    ]
+    gone, event, merged = sorted(lake.rows(tables.SILVER_REVIEW_EVENTS).to_pylist(), key=lambda row: row["number"])
     assert (gone["kind"], gone["analyst"], gone["item_id"], gone["transaction_ids"]) == ("erased", None, None, None)
     assert (event["account_id"], event["note"]) == (OTHER, "erased: it named an account that was forgotten")
     assert len(event["transaction_ids"]) == 1
+    assert (merged["account_id"], merged["reason"], merged["merged_into"]) == (OTHER, "one thief", None)
     verified = chain.verify(review.of_lake(LocalStore(lake.settings)))
-    assert (verified.events, verified.erased, verified.faults) == (2, 2, [])
+    assert (verified.events, verified.erased, verified.faults) == (3, 3, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
     assert status(lake).reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
     audited = {row["table_name"]: row for row in audit(lake, NAMED)}
@@ -250,7 +249,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
 
 
 def review_cases(lake: Any) -> None:
-    """Queue the cases, and decide on those of two accounts; a note and the transactions of one name the other."""
+    """Queue the cases, and decide on those of two accounts; one names the other, into which it is merged then."""
     store = LocalStore(lake.settings)
     queue.build(store, lake.query(tables.GOLD_CASES, "min(date) AS day")["day"][0].as_py())
     by_account = {row["account_id"]: cases.item(row) for row in cases.listed(store).to_pylist()}
@@ -265,6 +264,11 @@ def review_cases(lake: Any) -> None:
             account,
             lambda state, item=item, id_=account: review.decide(item, state, "ann", "unsure", id_, note=note),
         )
+
+    def merged(before: review.State) -> review.Event:
+        return review.relate(items[OTHER], before, "ann", "merged", "merge", "one thief", items[NAMED], before)
+
+    review.record(store, items[OTHER], "merge", merged)
 
 
 def audit(lake: Any, account: str) -> list[Any]:

@@ -118,7 +118,7 @@ def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **
     while (queued := items.next_of(store, chosen, name)) is not None:
         try:
             if take:
-                _take(store, queued.row["item_id"], name, None)
+                _take(store, queued.item.item_id, name, None)
         except TakenError:  # another analyst was first
             continue
         app.say({"day": chosen, "item": queued.row}, _line(queued.row))
@@ -297,6 +297,70 @@ def escalate(
     _say(app, event, f"{event.item_id} is for a lead")
 
 
+@review.command(name="open", example="fraudlake review open 4711 --payment 5f0c… --reason 'the customer called'")
+@click.argument("account")
+@click.option("--payment", "payments", multiple=True, required=True, help="Id of a payment that it is about.")
+@click.option("--reason", required=True, help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def open_(
+    app: App,
+    /,
+    account: str,
+    payments: tuple[str, ...],
+    reason: str,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
+) -> None:
+    """Open a case of payments of ACCOUNT that no alert has brought together; it is in the latest queue."""
+    from fraudlake.desk import matters, review
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    event = matters.open_case(store, account, payments, name, reason, event_id or review.new_id())
+    paid = counted(len(event.transaction_ids), "payment")
+    _say(app, event, f"{event.analyst} has opened case {event.item_id} of {paid}, in the queue of {event.day}")
+
+
+@review.command(example="fraudlake review merge 7d6c1f… 4be07a… --reason 'the same device'")
+@click.argument("item")
+@click.argument("into")
+@click.option("--reason", required=True, help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def merge(
+    app: App, /, item: str, into: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+) -> None:
+    """Make the case ITEM a part of the case INTO: a verdict on INTO is then about the payments of both."""
+    from fraudlake.desk import matters, review
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    event = matters.merge(store, item, into, name, reason, event_id or review.new_id())
+    _say(app, event, f"{event.item_id} is part of {event.merged_into}")
+
+
+@review.command(example="fraudlake review separate 7d6c1f… --reason 'it was another device'")
+@click.argument("item")
+@click.option("--reason", required=True, help="Why, in a few words.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def separate(
+    app: App, /, item: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+) -> None:
+    """Make ITEM, which is part of another case, a case of its own again."""
+    from fraudlake.desk import matters, review
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    event = matters.separate(store, item, name, reason, event_id or review.new_id())
+    _say(app, event, f"{event.item_id} is no part of {event.merged_into} any more")
+
+
 @cli.command(example="fraudlake decisions --from 2026-03-01")
 @click.option("--from", "first", type=Day(), help="From this day (UTC) on.  [default: all]")
 @click.option("--to", "last", type=Day(), help="To this day, included.")
@@ -327,6 +391,7 @@ def decisions(
     lines = [
         f"{row['at']:%Y-%m-%d %H:%M:%S}  {row['analyst']}  {row['verdict'] or ''}{' ' if row['verdict'] else ''}"
         f"({row['kind']})  {row['entity']} {row['entity_key']}  {row['item_id']}"
+        f"{' into ' + row['merged_into'] if row['kind'] == 'merged' and row['merged_into'] else ''}"
         f"{'  ' + row['reason'] if row['reason'] else ''}"
         for row in rows
     ]
@@ -414,9 +479,9 @@ def _say(app: App, event: Event, text: str) -> None:
 
 
 def _day_of(store: Store, given: datetime | None) -> date:
-    from fraudlake.desk import queue
+    from fraudlake.desk import items, queue
 
-    return given.date() if given else queue.last(store)
+    return given.date() if given else items.latest(items.days(store)) or queue.last(store)
 
 
 def _no_queue(day: date) -> str:
@@ -431,6 +496,7 @@ def _described(queued: Queued) -> dict[str, Any]:
         "expires_at": queued.state.expires_at,
         "verdict": decision.verdict if decision else None,
         "decided_by": decision.analyst if decision else None,
+        "part_of": queued.item.item_id if queued.is_part else None,
     }
 
 
@@ -442,5 +508,6 @@ def _line(item: dict[str, Any]) -> str:
         if item.get("holder")
         else []
     )
+    part = [f"part of {item['part_of']}"] if item.get("part_of") else []
     what = f"{item['rank']:>4}  {item['item_id']}  {item['entity']} {item['entity_key']}"
-    return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *done])
+    return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *part, *done])

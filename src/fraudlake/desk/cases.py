@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from fraudlake.desk.review import Item
 from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import value
+from fraudlake.sql_text import one_of, value
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fraudlake.desk.store import Store
 
-DRAWN, CASE = "drawn", "case"
+DRAWN, CASE, OPENED = "drawn", "case", "opened"
 
 
 def listed(store: Store, day: date | None = None, limit: int | None = None) -> pa.Table:
@@ -40,6 +40,18 @@ def of_alerts(store: Store) -> dict[str, str]:
     """Return the case of each alert, by its id."""
     rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
     return {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
+
+
+def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the cases that ids of alerts name, by these ids; a case may have joined another one meanwhile."""
+    select = f"SELECT * FROM {GOLD_CASES.name} WHERE"
+    present = store.query(f"{select} {one_of('case_id', names)}", GOLD_CASES).to_pylist() if names else []
+    by_name = {case["case_id"]: case for case in present}
+    others = [name for name in names if name not in by_name]
+    joined = " OR ".join(f"array_contains(alert_ids, {value(name)})" for name in others)
+    for case in store.query(f"{select} {joined}", GOLD_CASES).to_pylist() if others else []:
+        by_name |= dict.fromkeys(set(case["alert_ids"]).intersection(others), case)
+    return by_name
 
 
 def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
@@ -92,7 +104,7 @@ def midnight(day: date) -> str:
 
 
 def item(case: Mapping[str, Any], day: date | None = None) -> Item:
-    """Return a row of ``gold_cases`` as an item, perhaps of the queue of a day."""
+    """Return a row of ``gold_cases``, or of a case that was opened by hand, as an item, perhaps of a day's queue."""
     return Item(
         case["case_id"],
         case["case_id"],
@@ -100,7 +112,7 @@ def item(case: Mapping[str, Any], day: date | None = None) -> Item:
         case["entity_key"],
         case["account_id"],
         tuple(case["transaction_ids"]),
-        frozenset(case["alert_ids"]),
+        frozenset(case["alert_ids"] or [case["case_id"]]),
         day,
         Window(case["opened_at"].date(), case["last_alert_at"].date()),
     )

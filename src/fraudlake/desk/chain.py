@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from fraudlake.desk.review import Event
 
 _NOT_CHAINED = ("hash", "is_erased")
+_LATER = ("merged_into",)
+"""Fields that the first lakes do not have: null is left out, so that their hashes stay what they are."""
 
 
 def link(before: str | None, event: Event) -> str:
     """Return the hash of an event that comes after the one with a hash; None: it is the first."""
     content = {name: given for name, given in asdict(event).items() if name not in _NOT_CHAINED}
+    content = {name: given for name, given in content.items() if given is not None or name not in _LATER}
     text = json.dumps([before, content], sort_keys=True, default=_text)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import json_text, tables
 from fraudlake.counts import counted
-from fraudlake.desk import cases, charts, history, letters, money, review
+from fraudlake.desk import charts, history, items, letters, money, review
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.document import Block, Document, Prose, Section, text
 from fraudlake.desk.window import Window
@@ -19,7 +19,7 @@ from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import source_position
 from fraudlake.silver.source_position import KAFKA
-from fraudlake.sql_text import literal, one_of
+from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -42,7 +42,7 @@ def dossier(store: Store, name: str) -> Document:
 
     Args:
         store: the lake.
-        name: the id of the case, or of one of its alerts.
+        name: the id of the case, of one of its alerts, or of a case that is a part of it.
 
     Raises:
         UsageError: there is no such case.
@@ -52,9 +52,10 @@ def dossier(store: Store, name: str) -> Document:
         "lake": store.short_name,
         "case": case.row["case_id"],
         case.row["entity"] or "account": case.row["entity_key"],
-        "opened": case.row["opened_at"],
-        "last alert": case.row["last_alert_at"],
+        "opened" if case.row["alerts"] else "first payment": case.row["opened_at"],
+        "last alert" if case.row["alerts"] else "last payment": case.row["last_alert_at"],
         "alerts": case.row["alerts"],
+        **({"cases that became this one": [part.item_id for part in case.item.parts]} if case.item.parts else {}),
         "accounts": case.row["accounts"],
         "transactions": len(case.row["transaction_ids"]),
         "amount at risk": case.row["amount_at_risk"],
@@ -78,11 +79,10 @@ class _Case:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        is_named = f"WHERE case_id = {literal(name)} OR array_contains(alert_ids, {literal(name)})"
-        named = self._select(tables.GOLD_CASES, "*", is_named)
-        if not named:
+        named = items.find(store, name)
+        if named is None or named.case is None:
             raise UsageError(f"{name}: there is no such case: 'fraudlake cases' lists them")
-        self.row = named[0]
+        self.row, self.item = named.case, named.item
         alert_ids = self.row["alert_ids"][:_MOST]
         self._alerts = self._select(
             tables.SILVER_ALERTS, "*", f"WHERE {one_of('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
@@ -90,6 +90,10 @@ class _Case:
         days = {part["timestamp"].date() for alert in self._alerts for part in evidence.of_alert(alert)}
         ids = {part["transaction_id"]: None for alert in self._alerts for part in evidence.of_alert(alert)}
         self._ids = [*dict.fromkeys([*ids, *self.row["transaction_ids"][:_MOST]])]
+        if lacking := [id_ for id_ in self._ids if id_ not in ids]:  # no alert has them: they were opened by hand
+            assert self.item.about is not None
+            where = f"WHERE {self.item.about.sql} AND {one_of('transaction_id', lacking)}"
+            days |= {row["date"] for row in self._select(tables.SILVER_TRANSACTIONS, "DISTINCT date", where)}
         self._of_days = one_of("date", sorted(days))
         of_case = f"WHERE {self._of_days} AND {one_of('transaction_id', self._ids)}"
         rows = f"{of_case} ORDER BY timestamp, source, position"
@@ -97,7 +101,7 @@ class _Case:
         self._landed = {(row.pop("source"), row.pop("position")): row for row in self._landed_rows()}
         scored = f"{of_case} ORDER BY timestamp, transaction_id"
         self._predictions = self._select(tables.GOLD_FRAUD_PREDICTIONS, "*", scored) if days else []
-        self._events = review.of_items(store, {name, self.row["case_id"], *alert_ids})
+        self._events = review.of_items(store, {name, self.row["case_id"], *alert_ids, *self.item.all_names})
         known = f"WHERE {one_of('transaction_id', self._ids)} ORDER BY decided_at"
         self._verdicts = self._select(tables.SILVER_VERDICTS, "*", known)
 
@@ -117,7 +121,8 @@ class _Case:
     @property
     def verdict(self) -> str | None:
         """The latest verdict of an analyst; None if there is none."""
-        return next((event.verdict for event in reversed(self._events) if event.is_verdict), None)
+        own = (event for event in reversed(self._events) if event.is_verdict and event.item_id in self.item.names)
+        return next((event.verdict for event in own), None)
 
     @property
     def currency(self) -> str:
@@ -127,7 +132,7 @@ class _Case:
     def timeline(self) -> Block:
         """Return the payments of the case's account, or with its key, around it."""
         named = self.row["entity"] or ACCOUNT
-        is_same = history.same_key(self._store, cases.item(self.row), self._transactions)
+        is_same = history.same_key(self._store, self.item, self._transactions)
         first, last = self.row["opened_at"] - _AROUND, self.row["last_alert_at"] + _AROUND
         clauses = (
             f"WHERE {Window(first.date(), last.date()).sql} AND {is_same} "
@@ -138,7 +143,7 @@ class _Case:
         further = [name for name in self._columns if name in wanted]
         shown = ", ".join(("transaction_id, account_id, timestamp, amount, label", *further))
         payments = self._select(tables.SILVER_TRANSACTIONS, shown, clauses)
-        accounts = [] if named == ACCOUNT else history.by_account(payments, self._alerts)
+        accounts = history.by_account(payments, self._alerts) if self.item.has_accounts else []
         labels = history.labels(accounts)
         completed = {alert["transaction_id"] for alert in self._alerts}
         scores = {row["transaction_id"]: row["probability"] for row in self._predictions}
@@ -164,7 +169,8 @@ class _Case:
                     labels.get(account, ""),
                 )
             )
-        what = f"{title(named)} {letters.marked(self.row['entity_key'])}"
+        keys = dict.fromkeys((one.entity, one.entity_key) for one in self.item.parts or (self.item,))
+        what = ", ".join(f"{title(entity or ACCOUNT)} {letters.marked(key)}" for entity, key in keys)
         note = (
             f"{what}, from three days before the case to three days after it: "
             f"{counted(len(payments), 'transaction')}. Those of the case are coloured, those that completed an alert "
@@ -192,7 +198,8 @@ class _Case:
         left = self.row["alerts"] - len(rows)
         note = f"The first {len(rows)}; the lake holds {left:,} more." if left > 0 else ""
         columns = ("time", "rule", "version", "account", "amount", "what it says", "raised at", "alert")
-        return Block("Alerts", note, "", columns, rows, tables.SILVER_ALERTS.name, is_wide=True)
+        missing = "" if rows else "The case has no alerts: it was opened by hand."
+        return Block("Alerts", note, "", columns, rows, tables.SILVER_ALERTS.name, missing, is_wide=True)
 
     def known(self) -> Block:
         """Return the payments, alerts, scores and verdicts in the order in which they became known."""
@@ -351,7 +358,7 @@ class _Case:
 
     def events(self) -> Block:
         """Return the review of the case."""
-        title = "Review"
+        title, table = "Review", tables.SILVER_REVIEW_EVENTS.name
         if not self._events:
             return Block(title, missing="Nobody has looked at the case yet: run 'fraudlake review take'.")
         rows = [
@@ -363,11 +370,15 @@ class _Case:
                 event.verdict,
                 _reason(event.reason) if event.is_verdict or event.kind == "withdrawn" else event.reason,
                 Prose(event.note) if event.note else None,
+                event.item_id,
+                event.merged_into,
             )
             for event in self._events
         ]
-        columns = ("number", "at", "by", "what", "verdict", "reason", "note")
-        return Block(title, "", "", columns, rows, tables.SILVER_REVIEW_EVENTS.name, is_wide=True)
+        columns = ("number", "at", "by", "what", "verdict", "reason", "note", "case", "other case")
+        if not any(event.merged_into for event in self._events):
+            return Block(title, "", "", columns[:-2], [row[:-2] for row in rows], table, is_wide=True)
+        return Block(title, "", "", columns, rows, table, is_wide=True)
 
     def marked(self) -> Block:
         """Return which payments each decision calls fraud."""

@@ -81,7 +81,7 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
         alert_ids: the alerts of its case.
     """
     window = around(about, days)
-    own = [] if item.entity == ACCOUNT else of_transactions(store, item, about)
+    own = of_transactions(store, item, about) if item.has_accounts else []
     condition = f"{same_key(store, item, own)} AND {window.sql}"
     silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
     # A terminal may have so many payments that those of the case are not among the latest.
@@ -137,10 +137,10 @@ def events(store: Store, item: Item) -> list[Event]:
     """Return the events of an item, and of other items of its account or key, in their order."""
     if store.keeps_answers and _are_few(store):
         return _among_all(store, item)
-    same = f"entity = {literal(item.entity)} AND entity_key = {literal(item.entity_key)}"
-    return review.read(
-        store, f"WHERE {one_of('item_id', sorted(item.names))} OR {same}" if item.names else f"WHERE {same}"
+    same = " OR ".join(
+        f"entity = {literal(one.entity)} AND entity_key = {literal(one.entity_key)}" for one in item.parts or (item,)
     )
+    return review.read(store, f"WHERE {one_of('item_id', sorted(item.all_names))} OR {same}")
 
 
 def _are_few(store: Store) -> bool:
@@ -152,10 +152,12 @@ def _are_few(store: Store) -> bool:
 def _among_all(store: Store, item: Item) -> list[Event]:
     """Return the same from all events, which are read once for the pages of all cases."""
     rows = review.select(store)
-    is_named = pc.is_in(rows["item_id"], pa.array(sorted(item.names), pa.string()))
-    # As in SQL: what is named counts, also if the entity is null.
-    is_same = pc.and_kleene(pc.equal(rows["entity"], item.entity), pc.equal(rows["entity_key"], item.entity_key))
-    return review.of_rows(rows.filter(pc.or_kleene(is_named, is_same)))
+    chosen = pc.is_in(rows["item_id"], pa.array(sorted(item.all_names), pa.string()))
+    for one in item.parts or (item,):
+        # As in SQL: what is named counts, also if the entity is null.
+        is_same = pc.and_kleene(pc.equal(rows["entity"], one.entity), pc.equal(rows["entity_key"], one.entity_key))
+        chosen = pc.or_kleene(chosen, is_same)
+    return review.of_rows(rows.filter(chosen))
 
 
 def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:
@@ -164,13 +166,13 @@ def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, A
         return []
     silver = tables.SILVER_TRANSACTIONS
     # By the day and the account files can be left out, by the id alone they cannot.
-    of_account = [f"account_id = {literal(item.account_id)}"] if item.entity == ACCOUNT else []
+    of_account = [] if item.has_accounts else [f"account_id = {literal(item.account_id)}"]
     where = " AND ".join([about.sql, *of_account, one_of("transaction_id", item.transaction_ids)])
     return [*store.query(f"SELECT * FROM {silver.name} WHERE {where}", silver).to_pylist()]
 
 
 def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the condition that a transaction has the key of an item.
+    """Return the condition that a transaction has the key of an item, or of a part of it.
 
     If its entity is not declared any more, that it is of an account of the item.
 
@@ -179,6 +181,11 @@ def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str
         item: the item.
         rows: rows of ``silver_transactions`` that it is about; an account needs none.
     """
+    if item.parts:
+        of_parts = (
+            (part, [row for row in rows if row["transaction_id"] in part.transaction_ids]) for part in item.parts
+        )
+        return f"({' OR '.join(same_key(store, part, own) for part, own in of_parts)})"
     if item.entity == ACCOUNT:
         return f"account_id = {literal(item.account_id)}"
     if rows and item.entity in store.settings.entities:

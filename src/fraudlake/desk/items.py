@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fraudlake.desk import cases, queue, review
+from fraudlake.desk import cases, merges, opened, queue, review
 from fraudlake.desk.review import Item, State
 from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 from fraudlake.sql_text import one_of, value
-from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
+from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_REVIEW_EVENTS
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Queued:
-    """A row of ``gold_review_queue``, with what it is about now, and its state."""
+    """A row of ``gold_review_queue``, or a case that was opened by hand, with what it is about now, and its state."""
 
     row: dict[str, Any]
     item: Item
+    """The whole case, if it is a part of another one."""
     state: State
     rules: tuple[str, ...] = ()
     """The rules of its case."""
+    is_part: bool = False
+    """Whether its case is a part of the item."""
+    is_repeated: bool = False
+    """Whether it is a part, and another row of the queue has the item, too: that one is offered."""
 
     @property
     def is_decided(self) -> bool:
@@ -34,51 +40,56 @@ class Queued:
         return self.state.covers(self.item)
 
 
-def days(store: Store) -> list[date]:
-    """Return the days that have a queue, the latest first."""
-    rows = store.query(f"SELECT DISTINCT day FROM {GOLD_REVIEW_QUEUE.name} ORDER BY day DESC", GOLD_REVIEW_QUEUE)
-    return list(rows["day"].to_pylist())
+def days(store: Store) -> dict[date, bool]:
+    """Return the days that have a queue, or cases that were opened by hand, the latest first: whether it is a queue."""
+    by_hand = f"SELECT day, false AS is_queue FROM {SILVER_REVIEW_EVENTS.name} WHERE kind = {value(cases.OPENED)}"
+    all_ = f"SELECT day, true AS is_queue FROM {GOLD_REVIEW_QUEUE.name} UNION ALL {by_hand}"
+    statement = f"SELECT day, bool_or(is_queue) AS is_queue FROM ({all_}) of_all GROUP BY day ORDER BY day DESC"
+    rows = store.query(statement, GOLD_REVIEW_QUEUE, SILVER_REVIEW_EVENTS).to_pylist()
+    return {row["day"]: row["is_queue"] for row in rows}
+
+
+def latest(days: Mapping[date, bool]) -> date | None:
+    """Return the latest of days that has a queue, or else cases that were opened by hand; None if there is none."""
+    return next((day for day, is_queue in days.items() if is_queue), next(iter(days), None))
 
 
 def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
-    """Return the queue of a day, in its order, at a time: by default now."""
+    """Return the queue of a day, in its order, at a time: by default now. Cases opened by hand follow at its end."""
     now, rows = now or datetime.now(UTC), queue.of_day(store, day)
-    by_name = _cases(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
+    by_hand = opened.of_day(store, day)
+    rows += [opened.queued(case, rank) for rank, case in enumerate(by_hand, len(rows) + 1)]
+    by_name = cases.named(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
+    by_name |= {case["case_id"]: case for case in by_hand}
+    merged = merges.of(store)
     cases_of = [by_name.get(row["item_id"]) for row in rows]
-    items = [_item(row, case) for row, case in zip(rows, cases_of, strict=True)]
+    items = [_item(row, case, merged) for row, case in zip(rows, cases_of, strict=True)]
     names = {name: item.item_id for item in items for name in item.names}
     states = review.states(review.of_items(store, names), now, names) if names else {}
     free = review.state([], now)
-    return [
-        Queued(row, item, states.get(item.item_id, free), tuple(case["rules"]) if case else ())
-        for row, case, item in zip(rows, cases_of, items, strict=True)
-    ]
+    have_row = {case["case_id"] for case in cases_of if case}
+    queued = []
+    for row, case, item in zip(rows, cases_of, items, strict=True):
+        is_part = case is not None and case["case_id"] != item.item_id
+        rules = tuple(case["rules"]) if case else ()
+        state = states.get(item.item_id, free)
+        queued.append(Queued(row, item, state, rules, is_part, is_part and item.item_id in have_row))
+        have_row.add(item.item_id)
+    return queued
 
 
 def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:
     """Return the first item of a day's queue that the analyst holds, or else that is offered to them."""
-    queued = listed(store, day, now)
+    queued = [one for one in listed(store, day, now) if not one.is_repeated]
     own = (one for one in queued if one.state.holder == analyst)
     free = (one for one in queued if one.state.is_offered(analyst, is_lead=True) and not one.is_decided)
     return next(chain(own, free), None)
 
 
-def _cases(store: Store, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the cases that ids name, by these ids; a case may have joined another one since it was listed."""
-    select = f"SELECT * FROM {GOLD_CASES.name} WHERE"
-    present = store.query(f"{select} {one_of('case_id', names)}", GOLD_CASES).to_pylist() if names else []
-    by_name = {case["case_id"]: case for case in present}
-    others = [name for name in names if name not in by_name]
-    joined = " OR ".join(f"array_contains(alert_ids, {value(name)})" for name in others)
-    for case in store.query(f"{select} {joined}", GOLD_CASES).to_pylist() if others else []:
-        by_name |= dict.fromkeys(set(case["alert_ids"]).intersection(others), case)
-    return by_name
-
-
-def _item(row: dict[str, Any], case: dict[str, Any] | None) -> Item:
+def _item(row: dict[str, Any], case: dict[str, Any] | None, merged: merges.Merges) -> Item:
     """Return the item of a row of the queue; what a verdict on a drawn account is about is looked up when needed."""
     if case is not None:
-        return cases.item(case, row["day"])
+        return merged.item(merged.rows.get(merged.whole(case["case_id"]), case), row["day"])
     names, day = frozenset([row["item_id"]]), row["day"]
     about = Window(day, day)
     return Item(row["item_id"], None, row["entity"], row["entity_key"], row["account_id"], (), names, day, about)
@@ -91,6 +102,10 @@ class Named:
     item: Item
     case: dict[str, Any] | None
     row: dict[str, Any] | None
+    part: Item | None = None
+    """The case of the id, if it is a part of the item."""
+    merged: merges.Merges = merges.NONE
+    """The merges of the lake; those of a drawn account are not looked up."""
 
 
 def require(store: Store, name: str) -> Item:
@@ -102,7 +117,7 @@ def require_named(store: Store, name: str) -> Named:
     """Return what an id names.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or it is a part of another one.
     """
     named = find(store, name)
     if named is None:
@@ -110,6 +125,8 @@ def require_named(store: Store, name: str) -> Named:
             f"{store.name} has no case, alert or drawn account '{name}': 'fraudlake queue list' and 'fraudlake cases' "
             "show what there is"
         )
+    if named.part is not None:
+        raise UsageError(f"{name} is part of case {named.item.item_id} now: name that one")
     return named
 
 
@@ -121,14 +138,21 @@ def find(store: Store, name: str, day: date | None = None) -> Named | None:
         name: the id.
         day: the day of the queue that it is from; None: the latest one that has it.
     """
-    having = f"SELECT * FROM {GOLD_CASES.name} WHERE array_contains(alert_ids, {value(name)})"
-    case = next(iter(store.query(having, GOLD_CASES).to_pylist()), None)
-    is_named = one_of("item_id", case["alert_ids"] if case else [name])
+    own = opened.named(store, [name]).get(name)
+    merged = merges.of(store) if own else merges.NONE
+    whole = merged.rows.get(merged.whole(own["case_id"]), own) if own else None
+    case = merged.row(store, whole) if whole else None
+    is_named = one_of("item_id", [case["case_id"], *case["alert_ids"]] if case else [name])
     queued = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE {is_named} ORDER BY day DESC"
     rows = store.query(queued, GOLD_REVIEW_QUEUE).to_pylist()
+    if whole and "day" in whole:
+        rows.append(opened.queued(whole))
+    if whole:
+        rows.sort(key=lambda row: row["item_id"] not in merged.item(whole).names)  # then those of parts
     row = next((row for row in rows if day in (None, row["day"])), None)
-    if case is not None:
-        return Named(cases.item(case, row["day"] if row else None), case, row)
+    if whole is not None and own is not None:
+        part = merged.item(own) if own["case_id"] != whole["case_id"] else None
+        return Named(merged.item(whole, row["day"] if row else None), case, row, part, merged)
     if row is None or row["kind"] == cases.CASE:
         return None
     return Named(cases.drawn(store, row), None, row)

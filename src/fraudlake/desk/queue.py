@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.counts import counted
-from fraudlake.desk import cases, draw, precision, review
+from fraudlake.desk import cases, draw, merges, precision, review
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.any_rule import ACCOUNT
@@ -69,13 +69,15 @@ def build(
     there = of_day(store, day)
     if there and not is_again:
         return Built(day, there, False)
-    if there and any(event.day == day for event in review.of_lake(store)):
+    if there and _is_begun(store, day):
         raise FraudlakeError(f"the queue of {day} is being worked on, and cannot be built again: build another day's")
     open_cases = _open_cases(store, day, now)
     candidates = [_candidate(case, probability) for case, probability in _with_probabilities(store, open_cases)]
     drawn = draw.size(size, store.settings.explore)
     chosen = listed(candidates, size - drawn)
-    reviewed = _accounts(store, day, {row["case_id"] for row in chosen} | open_cases.left_out)
+    roots = {open_cases.wholes[row["case_id"]] for row in chosen}
+    listed_too = {case for case, whole in open_cases.wholes.items() if whole in roots}
+    reviewed = _accounts(store, day, listed_too | open_cases.left_out)
     others, population = _draw(store, day, reviewed, drawn, seed)
     flagged = _flagged(store, day)
     common = {"day": day, "seed": seed, "built_at": now, "population": population}
@@ -144,23 +146,41 @@ def _last_day(store: Store, now: datetime) -> date:
 
 @dataclass(frozen=True)
 class _Open:
-    """The cases of a day that nobody has taken or decided, and the ids of the others."""
+    """The cases of a day that nobody has taken or decided, one for each whole of parts, and the ids of others."""
 
     rows: list[dict[str, Any]]
     left_out: set[str]
+    """The cases that somebody has taken or decided."""
+    wholes: dict[str, str]
+    """Of each case of the day the one that it is a part of, or itself."""
 
 
 def _open_cases(store: Store, day: date, now: datetime) -> _Open:
     rows = store.query(f"SELECT * FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}", GOLD_CASES).to_pylist()
-    names = {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
+    merged = merges.of(store)
+    present = {row["case_id"]: row for row in rows} | merged.rows
+    names = {alert: row["case_id"] for row in present.values() for alert in row["alert_ids"]}
     known = review.states(review.of_lake(store), now, names)
+    wholes = {row["case_id"]: merged.whole(row["case_id"]) for row in rows}
 
     def is_open(row: dict[str, Any]) -> bool:
-        state = known.get(row["case_id"])
-        return state is None or (state.holder is None and not state.covers(cases.item(row)))
+        whole = wholes[row["case_id"]]
+        state = known.get(whole)
+        return state is None or (state.holder is None and not state.covers(merged.item(present[whole])))
 
     free = [row for row in rows if is_open(row)]
-    return _Open(free, {row["case_id"] for row in rows} - {row["case_id"] for row in free})
+    # Parts of one case are looked at together: one of them is enough, the case itself if it has alerts of the day.
+    free.sort(key=lambda row: wholes[row["case_id"]] != row["case_id"])
+    of_wholes = {wholes[row["case_id"]]: row for row in reversed(free)}
+    left_out = {row["case_id"] for row in rows} - {row["case_id"] for row in free}
+    return _Open([*of_wholes.values()], left_out, wholes)
+
+
+def _is_begun(store: Store, day: date) -> bool:
+    """Return whether somebody has worked on the queue of a day; a case that is opened by hand is not from it."""
+    events = review.of_lake(store)
+    opened = {event.item_id for event in events if event.kind == cases.OPENED}
+    return any(event.day == day and event.item_id not in opened for event in events)
 
 
 @dataclass(frozen=True)

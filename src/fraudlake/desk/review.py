@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from fraudlake.desk import chain
+from fraudlake.desk.store import complete
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
+from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.values import bounded
@@ -30,7 +32,19 @@ if TYPE_CHECKING:
     from fraudlake.desk.window import Window
 
 Kind = Literal[
-    "taken", "released", "verdict", "corrected", "withdrawn", "noted", "waiting", "assigned", "escalated", "erased"
+    "taken",
+    "released",
+    "verdict",
+    "corrected",
+    "withdrawn",
+    "noted",
+    "waiting",
+    "assigned",
+    "escalated",
+    "opened",
+    "merged",
+    "separated",
+    "erased",
 ]
 SetAside = Literal["noted", "waiting", "assigned", "escalated"]
 Verdict = Literal["fraud", "genuine", "unsure"]
@@ -67,6 +81,20 @@ class Item:
     """The day of the queue that it is from."""
     about: Window | None = None
     """The days of its alerts, or the day for which it was drawn."""
+    parts: tuple[Item, ...] = ()
+    """Of a case that others were merged into: itself as it is alone, then these."""
+    as_of: int = 0
+    """Number of the last merge that is taken into account."""
+
+    @property
+    def all_names(self) -> frozenset[str]:
+        """Its names, and those of its parts."""
+        return self.names.union(*(part.names for part in self.parts))
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether its payments may be of several accounts."""
+        return any((one.entity, one.entity_key) != (ACCOUNT, self.account_id) for one in self.parts or (self,))
 
 
 @dataclass(frozen=True)
@@ -94,6 +122,7 @@ class Event:
     number: int = 0
     hash: str | None = None
     is_erased: bool | None = None
+    merged_into: str | None = None
 
     @property
     def is_verdict(self) -> bool:
@@ -133,6 +162,8 @@ class State:
     """The transactions of all verdicts."""
     agreeing: frozenset[str] = frozenset()
     """The analysts who have called the same payments fraud, one after the other."""
+    merged: Event | None = None
+    """The event that has made it a part of another case."""
 
     def is_offered(self, analyst: str, is_lead: bool) -> bool:
         """Return whether somebody gets it as the next item: others may still take it by its name."""
@@ -197,8 +228,11 @@ def _after(before: State, event: Event) -> State:
         if so_far.holder in (None, event.analyst):
             return replace(so_far, holder=event.analyst, expires_at=event.expires_at, waits_until=None)
         return so_far
-    if event.kind == "noted":
+    if event.kind in ("noted", "opened"):
         return so_far
+    if event.kind in ("merged", "separated"):
+        merged = event if event.kind == "merged" and event.merged_into else None
+        so_far = replace(so_far, merged=merged, waits_until=None, assignee=None, is_escalated=False)
     if event.kind == "waiting":
         so_far = replace(so_far, waits_until=event.expires_at)
     if event.kind in ("assigned", "escalated"):
@@ -375,6 +409,42 @@ def set_aside(
     )
 
 
+def relate(
+    item: Item,
+    before: State,
+    analyst: str,
+    kind: Literal["opened", "merged", "separated"],
+    event_id: str,
+    reason: str | None,
+    into: Item | None = None,
+    of_into: State | None = None,
+) -> Event:
+    """Return the event that a case is opened by hand, or that it is a part of another one from now on, or no longer.
+
+    Args:
+        item: the case.
+        before: its state.
+        analyst: who does it.
+        kind: which of these.
+        event_id: the event's id.
+        reason: why; it must be given.
+        into: the other case.
+        of_into: the other case's state.
+
+    Raises:
+        FraudlakeError: another analyst holds one of the cases.
+        UsageError: no reason is given.
+    """
+    if not (reason or "").strip():
+        raise UsageError(f"give a reason why the case is {kind}: nothing was written")
+    if kind != "separated":
+        _require_free(item, before, analyst)
+    if into is not None and of_into is not None:
+        _require_free(into, of_into, analyst)
+    event = _event(item, before, kind, analyst, event_id)
+    return replace(event, reason=reason, merged_into=into.item_id if into else None)
+
+
 def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:
     return Event(
         event_id,
@@ -392,6 +462,8 @@ def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -
 
 
 def _require_free(item: Item, before: State, analyst: str) -> None:
+    if before.merged is not None and before.merged.number > item.as_of:
+        raise TakenError(f"{before.merged.analyst} has merged {item.item_id} into {before.merged.merged_into}")
     if before.holder not in (None, analyst):
         raise TakenError(
             f"{before.holder} holds {item.item_id} until {before.expires_at:%Y-%m-%d %H:%M:%S} UTC: if a clock was "
@@ -479,9 +551,10 @@ def read(store: Store, where: str) -> list[Event]:
 
 def select(store: Store, where: str = "") -> pa.Table:
     """Return the rows of :func:`read`, for :func:`of_rows`."""
-    names = [field.name for field in fields(Event)]
-    statement = f"SELECT {', '.join(names)} FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
-    return store.query(statement, SILVER_REVIEW_EVENTS)
+    statement = f"SELECT * FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
+    # A lake may be older than a column.
+    rows = complete(store.query(statement, SILVER_REVIEW_EVENTS), SILVER_REVIEW_EVENTS)
+    return rows.select([field.name for field in fields(Event)])
 
 
 def of_rows(rows: pa.Table) -> list[Event]:

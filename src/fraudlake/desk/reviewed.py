@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.desk import cases, missed, opening, review
+from fraudlake.desk import cases, merges, missed, opening, review
 from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class Reviewed:
         names = [of_alerts.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
         states = review.states(events, datetime.now(UTC), of_alerts)
-        return cls(queue, {item: state.decision for item, state in states.items() if state.decision}, of_alerts, store)
+        decisions = {item: state.decision for item, state in states.items() if state.decision}
+        decisions |= merges.of(store).decisions(store, decisions) if decisions else {}
+        return cls(queue, decisions, of_alerts, store)
 
     @property
     def verdicts(self) -> dict[str, str]:

@@ -57,6 +57,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
         merge.merge(lake, verdicts, tables.SILVER_VERDICTS, merge.same(["transaction_id"]), "WHEN MATCHED THEN DELETE")
     alerts = rows_of(lake, tables.SILVER_ALERTS, accounts)
     alerted = _dates(alerts.where("account_id <> account").select(F.to_date("timestamp").alias("date")))
+    _leave_merges(lake, accounts)
     for table in BY_ACCOUNT:
         if table.name in names and table not in (*ALERTS, tables.SILVER_TRANSACTIONS):
             change = f"UPDATE SET {_ERASED_EVENT}" if table == tables.SILVER_REVIEW_EVENTS else "DELETE"
@@ -81,6 +82,19 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
         _empty(lake, tables.BRONZE_FAST_ALERTS, positions, _MESSAGE_POSITION)
     if names & {tables.BRONZE_TRANSACTIONS.name, tables.SILVER_TRANSACTIONS.name}:
         _empty_landed_rows(lake, wanted, theirs, accounts)
+
+
+def _leave_merges(lake: Lake, accounts: Sequence[str]) -> None:
+    """Remove from events on cases of other accounts that they were merged into cases of the accounts."""
+    events = lake.read(tables.SILVER_REVIEW_EVENTS)
+    merged = events.where("merged_into IS NOT NULL").select("event_id", "merged_into")
+    if not has_rows(merged):
+        return
+    of_events = events.where(F.col("account_id").isin(list(accounts))).select(F.col("item_id").alias("merged_into"))
+    of_alerts = rows_of(lake, tables.SILVER_ALERTS, accounts).select(F.col("alert_id").alias("merged_into"))
+    into = merged.join(of_events.union(of_alerts).distinct(), on="merged_into").select("event_id")
+    change = "WHEN MATCHED THEN UPDATE SET merged_into = NULL, is_erased = true"
+    merge.merge(lake, into, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", change)
 
 
 def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from fraudlake.desk import (
     links,
     marks,
     money,
+    opened,
     panels,
     review,
     verdicts,
@@ -34,7 +35,8 @@ from fraudlake.desk.items import Named
 from fraudlake.desk.letters import shown
 from fraudlake.desk.money import amount
 from fraudlake.desk.review import Item
-from fraudlake.desk.web import finding, forms, link_drawing
+from fraudlake.desk.web import finding, forms, link_drawing, matter_forms
+from fraudlake.desk.web.cut import brief
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import account, digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
@@ -43,6 +45,7 @@ from fraudlake.desk.web.site import done, moment, share
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.sql_text import value
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -72,6 +75,9 @@ _TEXTS = {
     "waiting": "lets it wait",
     "assigned": "assigned it",
     "escalated": "gave it to a lead",
+    "opened": "opened the case",
+    "merged": "merged",
+    "separated": "separated",
 }
 _DONE = {
     "taken": "It is yours.",
@@ -81,6 +87,9 @@ _DONE = {
     "waiting": "It waits. The next item: n.",
     "assigned": "It is assigned. The next item: n.",
     "escalated": "A lead decides. The next item: n.",
+    "opened": "The case is open.",
+    "merged": "The two are one case now.",
+    "separated": "It is a case of its own again.",
 }
 """What a page says of an event that a form has written."""
 _ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
@@ -91,6 +100,9 @@ def routes(site: Site) -> list[Route]:
 
     def item(request: Request) -> Response:
         named = _find(*_asked(site, request))
+        if named.part is not None:
+            query = urlencode({**request.query_params, "part": named.part.item_id})
+            return RedirectResponse(f"/items/{segment(named.item.item_id)}?{query}", 303)
         return _page(site, request, site.store_of(request.state.person), named)
 
     def find(request: Request) -> Response:
@@ -153,7 +165,10 @@ def routes(site: Site) -> list[Route]:
         def sent(request: Request, fields: Fields) -> str:
             person, name = request.state.person, request.path_params["name"]
             store, day, chosen = site.store_of(person), day_of(fields.get("day")), QueueFilter.read(fields)
-            event = carry_out(store, person.name, _find(store, name, day).item, fields)
+            named = _find(store, name, day)
+            if named.part is not None:
+                raise PageError(f"this is part of case {named.item.item_id} now: load the page again")
+            event = carry_out(store, person.name, named.item, fields)
             query = {"done": event.event_id} | ({"day": str(day)} if day else {}) | chosen.fields
             return f"/items/{segment(name)}?{urlencode(query)}"
 
@@ -172,6 +187,7 @@ def routes(site: Site) -> list[Route]:
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
             for word, kind in _ASIDE.items()
         ),
+        *matter_forms.routes(site),
         Route("/items/{name:text}/panels", item_panels),
         Route("/accounts/{name:text}", of_account),
         Route("/accounts/{name:text}/panels", account_panels),
@@ -182,12 +198,12 @@ def routes(site: Site) -> list[Route]:
 
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, lock = _event_id(fields), store.settings.review_lock
+    id_, lock = forms.event_id(fields), store.settings.review_lock
     return _record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
 
 
 def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_ = _event_id(fields)
+    id_ = forms.event_id(fields)
     return _record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
 
 
@@ -197,7 +213,7 @@ def _record(store: Store, item: Item, id_: str, make: Callable[[State], Event]) 
 
 
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, verdict = _event_id(fields), fields.get("verdict")
+    id_, verdict = forms.event_id(fields), fields.get("verdict")
     known = next((one for one in get_args(review.Verdict) if one == verdict), None)
     if known is None:
         raise PageError("a verdict is fraud, genuine or unsure")
@@ -206,8 +222,11 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     if known == "fraud" and not marked:
         raise PageError("mark the payments that are fraud: nothing was written")
     fraud = marks.amounts(store, item, marked)
+    parts = str(len(item.parts))
 
     def make(before: State) -> Event:
+        if fields.get("parts", parts) != parts:
+            raise PageError("cases were merged or separated since this page was made: load it again")
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = _record(store, item, id_, make)
@@ -218,14 +237,14 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, reason = _event_id(fields), fields.get("reason")
+    id_, reason = forms.event_id(fields), fields.get("reason")
     event = _record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
     _follow(store, item)
     return event
 
 
 def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, day = _event_id(fields), day_of(fields.get("until"))
+    id_, day = forms.event_id(fields), day_of(fields.get("until"))
     until = datetime.combine(day, time(), UTC) if day else None
     reason, note, assignee = (fields.get(name) for name in ("reason", "note", "assignee"))
 
@@ -243,13 +262,6 @@ def _follow(store: Store, item: Item) -> None:
         _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", item.item_id, error)
 
 
-def _event_id(fields: Fields) -> str:
-    given = fields.get("event_id", "")
-    if len(given) != 32 or not given.isalnum():
-        raise PageError("the form has no id of its event: load the page again")
-    return given
-
-
 def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     item, case, row = named.item, named.case, named.row
     events = history.events(store, item)
@@ -263,15 +275,17 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in known.transactions}
     currencies = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
     of_account = [] if case else cases.of_account(store, item.account_id, _CASES)
+    by_hand = [] if case else opened.rows(store, f"account_id = {value(item.account_id)}")
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
-    accounts = [] if item.entity == ACCOUNT else history.by_account(known.transactions, alerts)
+    accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []
+    may_merge = case is not None and state.decision is None
     return site.page(
         request,
         "case.html",
         page="Queue",
         chosen=QueueFilter.read(request.query_params),
-        notice=_notice(request, own),
+        notice=_notice(request, item, events),
         name=request.path_params["name"] if item.names else None,
         day=row["day"] if row else None,
         item=item,
@@ -285,7 +299,10 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         facts=_facts(item, case, row, currencies),
         currencies=currencies,
         currency_of=currency_of,
-        cases=of_account,
+        cases=[*of_account, *by_hand],
+        merged_parts=matter_forms.parts(item, named.merged),
+        may_merge=may_merge,
+        choices=matter_forms.choices(store, item, known, named.merged) if may_merge else [],
         history=known,
         accounts=accounts[: history.NUMBERED],
         more_accounts=len(accounts[history.NUMBERED :]),
@@ -297,7 +314,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         panels=f"{_address(item)}/panels" if store.settings.panels else None,
         days=days,
         spans=[span for span in SPANS if span != days],
-        events=[{**vars(event), "text": _TEXTS[event.kind]} for event in reversed(events)],
+        events=[{**vars(event), "text": _said(event)} for event in reversed(events)],
         verdicts=_earlier(known.verdicts, events),
         reasons=store.settings.review_reasons,
         people=sorted({event.analyst for event in events}),
@@ -306,7 +323,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         and state.last.is_verdict
         and state.last.event_id == request.query_params.get("done"),
         longest=review.LONGEST,
-        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw")},
+        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw", "merge", "open")},
     )
 
 
@@ -375,14 +392,24 @@ def _about(item: Item) -> Window:
     return item.about or Window(day, day)
 
 
-def _notice(request: Request, events: list[Event]) -> str | None:
-    """Return what the events say of a form that was sent."""
-    event = next((event for event in events if event.event_id == request.query_params.get("done")), None)
+def _notice(request: Request, item: Item, events: list[Event]) -> str | None:
+    """Return what the events of an item and its parts say of a form that was sent, or which part was asked for."""
+    own, query = (event for event in events if event.item_id in item.all_names), request.query_params
+    event = next((event for event in own if event.event_id == query.get("done")), None)
     if event is None:
-        return None
+        return f"{query['part']} is part of this case." if query.get("part") in item.all_names else None
     if event.is_verdict:
         return f"Recorded at {moment(event.at)} UTC: {event.verdict}. The next item: n."
     return _DONE[event.kind]
+
+
+def _said(event: Event) -> str:
+    """Return what an event says, without its verdict, reason and note."""
+    text, into = _TEXTS[event.kind], event.merged_into
+    if event.kind not in ("merged", "separated"):
+        return text
+    way, whole = "into" if event.kind == "merged" else "from", brief(into or "a case", 20)
+    return f"{text} {brief(event.item_id, 20)} {way} {whole}"
 
 
 def _expired(state: State) -> str | None:
@@ -404,13 +431,11 @@ def _facts(
     if row:
         facts.append(("Why", row["reasons"]))
     if case:
-        facts += [
-            ("Opened (UTC)", moment(case["opened_at"])),
-            ("Last alert (UTC)", moment(case["last_alert_at"])),
-            ("Alerts", f"{case['alerts']:,}"),
-            ("Rules", ", ".join(case["rules"])),
-            ("At risk", amount(case["amount_at_risk"], currencies)),
-        ]
+        first, last = ("Opened", "Last alert") if case["alerts"] else ("First payment", "Last payment")
+        facts += [(f"{first} (UTC)", moment(case["opened_at"])), (f"{last} (UTC)", moment(case["last_alert_at"]))]
+        facts += [("Alerts", f"{case['alerts']:,}")]
+        facts += [("Rules", ", ".join(case["rules"]))] if case["rules"] else []
+        facts += [("At risk", amount(case["amount_at_risk"], currencies))]
         if case["accounts"] != 1:
             facts.append(("Accounts", f"{case['accounts']:,}"))
     elif row:
@@ -431,7 +456,7 @@ def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[st
         Mark(
             row["timestamp"],
             row["amount"],
-            ("" if item.entity == ACCOUNT else f"{shown(row['account_id'])}: ") + _text(settings, row),
+            (f"{shown(row['account_id'])}: " if item.has_accounts else "") + _text(settings, row),
             row["is_of_case"],
             row["alert"],
             row["probability"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fraudlake.desk import cases, history, items
+from fraudlake.desk import cases, history, items, opened
 from fraudlake.desk.letters import shown
 from fraudlake.desk.money import amount
 from fraudlake.desk.web.names import account, segment
@@ -48,7 +48,9 @@ def _transactions(store: Store, name: str) -> list[Found]:
     if not rows:
         return []
     having = f"SELECT case_id FROM {GOLD_CASES.name} WHERE array_contains(transaction_ids, {value(name)})"
-    case = next(iter(store.query(having, GOLD_CASES)["case_id"].to_pylist()), None)
+    by_hand = opened.rows(store, f"array_contains(transaction_ids, {value(name)})")
+    of_payment = [*store.query(having, GOLD_CASES)["case_id"].to_pylist(), *(case["case_id"] for case in by_hand)]
+    case = next(iter(of_payment), None)
     row = rows[0]
     text = f"the transaction of {amount(row['amount'])} at {moment(row['timestamp'])} UTC"
     if case:

@@ -35,6 +35,18 @@ Fields = ImmutableMultiDict[str, str]
 """The fields of a form, of which several may have one name."""
 
 
+def event_id(fields: Fields) -> str:
+    """Return the id that a form gives its event.
+
+    Raises:
+        PageError: it has none.
+    """
+    given = fields.get("event_id", "")
+    if len(given) != 32 or not given.isalnum():
+        raise PageError("the form has no id of its event: load the page again")
+    return given
+
+
 async def read(request: Request, access: Access) -> Fields:
     """Return the fields of a form of an analyst.
 

@@ -32,8 +32,8 @@ def routes(site: Site) -> list[Route]:
         window = Window(first or last - timedelta(days=_DAYS - 1), last)
         if window.first > window.last:
             raise PageError(f"{window.first} is after {window.last}: give the days in their order")
-        day = next(iter(items.days(store)), None)
-        queued = items.listed(store, day, now) if day else []
+        day = items.latest(items.days(store))
+        queued = [one for one in items.listed(store, day, now) if not one.is_repeated] if day else []
         return site.page(
             request,
             "people.html",

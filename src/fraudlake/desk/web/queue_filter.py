@@ -139,7 +139,7 @@ def _state_order(one: Queued) -> tuple[int, str]:
 
 def _is_in(state: str, one: Queued, viewer: str) -> bool:
     if state == OPEN:
-        return one.state.holder is None and not one.is_decided
+        return one.state.holder is None and not one.is_decided and not one.is_repeated
     if state == YOURS:
         return one.state.holder == viewer
     if state == HELD:

@@ -53,7 +53,7 @@ def routes(site: Site) -> list[Route]:
     def page(request: Request) -> Response:
         store, person = site.store_of(request.state.person), request.state.person
         days, chosen = items.days(store), QueueFilter.read(request.query_params)
-        day = day_of(request.query_params.get("day")) or next(iter(days), None)
+        day = day_of(request.query_params.get("day")) or items.latest(days)
         queued = items.listed(store, day) if day else []
         currencies = money.of_queue(store, queued)
         rows = [
@@ -63,6 +63,7 @@ def routes(site: Site) -> list[Route]:
                 "item": one.item,
                 "state": one.state,
                 "is_decided": one.is_decided,
+                "part_of": one.item.item_id if one.is_part else None,
                 "address": address(one, chosen),
             }
             for one in chosen.ordered(queued)
@@ -82,7 +83,7 @@ def routes(site: Site) -> list[Route]:
             earlier=max((other for other in others if day and other < day), default=None),
             later=min((other for other in others if day and other > day), default=None),
             decided=sum(one.is_decided for one in queued),
-            held=sum(one.state.holder is not None for one in queued),
+            held=sum(one.state.holder is not None for one in queued if not one.is_repeated),
             built_at=queued[0].row["built_at"] if queued else None,
             missing="" if queued else missing(store, day),
             event_id=review.new_id(),
@@ -179,6 +180,8 @@ def _take_first(
     analyst, is_lead = person.name, person.role >= Role.LEAD
     is_again = chosen.state == SECOND_LOOK
     for one in others:
+        if one.is_repeated:
+            continue
         is_open = analyst not in one.state.agreeing if is_again else not one.is_decided
         if not is_open or not one.state.is_offered(analyst, is_lead) or not chosen.has(one, analyst):
             continue

@@ -1,0 +1,136 @@
+"""Merges: the events that merge and separate cases become cases with parts, by the names that cases have now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.desk import cases, opened, review
+from fraudlake.desk.window import Window
+from fraudlake.sql_text import bounded_sum, one_of
+from fraudlake.tables import SILVER_TRANSACTIONS
+from fraudlake.values import bounded
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from fraudlake.desk.review import Event, Item, Verdict
+    from fraudlake.desk.store import Store
+
+
+@dataclass(frozen=True)
+class Merges:
+    """Which cases are parts of others; all ids are present ones."""
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The cases that were ever merged, each as it is alone."""
+    into: dict[str, str] = field(default_factory=dict)
+    """The case that another one is a part of, by the part's id."""
+    by: dict[str, Event] = field(default_factory=dict)
+    """The event that made a case a part, by the part's id."""
+    last: int = 0
+    """Number of the last event that merged or separated cases."""
+
+    def whole(self, case_id: str) -> str:
+        """Return the case that a case is a part of, directly or not; of one that is no part, that itself."""
+        while case_id in self.into:
+            case_id = self.into[case_id]
+        return case_id
+
+    def parts(self, case_id: str) -> list[str]:
+        """Return a case, then those that are parts of it, directly or not."""
+        found = [case_id]
+        for one in found:  # it grows
+            found += [part for part, into in self.into.items() if into == one]
+        return found
+
+    def item(self, case: Mapping[str, Any], day: date | None = None) -> Item:
+        """Return a case as an item that is about the payments of all of its parts; only its own names name it."""
+        own = replace(cases.item(case, day), as_of=self.last)
+        parts = tuple(cases.item(self.rows.get(id_, case)) for id_ in self.parts(own.item_id))
+        if len(parts) == 1:
+            return own
+        paid = dict.fromkeys(id_ for part in parts for id_ in part.transaction_ids)
+        days = [part.about for part in parts if part.about]
+        about = Window(min(one.first for one in days), max(one.last for one in days))
+        return replace(own, transaction_ids=tuple(paid), about=about, parts=parts)
+
+    def row(self, store: Store, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row of a case with what all of its parts have."""
+        rows = [self.rows.get(id_, case) for id_ in self.parts(case["case_id"])]
+        if len(rows) == 1:
+            return {**case}
+        item = self.item(case)
+        assert item.about is not None
+        silver, where = SILVER_TRANSACTIONS, f"{item.about.sql} AND {one_of('transaction_id', item.transaction_ids)}"
+        counts = f"count(DISTINCT account_id) AS accounts, {bounded_sum('amount')} AS amount_at_risk"
+        (known,) = store.query(f"SELECT {counts} FROM {silver.name} WHERE {where}", silver).to_pylist()
+        if known["amount_at_risk"] is None:  # the payments are older than the lake keeps
+            known = {name: sum(row[name] for row in rows) for name in known}
+        return {
+            **case,
+            **known,
+            "opened_at": min(row["opened_at"] for row in rows),
+            "last_alert_at": max(row["last_alert_at"] for row in rows),
+            "alerts": sum(row["alerts"] for row in rows),
+            "rules": sorted({rule for row in rows for rule in row["rules"]}),
+            "alert_ids": [id_ for row in rows for id_ in row["alert_ids"]],
+            "transaction_ids": [*item.transaction_ids],
+        }
+
+    def decisions(self, store: Store, decisions: Mapping[str, Event]) -> dict[str, Event]:
+        """Return what the verdicts on whole cases say of each part alone, by the part's id.
+
+        The payments that an analyst has marked beyond those of the parts stay with the whole.
+        """
+        decided = {
+            part: decisions[whole]
+            for part in self.rows
+            if (whole := self.whole(part)) in decisions and len(self.parts(whole)) > 1
+        }
+        payments = opened.of_ids(store, {id_ for event in decided.values() for id_ in event.fraud_ids})
+        found = {}
+        for part, event in decided.items():
+            own = {*self.rows[part]["transaction_ids"]}
+            if part == self.whole(part):
+                of_parts = (self.rows[id_]["transaction_ids"] for id_ in self.parts(part))
+                own |= {*event.transaction_ids}.difference(*of_parts)
+            about = tuple(id_ for id_ in event.transaction_ids if id_ in own)
+            fraud = tuple(id_ for id_ in event.fraud_ids if id_ in own)
+            verdict: Verdict | None = "genuine" if event.verdict == "fraud" and not fraud else event.verdict
+            # Payments may be older than the lake keeps.
+            are_known = bool(fraud) and payments.keys() >= {*fraud}
+            amount = bounded(sum(payments[id_]["amount"] for id_ in fraud)) if are_known else None
+            if about:  # it may have become a part after the verdict
+                found[part] = replace(
+                    event, verdict=verdict, transaction_ids=about, fraud_ids=fraud, fraud_amount=amount
+                )
+        return found
+
+
+NONE = Merges()
+
+
+def of(store: Store) -> Merges:
+    """Return the merges of a lake.
+
+    A merge that has lost its meaning counts no more: the cases have become one by a late alert, the other case is gone,
+    or late alerts have closed a circle, which then lacks the last merge.
+    """
+    events = review.read(store, "WHERE kind IN ('merged', 'separated')")
+    names = {name for event in events for name in (event.item_id, event.merged_into) if name}
+    by_name = opened.named(store, sorted(names)) if names else {}
+    found = Merges(
+        {row["case_id"]: row for row in by_name.values()}, last=max((one.number for one in events), default=0)
+    )
+    for event in events:
+        part, other = by_name.get(event.item_id), by_name.get(event.merged_into or "")
+        if part is None:
+            continue
+        id_ = part["case_id"]
+        found.into.pop(id_, None)
+        if event.kind == "merged" and other is not None and found.whole(other["case_id"]) != id_:
+            found.into[id_] = other["case_id"]
+            found.by[id_] = event
+    return found

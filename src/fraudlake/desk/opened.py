@@ -1,0 +1,88 @@
+"""Opened by hand: the events that open cases become rows like those of ``gold_cases`` and ``gold_review_queue``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.desk import cases, review
+from fraudlake.sql_text import one_of, value
+from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_TRANSACTIONS
+from fraudlake.values import bounded
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from fraudlake.desk.review import Event
+    from fraudlake.desk.store import Store
+
+_IS_OPENED = f"kind = {value(cases.OPENED)}"
+
+
+def id_of(event_id: str) -> str:
+    """Return the id of the case that an event opens; a repetition of the event opens the same one."""
+    return hashlib.sha256(f"opened {event_id}".encode()).hexdigest()
+
+
+def rows(store: Store, condition: str) -> list[dict[str, Any]]:
+    """Return cases that were opened by hand, by a condition in SQL on the events that opened them.
+
+    Each has the columns of ``gold_cases``, without alerts, and the times of its payments instead of theirs, ``day``,
+    the queue that it is in, ``reasons``, a sentence for that, and ``detected_at``, when it was opened.
+    """
+    events = review.read(store, f"WHERE {_IS_OPENED} AND {condition}")
+    payments = of_ids(store, {id_ for event in events for id_ in event.transaction_ids})
+    return [_case(event, payments) for event in events]
+
+
+def of_day(store: Store, day: date) -> list[dict[str, Any]]:
+    """Return the cases that are in the queue of a day, in the order in which they were opened."""
+    return rows(store, f"day = {value(day)}")
+
+
+def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return cases, of alerts or opened by hand, by ids that name them."""
+    found = cases.named(store, names)
+    others = [name for name in names if name not in found]
+    return found | ({row["case_id"]: row for row in rows(store, one_of("item_id", others))} if others else {})
+
+
+def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:
+    """Return a case that was opened by hand as a row of the queue."""
+    of_case = {name: case.get(name) for name in GOLD_REVIEW_QUEUE.column_names}
+    return {**of_case, "kind": cases.OPENED, "item_id": case["case_id"], "rank": rank, "built_at": case["detected_at"]}
+
+
+def of_ids(store: Store, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return payments, ``transaction_id, account_id, timestamp, amount``, by their ids."""
+    if not ids:
+        return {}
+    silver = SILVER_TRANSACTIONS
+    statement = f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name}"
+    found = store.query(f"{statement} WHERE {one_of('transaction_id', sorted(ids))}", silver).to_pylist()
+    return {row["transaction_id"]: row for row in found}
+
+
+def _case(event: Event, payments: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    # Payments may be older than the lake keeps.
+    paid = [payments[id_] for id_ in event.transaction_ids if id_ in payments]
+    times = [payment["timestamp"] for payment in paid] or [event.at]
+    return {
+        "case_id": event.item_id,
+        "entity": event.entity,
+        "entity_key": event.entity_key,
+        "account_id": event.account_id,
+        "opened_at": min(times),
+        "last_alert_at": max(times),
+        "alerts": 0,
+        "rules": [],
+        "alert_ids": [],
+        "transaction_ids": [*event.transaction_ids],
+        "accounts": 1,
+        "amount_at_risk": sum(bounded(payment["amount"]) for payment in paid),
+        "detected_at": event.at,
+        "date": min(times).date(),
+        "day": event.day,
+        "reasons": f"opened by hand by {event.analyst}: {event.reason or 'the reason was erased'}",
+    }
