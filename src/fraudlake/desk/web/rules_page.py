@@ -198,8 +198,7 @@ def _of(both: int, cases: int | None) -> float | None:
 def _figures(report: Report) -> list[tuple[str, str]]:
     return [
         ("Transactions", number(report.transactions)),
-        ("Alerts", number(report.alerts)),
-        ("Suppressed", number(report.suppressed)),
+        ("Alerts", number(report.alerts) + (f" and {report.suppressed:,} suppressed" if report.suppressed else "")),
         ("Accounts" if report.entity == "account" else report.entity.capitalize(), number(report.keys)),
         ("Amount at risk", amount(report.amount_at_risk)),
         ("Precision, by verdicts", _precision(report.by_verdict)),
