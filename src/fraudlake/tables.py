@@ -313,6 +313,34 @@ SILVER_SHADOW_ALERTS = replace(
     name="silver_shadow_alerts",
     row="An alert of a shadow rule: it is only compared, not delivered or counted.",
 )
+SILVER_SUPPRESSED_ALERTS = replace(
+    SILVER_ALERTS,
+    name="silver_suppressed_alerts",
+    row="An alert that was not raised, since an entry of silver_list_entries suppresses its rule for its key.",
+).with_columns(
+    [
+        Column("entry_id", "STRING", "the entry; of several, the one that begins first"),
+        Column("is_shadow", "BOOLEAN", "whether the rule was in the shadow"),
+    ]
+)
+SILVER_LIST_ENTRIES = Table(
+    "silver_list_entries",
+    "An entry of a list, or its early end: the list says what happens to payments of a key.",
+    """
+    entry_id STRING entry; it has a row as it is added, and another one if it is ended early
+    event STRING added or ended
+    list STRING suppressed: the rule raises no alerts
+    rule STRING name of the rule
+    entity STRING what the key is of: account, or an entity of [entities]
+    entity_key STRING the key, as alerts have it
+    account_id STRING the account that the key is of; null if it is of none
+    starts_at TIMESTAMP event time (UTC) of the first payments that it concerns
+    ends_at TIMESTAMP event time (UTC) from which on it concerns none; the earlier one of its rows counts
+    reason STRING why it was added, or ended
+    author STRING who did it
+    at TIMESTAMP when (UTC)
+    """,
+)
 SILVER_RULES = Table(
     "silver_rules",
     "A change of a rule: a new version, or a version's new status; the latest change of a version counts.",
@@ -567,6 +595,8 @@ TABLES = (
     SILVER_QUARANTINE,
     SILVER_ALERTS,
     SILVER_SHADOW_ALERTS,
+    SILVER_SUPPRESSED_ALERTS,
+    SILVER_LIST_ENTRIES,
     SILVER_RULES,
     SILVER_DEFINITION,
     SILVER_DELIVERIES,

@@ -20,10 +20,11 @@ from fraudlake import simulator, tables
 from fraudlake.bronze import fast_alerts, parquet
 from fraudlake.desk import cases, chain, queue, review
 from fraudlake.desk.local_store import LocalStore
+from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, account_tiles, detector_agreement
-from fraudlake.lake import checkpoint
+from fraudlake.lake import Lake, checkpoint
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
 
@@ -85,6 +86,23 @@ def leaves(value: Any) -> Iterator[str]:
         yield value.decode("utf-8", "replace")
     elif isinstance(value, str):
         yield value
+
+
+def suppress(lake: Lake) -> None:
+    """Suppress a rule for each account, with the reason that it is like another one, and an alert of each."""
+    schema = tables.SILVER_LIST_ENTRIES.schema
+    until = NOON + timedelta(days=1)
+    entries = [
+        Entry(account, "quiet", "account", account, account, NOON, until, f"as account {NAMED}", "ann", NOON).added
+        for account in (NAMED, NUMBERED, OTHER)
+    ]
+    lake.writer(tables.SILVER_LIST_ENTRIES).write(pa.Table.from_pylist(entries, schema), "append")
+    held = [
+        {"alert_id": account, "rule": "quiet", "account_id": account, "entity": "account", "entity_key": account}
+        for account in (NAMED, NUMBERED, OTHER)
+    ]
+    schema = tables.SILVER_SUPPRESSED_ALERTS.schema
+    lake.writer(tables.SILVER_SUPPRESSED_ALERTS).write(pa.Table.from_pylist(held, schema), "append")
 
 
 def fast_alert_messages() -> pa.Table:
@@ -175,6 +193,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     )
     lake.writer(tables.BRONZE_FAST_ALERTS).write(fast_alert_messages(), "append")
     review_cases(lake)
+    suppress(lake)
     before = {table.name: others(lake, table) for table in FOLLOWED}
     versions = {table.name: lake.version(table) for table in FOLLOWED}
     assert status(lake).gaps == []
@@ -213,6 +232,9 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     assert (event["account_id"], event["note"]) == (OTHER, "erased: it named an account that was forgotten")
     assert len(event["transaction_ids"]) == 1
     assert (merged["account_id"], merged["reason"], merged["merged_into"]) == (OTHER, "one thief", None)
+    (entry,) = lake.rows(tables.SILVER_LIST_ENTRIES).to_pylist()
+    assert (entry["account_id"], entry["reason"]) == (OTHER, "erased: it named an account that was forgotten")
+    assert lake.rows(tables.SILVER_SUPPRESSED_ALERTS)["account_id"].to_pylist() == [OTHER]
     verified = chain.verify(review.of_lake(LocalStore(lake.settings)))
     assert (verified.events, verified.erased, verified.faults) == (3, 3, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()

@@ -60,8 +60,11 @@ UNFILLED = (
     lane_agreement.TABLE,
     tables.GOLD_ROW_REMOVALS,
     tables.GOLD_FORGOTTEN,
+    tables.SILVER_LIST_ENTRIES,
+    tables.SILVER_SUPPRESSED_ALERTS,
 )
-"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, or forgets accounts."""
+"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, forgets accounts, or suppresses
+rules."""
 
 
 def delivered(workspace: Workspace) -> Path:

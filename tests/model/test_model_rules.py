@@ -6,10 +6,11 @@ import hashlib
 import json
 import shutil
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from fraudlake import tables
 from fraudlake.desk import rules as rules_of_desk
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.detection import comparison, coverage, rule_table
+from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake
 from fraudlake.lake.appender import Appender
@@ -135,6 +137,39 @@ def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_o
     replayed = rebuild(lake, date(2026, 1, 4), date(2026, 1, 5)).changes["silver_alerts"]
     assert (replayed.added, replayed.gone) == (len(likely(scored(lake, 4))), 0)
     assert {row["rule"] for row in replayed.samples_added} == {"likely"}
+
+
+def test_entries_suppress_alerts_of_scores_in_the_stream_a_backtest_and_a_replay(lake: Any) -> None:
+    evaluate(lake, likely="live", few="shadow")
+    noon = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    rows = [
+        Entry(f"{rule}-{account}", rule, "account", account, account, noon, noon + timedelta(days=1), "", "ann", noon)
+        for rule in ("likely", "few")
+        for account in lake.query(tables.SILVER_TRANSACTIONS, "DISTINCT account_id")["account_id"].to_pylist()
+    ]
+    entries = pa.Table.from_pylist([entry.added for entry in rows], tables.SILVER_LIST_ENTRIES.schema)
+    lake.writer(tables.SILVER_LIST_ENTRIES).write(entries, "append")
+    land(lake, 5, 5)
+    score_new(lake)
+
+    new = scored(lake, 5)
+    known = {entry.entity_key for entry in rows}
+    held = {name for name, row in new.items() if row["timestamp"] >= noon and row["account_id"] in known}
+    left = {key for key in likely(new) if key[1] not in held}
+    assert {*raised(lake)} == left
+    suppressed = raised(lake, tables.SILVER_SUPPRESSED_ALERTS)
+    assert {key for key in suppressed if key[0] == "likely"} == likely(new) - left
+    assert all(row["entry_id"] == f"{rule}-{row['account_id']}" for (rule, _), row in suppressed.items())
+    assert {(rule, row["is_shadow"]) for (rule, _), row in suppressed.items()} <= {("likely", False), ("few", True)}
+    assert min(len(left), len(likely(new) - left)) > 3
+
+    rule = rule_table.read(lake).version_of("likely").rule
+    report, _ = alerts.backtest(lake, rule, date(2026, 1, 5), date(2026, 1, 5))
+    assert (report.alerts, report.suppressed) == (len(left), len(likely(new) - left))
+    stream.run(lake, detect.streams(lake), "available-now")
+    changes = rebuild(lake, date(2026, 1, 5), date(2026, 1, 5)).changes
+    assert (changes["silver_alerts"].added, changes["silver_alerts"].gone) == (0, 0)
+    assert (changes["silver_suppressed_alerts"].added, changes["silver_suppressed_alerts"].gone) == (0, 0)
 
 
 @pytest.mark.long

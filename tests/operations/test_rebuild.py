@@ -15,6 +15,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
+from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import account_daily, alert_windows
 from fraudlake.lake import Lake
@@ -25,6 +26,7 @@ from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streams import aggregate, detect, groups, ingest, refine, stream
 from tests.conftest import FraudlakeHere
+from tests.plain_lake import fill
 
 pytestmark = pytest.mark.stream
 
@@ -187,6 +189,34 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Call
     land(landing, "part-a-1", ("2026-03-08 13:00:00", "6", 0.5), ("2026-03-08 13:00:01", "6", 600.0))
     take(opened)
     assert alerts(opened) == [*ALERTS, "2026-03-08 13:00:01"]
+    assert status(opened).gaps == []
+
+
+def test_a_replay_suppresses_what_the_stream_has_suppressed(lake: Callable[..., Any], landing: Path) -> None:
+    """Account 1 has an alert before its entry begins, one while it holds, and nobody else is concerned."""
+    opened, morning = lake(), datetime(2026, 3, 7, 6, tzinfo=UTC)
+    entry = Entry(
+        "e1", "small_then_large", "account", "1", "1", morning, morning + timedelta(days=1), "why", "ann", morning
+    )
+    fill(opened.root, tables.SILVER_LIST_ENTRIES, entry.added)
+    land_days(landing)
+    take(opened)
+    raised = [alert for alert in ALERTS if alert != "2026-03-07 12:00:01"]
+    assert alerts(opened) == raised
+    assert ("1", "2026-03-07", 3, 1) in account_days(opened)
+    (held,) = opened.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist()
+    assert (held["entry_id"], f"{held['timestamp']:%F %T}", held["is_shadow"]) == ("e1", "2026-03-07 12:00:01", False)
+
+    done = rebuild(opened, DAY_7, DAY_7, apply=True)
+    assert (counts(done)["alerts"], counts(done)["suppressed_alerts"]) == ((0, 0, 2), (0, 0, 1))
+    assert opened.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist() == [held]
+
+    # Somebody changes the past by hand.
+    fill(opened.root, tables.SILVER_LIST_ENTRIES, entry.ended(morning + timedelta(hours=6), "", "bob", morning))
+    assert counts(rebuild(opened, DAY_7, DAY_7, apply=True))["suppressed_alerts"] == (0, 1, 0)
+    assert alerts(opened) == ALERTS
+    assert opened.count(tables.SILVER_SUPPRESSED_ALERTS) == 0
+    assert ("1", "2026-03-07", 3, 2) in account_days(opened)
     assert status(opened).gaps == []
 
 

@@ -234,6 +234,7 @@ def _text(report: Report) -> str:
         f"{report.rule} ({report.kind}) over {counted(report.transactions, 'transaction')}, {span}:",
         f"  {counted(report.alerts, 'alert')} on {counted(report.keys, report.entity.replace('_', ' '))}, "
         f"amount at risk {report.amount_at_risk:,.2f}",
+        *([f"  {counted(report.suppressed, 'further alert')} that entries suppress"] if report.suppressed else []),
         f"  against Flink's label: {_shares(report.by_label)}",
         f"  against verdicts: {_shares(report.by_verdict)}",
         *(f"  {day}: {counted(count, 'alert')}" for day, count in report.alerts_per_day.items()),

@@ -52,6 +52,9 @@ def print_counts(console: Console, status: Status) -> None:
         by_table = ", ".join(f"{name} {count:,}" for name, count in status.removed.items())
         layers.add_row("removed", f"{sum(status.removed.values()):,}", f"older than row_retention: {by_table}")
     layers.add_row("alerts", f"{status.alerts:,}", "raised by the rules")
+    if status.suppressed:
+        by_rule = ", ".join(f"{rule} {count:,}" for rule, count in status.suppressed.items())
+        layers.add_row("suppressed", f"{sum(status.suppressed.values()):,}", f"by entries of a list: {by_rule}")
     if status.fast_alerts:
         messages, rejected = status.fast_alerts["messages"], status.fast_alerts["rejected"]
         details = f"in {counted(messages, 'message')} of the fast lane; {rejected:,} are not alerts"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake import durations, tables
-from fraudlake.desk import cases, precision, verdicts
+from fraudlake.desk import cases, list_entries, precision, verdicts
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
 from fraudlake.detection import rule_table
+from fraudlake.detection.list_entries import suppressing
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
@@ -42,6 +43,8 @@ class RuleFigures:
     """The version that counts: the live one, otherwise the newest."""
     per_day: list[int]
     """Alerts of each day."""
+    suppressed: int
+    """Further alerts of these days, of any version, which entries of a list suppress."""
     cases: int
     """Cases with an alert of the rule, in any version."""
     precision: Precision
@@ -103,11 +106,13 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
         overlap.update(dict.fromkeys(combinations(names, 2), count))
     reviewed = Reviewed.read(store)
     precisions = precision.of_rules(store, reviewed, window)
-    of_rules = []
+    suppressed, of_rules = list_entries.suppressed(store, window=window), []
     for name, version in shown.items():
         counts, key = shadow if version.is_shadow else live, (name, version.version)
         per_day = [counts.get((*key, day), 0) for day in window.days]
-        of_rules.append(RuleFigures(version, per_day, with_rule[name], precisions.get(key, precision.NONE)))
+        of_rules.append(
+            RuleFigures(version, per_day, suppressed.get(name, 0), with_rule[name], precisions.get(key, precision.NONE))
+        )
     return Figures(window.days, of_rules, dict(overlap), reviewed.latest() if reviewed else None)
 
 
@@ -170,7 +175,8 @@ class Backtest:
 def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
     """Evaluate a rule over the transactions of the latest days, as :func:`fraudlake.detection.backtest.backtest` does.
 
-    A rule of the kind ``model`` is evaluated over those that have a prediction.
+    A rule of the kind ``model`` is evaluated over those that have a prediction. Alerts that entries of a list suppress
+    are only counted.
 
     Raises:
         UsageError: the rule does not suit the columns.
@@ -179,7 +185,8 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
     from fraudlake.detection.report import Range, Tally, report, with_verdicts
 
     window = latest_days(store, most)
-    rows, alerts = _evaluated(store, rule, window)
+    rows, raised = _evaluated(store, rule, window)
+    alerts = raised.filter(suppressing(raised, list_entries.of_rule(store, rule.name)).is_null())
     labels = Counter(rows["label"].to_pylist())
     history = Range(len(rows), window.first, window.last, labels[True])
     decided = verdicts.latest(store, window)
@@ -187,7 +194,8 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
         decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
     tally = Tally()
     tally.add(with_verdicts(alerts, decided))
-    return Backtest(window, report(rule, [tally.as_dict()], history, sum(decided.values())))
+    figures = report(rule, [tally.as_dict()], history, sum(decided.values()))
+    return Backtest(window, replace(figures, suppressed=len(raised) - len(alerts)))
 
 
 def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:

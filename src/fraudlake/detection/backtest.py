@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import json_text, tables
-from fraudlake.detection import buckets, entity, evidence, truth
-from fraudlake.detection.report import Report, Tally, report
+from fraudlake.detection import buckets, entity, evidence, suppression, truth
+from fraudlake.detection.report import Range, Report, Tally, report
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
@@ -35,7 +36,8 @@ _MATCHES = 10_000
 def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
     """``silver_transactions`` of a range of days, both included → the figures of a rule, and its alerts.
 
-    The figures are counted in the tasks. The alerts, :func:`alerts`, are evaluated again if somebody reads them.
+    The figures are counted in the tasks. The alerts, :func:`alerts`, are evaluated again if somebody reads them. Those
+    that entries of a list suppress are only counted.
     """
     in_range = truth.condition("date", first, last)
     history = truth.of_range(lake, in_range)
@@ -46,8 +48,33 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
         decided = truth.verdicts_on(lake, in_range)
         frauds, needs = truth.frauds(decided), [*needs, "verdict"]
         evaluated = silver.join(decided, on="transaction_id", how="left")
-    counted = _evaluated(evaluated, rule, lake.settings, tasks, needs, _tallied, _TALLY)
-    return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
+    entries = suppression.of_lake(lake, rule.name)
+    if entries is None:
+        counted = _evaluated(evaluated, rule, lake.settings, tasks, needs, _tallied, _TALLY)
+        return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
+    schema = f"{evidence.COLUMNS}, verdicts ARRAY<BOOLEAN>" if "verdict" in needs else evidence.COLUMNS
+    raised = _evaluated(evaluated, rule, lake.settings, tasks, needs, _batches, schema)
+    return without_suppressed(raised, entries, rule, history, frauds)
+
+
+def without_suppressed(
+    raised: DataFrame, entries: DataFrame | None, rule: Rule, history: Range, frauds: int
+) -> tuple[Report, DataFrame]:
+    """Return the figures of alerts, :data:`evidence.COLUMNS`, that no entry suppresses, and these alerts.
+
+    Args:
+        raised: all alerts of the rule, perhaps with ``verdicts``.
+        entries: rows of ``silver_list_entries``; None if there are none.
+        rule: the rule.
+        history: the transactions of the range.
+        frauds: number of these that are fraud by a verdict.
+    """
+    if entries is None:
+        return report(rule, tallies(raised), history, frauds), raised
+    marked = suppression.marked(raised, entries, "time", rule.name)
+    left = marked.where("entry_id IS NULL").drop("entry_id")
+    suppressed = marked.where("entry_id IS NOT NULL").count()
+    return replace(report(rule, tallies(left), history, frauds), suppressed=suppressed), left
 
 
 def tallies(alerts: DataFrame) -> list[dict[str, Any]]:

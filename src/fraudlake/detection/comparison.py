@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -191,4 +191,6 @@ def _compare_over(
         ]
         overlap = overlaps(own, others)
         counted = tallies(as_evidence(own, lake.read(tables.SILVER_TRANSACTIONS), decided))
-    return Comparison(report(version.rule, counted, history, frauds), overlap)
+    suppressed = raised(lake.read(tables.SILVER_SUPPRESSED_ALERTS), version)
+    number = suppressed.where(truth.condition("to_date(timestamp)", first, last)).count()
+    return Comparison(replace(report(version.rule, counted, history, frauds), suppressed=number), overlap)

@@ -89,6 +89,8 @@ class Report:
     by_label: Agreement
     by_verdict: Agreement
     samples: list[str]
+    suppressed: int = 0
+    """Further alerts, which entries of a list suppress; nothing else here counts them."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""

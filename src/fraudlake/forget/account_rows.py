@@ -22,7 +22,7 @@ BY_ACCOUNT = tuple(
     table for table in contents.TABLES if "account_id" in table.column_names and table is not tables.BRONZE_FAST_ALERTS
 )
 """Tables whose rows are removed, since each is of one account."""
-ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_SUPPRESSED_ALERTS)
 """Of these, the tables whose rows may name further accounts: those of an alert by another entity."""
 
 

@@ -69,6 +69,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
         if table.name in names:
             merge.merge(lake, wanted, table, f"{theirs} OR {_NAMES}", "WHEN MATCHED THEN DELETE")
     _leave_reviews(lake, accounts)
+    _leave_entries(lake, accounts)
     cases.update_all(lake)
     if days:
         lanes.recompute(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
@@ -121,6 +122,15 @@ def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
     naming = events.where(texts).select("event_id")
     erased = f"WHEN MATCHED THEN UPDATE SET reason = NULL, note = '{_ERASED}', is_erased = true"
     merge.merge(lake, naming, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", erased)
+
+
+def _leave_entries(lake: Lake, accounts: Sequence[str]) -> None:
+    """Remove the accounts from the reasons of entries on other keys."""
+    entries = lake.read(tables.SILVER_LIST_ENTRIES)
+    naming = entries.where(F.col("reason").rlike(f"(?s){traces.Search(accounts).pattern}")).select("entry_id", "event")
+    if has_rows(naming):
+        erased = f"WHEN MATCHED THEN UPDATE SET reason = '{_ERASED}'"
+        merge.merge(lake, naming, tables.SILVER_LIST_ENTRIES, merge.same(("entry_id", "event")), erased)
 
 
 def _dates(rows: DataFrame) -> list[date]:

@@ -9,10 +9,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import comparison, truth
+from fraudlake.detection import comparison, suppression, truth
 from fraudlake.detection.alerts import alert_id
-from fraudlake.detection.backtest import tallies
-from fraudlake.detection.report import Report, report
+from fraudlake.detection.backtest import without_suppressed
 from fraudlake.model import budget, published
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds.model import ModelRule
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from fraudlake.detection.report import Report
     from fraudlake.lake import Lake
     from fraudlake.model.drift import Profile
     from fraudlake.model.published import Model
@@ -120,7 +120,8 @@ def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None)
     scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
     decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
     alerts = comparison.as_evidence(of_days(predictions, lake, RuleSet.of([rule]).versions), silver, decided)
-    return report(rule, tallies(alerts), truth.of_rows(scored), truth.frauds(decided)), alerts
+    entries = suppression.of_lake(lake, rule.name)
+    return without_suppressed(alerts, entries, rule, truth.of_rows(scored), truth.frauds(decided))
 
 
 def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import gold, literals, tables
 from fraudlake.detection import alerts as silver_alerts
-from fraudlake.detection import backtest, rule_table
+from fraudlake.detection import backtest, rule_table, suppression
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents, machine_clock
 from fraudlake.lake.rows import persisted
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 
 SAMPLES = 5
 _SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS
+_SUPPRESSED = tables.SILVER_SUPPRESSED_ALERTS
 _SOURCE_POSITION = ["source", "position"]
 _FOLDER = "days-"
 """Prefix of the folders in which replays compute."""
-_NOT_COMPARED = {
+_NOT_COMPARED: dict[str, tuple[str, ...]] = {
     _QUARANTINE.name: ("quarantined_at",),
     # The explanation has these values, too; in older rows it is the only place.
     _ALERTS.name: (
@@ -61,7 +62,10 @@ _NOT_COMPARED = {
     ),
 }
 """Columns that may differ between a row and the same row computed again, by table."""
-_ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt", _ALERTS.name: "timestamp"}
+_NOT_COMPARED[_SUPPRESSED.name] = _NOT_COMPARED[_ALERTS.name]
+_ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt"} | dict.fromkeys(
+    (_ALERTS.name, _SUPPRESSED.name), "timestamp"
+)
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,8 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     """Compute days of silver, quarantine, alerts and aggregates again from bronze, under present settings and rules.
 
     The rules take the transactions in event-time order, from as far before the days on as they look back. What
-    ``quarantine --replay`` moved to silver stays there. An alert that is the same keeps its row.
+    ``quarantine --replay`` moved to silver stays there. An alert that is the same keeps its row. Alerts that entries
+    of a list suppress are computed again in ``silver_suppressed_alerts``, if the lake has entries.
 
     Args:
         lake: the lake; with ``apply`` no step may run.
@@ -252,7 +257,9 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         _SILVER.name: lake.read(_SILVER).where(days.hold("date")),
         _QUARANTINE.name: lake.read(_QUARANTINE).where(days.hold("to_date(dt)")),
         _ALERTS.name: lake.read(_ALERTS).where(days.touch(before)),
+        _SUPPRESSED.name: lake.read(_SUPPRESSED).where(~F.col("is_shadow") & days.touch(before)),
     }
+    entries = suppression.of_lake(lake)
     try:
         valid, rejected = _refined(lake, days, present[_SILVER.name], present[_QUARANTINE.name])
         transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
@@ -269,8 +276,12 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
             predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(days.hold("date"))
             scored = predictions.join(transactions.select("transaction_id"), on="transaction_id", how="left_semi")
             raised = raised.unionByName(model_alerts.of_days(scored, lake, of_scores))
-        alerts = written(_ALERTS, _with_present_rows(raised.where(days.touch(before)), present[_ALERTS.name]))
-        yield {_SILVER: transactions, _QUARANTINE: quarantined, _ALERTS: alerts}, present
+        divided = suppression.divided({_ALERTS: raised.where(days.touch(before))}, entries)
+        alerts = {
+            table: written(table, _with_present_rows(table, rows, present[table.name]))
+            for table, rows in divided.items()
+        }
+        yield {_SILVER: transactions, _QUARANTINE: quarantined, **alerts}, present
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -334,9 +345,9 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
     return valid, rejected.withColumn("quarantined_at", F.coalesce("_since", "quarantined_at"))
 
 
-def _with_present_rows(alerts: DataFrame, present: DataFrame) -> DataFrame:
+def _with_present_rows(table: Table, alerts: DataFrame, present: DataFrame) -> DataFrame:
     """Return the alerts; one that is there already keeps its row, with the time of its detection."""
-    text = F.to_json(F.struct(*_compared(_ALERTS, alerts))).alias("_compared")  # it can be joined on, with its nulls
+    text = F.to_json(F.struct(*_compared(table, alerts))).alias("_compared")  # it can be joined on, with its nulls
     row = F.struct(*alerts.columns)
     known = present.select(text, row.alias("_present"))
     rows = alerts.select(text, row.alias("_new")).join(known, on="_compared", how="left")
@@ -374,6 +385,8 @@ def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> Non
         lake.replace(rows, table, record, (days.first, days.last))
         return
     is_other = ~(days.hold("to_date(dt)") if table is _QUARANTINE else days.touch(_detected_before(lake)))
+    if table == _SUPPRESSED:
+        is_other |= F.col("is_shadow")
     lake.replace(lake.read(table).where(is_other).unionByName(rows), table, record)
 
 

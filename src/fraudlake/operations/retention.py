@@ -41,6 +41,7 @@ _OLD = {
     tables.SILVER_QUARANTINE.name: "dt < {time} OR (dt IS NULL AND quarantined_at < {time})",
     tables.SILVER_ALERTS.name: "timestamp < {time}",
     tables.SILVER_SHADOW_ALERTS.name: "timestamp < {time}",
+    tables.SILVER_SUPPRESSED_ALERTS.name: "timestamp < {time}",
     tables.SILVER_DELIVERIES.name: "timestamp < {time}",
     tables.GOLD_REVIEW_QUEUE.name: "day < CAST({time} AS DATE)",
 }

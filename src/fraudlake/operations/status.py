@@ -60,6 +60,8 @@ class Status:
     quality: dict[str, Any]
     definition: dict[str, Any] = field(default_factory=dict)
     """The lake's definition: its columns, entities, features, delay of labels, order, buckets and clustering."""
+    suppressed: Mapping[str, int] = field(default_factory=dict)
+    """Alerts that entries of a list suppress, by rule."""
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: the detector came too late for them."""
     removed: Mapping[str, int] = field(default_factory=dict)
@@ -209,6 +211,7 @@ def status(lake: Lake) -> Status:
         predictions=lake.count(tables.GOLD_FRAUD_PREDICTIONS),
         agreement=_agreement(lake),
         quality=_quality(lake),
+        suppressed=_suppressed(lake),
         late=reasons.get(quality_rules.LATE, 0),
         removed=removed.rows,
         removed_late=removed.from_kafka_or_late.get(tables.SILVER_QUARANTINE.name, 0),
@@ -231,6 +234,11 @@ def status(lake: Lake) -> Status:
         breaches=_breaches(latest, lake),
         missed=_missed(lake),
     )
+
+
+def _suppressed(lake: Lake) -> dict[str, int]:
+    by_rule = lake.query(tables.SILVER_SUPPRESSED_ALERTS, "rule, count(*) AS alerts", "GROUP BY rule ORDER BY rule")
+    return {row["rule"]: row["alerts"] for row in by_rule.to_pylist()}
 
 
 def _missed(lake: Lake) -> Missed | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fraudlake import tables
-from fraudlake.detection import alerts, buckets, rule_table, warm_start
+from fraudlake.detection import alerts, buckets, rule_table, suppression, warm_start
 from fraudlake.detection.entity import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
 _LOG = logging.getLogger(__name__)
-_WRITTEN = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_QUARANTINE)
+_ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_SUPPRESSED_ALERTS)
+_WRITTEN = (*_ALERTS, tables.SILVER_QUARANTINE)
 """The tables that a micro-batch writes."""
 
 
 def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
 
-    Alerts of rules in the shadow go to ``silver_shadow_alerts``. If the step starts over, late rows of the stream
-    before leave ``silver_quarantine``: every row is evaluated again.
+    Alerts of rules in the shadow go to ``silver_shadow_alerts``, those that entries of a list suppress to
+    ``silver_suppressed_alerts``. If the step starts over, late rows of the stream before leave ``silver_quarantine``:
+    every row is evaluated again.
 
     Args:
         lake: the lake.
@@ -84,22 +86,31 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
         is_done = bool(difference.changed) and batch_id != first
         if batch_id != pending and (is_done or rule_table.latest_change(lake) != rules.change):
             raise OutdatedError
-        # In the order of arrival no row is late, and without a shadow the detector's output is used once.
-        if not (in_event_time or has_shadow):
+        entries = suppression.BatchEntries.of(lake, appender, batch_id, _WRITTEN)
+        # In the order of arrival no row is late. Without a shadow and entries the detector's output is used once.
+        if not (in_event_time or has_shadow or entries.rows is not None):
             appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
             return
         quarantine = tables.SILVER_QUARANTINE
         with persisted_batch(batch) as require_again:
             counts = {row["is_shadow"]: row["count"] for row in batch.groupBy("is_shadow").count().collect()}
             require_again(sum(counts.values()))
-            for is_shadow, rows, table in (
-                (False, alerts.alerts(batch), tables.SILVER_ALERTS),
-                (True, alerts.alerts(batch, is_shadow=True), tables.SILVER_SHADOW_ALERTS),
-                (None, silver.quarantined_late(alerts.late(batch), lake.table(quarantine)), quarantine),
-            ):
-                if is_shadow in counts:
-                    appender.append(lake, rows, table, batch_id)
-                    appender.require_rows(lake, (table,), batch_id, counts[is_shadow])
+            raised = {
+                table: alerts.alerts(batch, is_shadow=is_shadow)
+                for is_shadow, table in ((False, tables.SILVER_ALERTS), (True, tables.SILVER_SHADOW_ALERTS))
+                if is_shadow in counts
+            }
+            numbers = {table: counts[table == tables.SILVER_SHADOW_ALERTS] for table in raised}
+            if entries.rows is not None and raised:
+                raised = suppression.divided(raised, entries.rows)
+                numbers = {table: rows.count() for table, rows in raised.items()}
+            if None in counts:
+                raised[quarantine] = silver.quarantined_late(alerts.late(batch), lake.table(quarantine))
+                numbers[quarantine] = counts[None]
+            for table, rows in raised.items():
+                if numbers[table]:
+                    appender.append(lake, rows, table, batch_id, record=entries.record)
+                    appender.require_rows(lake, (table,), batch_id, numbers[table])
 
     def rows() -> DataFrame:
         transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
@@ -115,7 +126,7 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
             rows,
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
-            writes=dict.fromkeys((tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS), "coalesce(kind, '') <> 'model'"),
+            writes=dict.fromkeys(_ALERTS, "coalesce(kind, '') <> 'model'"),
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,

@@ -82,7 +82,10 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}
     near = [date.fromordinal(number) for number in sorted(numbers) if 1 <= number <= date.max.toordinal()]
     sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
-    raised = lake.read(tables.SILVER_ALERTS).where(F.to_date("timestamp").isin([literals.day(one) for one in chosen]))
+    # The fast lane goes by no entries, so an alert that they suppress counts as one of the exact lane.
+    suppressed = lake.read(tables.SILVER_SUPPRESSED_ALERTS).where("NOT is_shadow").drop("entry_id", "is_shadow")
+    raised = lake.read(tables.SILVER_ALERTS).unionByName(suppressed)
+    raised = raised.where(F.to_date("timestamp").isin([literals.day(one) for one in chosen]))
     agreement = lane_agreement.lane_agreement(
         refresh.on_dates(sent, chosen),
         raised,

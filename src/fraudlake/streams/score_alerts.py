@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
-from fraudlake.detection import rule_table
+from fraudlake.detection import rule_table, suppression
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.model import alerts, published
@@ -24,7 +24,7 @@ from fraudlake.streams import rule_notes
 from fraudlake.streams.stream import OutdatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
 
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from fraudlake.lake.commit import Commit
     from fraudlake.model.drift import Profile
     from fraudlake.model.published import Model
-    from fraudlake.rules.rule_set import RuleSet, RuleVersion
-    from fraudlake.tables import Table
+    from fraudlake.rules.rule_set import RuleSet
+
+
+WRITTEN = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_SUPPRESSED_ALERTS)
+"""The tables of alerts that a micro-batch writes."""
 
 
 @dataclass(frozen=True)
@@ -98,42 +101,43 @@ class ScoreAlerts:
         return {"model_version": model.number, "scored_at": scored_at.isoformat()} if self.rules.evaluated else {}
 
     def raise_alerts(self, lake: Lake, batch_id: int) -> None:
-        """Append the alerts of a micro-batch's predictions, which are committed."""
+        """Append the alerts of a micro-batch's predictions, which are committed; those that entries suppress apart."""
         versions = self.rules.evaluated
         commit = self.appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id) if versions else None
         if commit is None or "scored_at" not in commit.record:
             return
         profiles = published.profiles(lake, [commit.record["model_version"]])
-        shadows = tuple(version for version in versions if version.is_shadow)
-        for table, chosen in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows)):
-            if chosen:
-                append = partial(self._append, lake, table, batch_id, chosen, profiles, commit)
-                # The version is gone if somebody has removed it before a cut micro-batch was repeated.
-                if of_version(lake, tables.GOLD_FRAUD_PREDICTIONS, commit.version, append) is None:
-                    append(lake.read(tables.GOLD_FRAUD_PREDICTIONS))
+        append = partial(self._append, lake, batch_id, profiles, commit)
+        # The version is gone if somebody has removed it before a cut micro-batch was repeated.
+        if of_version(lake, tables.GOLD_FRAUD_PREDICTIONS, commit.version, append) is None:
+            append(lake.read(tables.GOLD_FRAUD_PREDICTIONS))
 
     def _append(
         self,
         lake: Lake,
-        table: Table,
         batch_id: int,
-        versions: Sequence[RuleVersion],
         profiles: Mapping[str, Profile],
         commit: Commit,
         predictions: DataFrame,
     ) -> bool:
         of_batch = F.col("scored_at") == literals.instant(datetime.fromisoformat(commit.record["scored_at"]))
-        raised = alerts.of_predictions(predictions.where(of_batch), versions, profiles)
-        self.appender.append(lake, raised, table, batch_id)
+        shadows = tuple(version for version in self.rules.evaluated if version.is_shadow)
+        raised = {
+            table: alerts.of_predictions(predictions.where(of_batch), versions, profiles)
+            for table, versions in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows))
+            if versions
+        }
+        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, WRITTEN)
+        for table, rows in suppression.divided(raised, entries.rows).items():
+            self.appender.append(lake, rows, table, batch_id, record=entries.record)
         return True
 
 
 def _has_written(lake: Lake, appender: Appender, batch_id: int) -> bool:
     """Return whether a micro-batch has written alerts, or predictions that were to raise none."""
-    both = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
     scored = appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
     raises_none = scored is not None and "scored_at" not in scored.record
-    return raises_none or any(appender.commit(lake, table, batch_id) for table in both)
+    return raises_none or any(appender.commit(lake, table, batch_id) for table in WRITTEN)
 
 
 def _latest(lake: Lake) -> RuleSet:

@@ -53,6 +53,11 @@ class Person:
         """Whether they take items and decide."""
         return self.role >= Role.ANALYST
 
+    @property
+    def may_suppress(self) -> bool:
+        """Whether they suppress rules, so that nobody sees alerts."""
+        return self.role >= Role.LEAD
+
 
 class Access(ABC):
     """Finds out who sent a request."""

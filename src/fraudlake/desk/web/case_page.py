@@ -23,11 +23,13 @@ from fraudlake.desk import (
     history,
     items,
     links,
+    list_entries,
     marks,
     money,
     opened,
     panels,
     review,
+    rules,
     verdicts,
 )
 from fraudlake.desk.charts import Mark
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.forms import Fields
     from fraudlake.desk.web.site import Site
+    from fraudlake.detection.list_entries import Entry
     from fraudlake.settings import Settings
 
 _LOG = logging.getLogger(__name__)
@@ -174,6 +177,30 @@ def routes(site: Site) -> list[Route]:
 
         return answer
 
+    async def suppress(request: Request) -> Response:
+        fields = await forms.read_of_lead(request, site.access)
+        return done(request, await forms.carried_out(lambda: suppressed(request, fields)))
+
+    def suppressed(request: Request, fields: Fields) -> str:
+        person, name = request.state.person, request.path_params["name"]
+        store, until = site.store_of(person), day_of(fields.get("until"))
+        if until is None:
+            raise PageError("give the day until which the rule is suppressed: nothing was written")
+        item, chosen = _find(store, name, day_of(fields.get("day"))).item, QueueFilter.read(fields)
+        entry = list_entries.add(
+            store,
+            rules.read(store)[0],
+            person.name,
+            fields.get("rule", ""),
+            item.entity,
+            item.entity_key,
+            until,
+            fields.get("reason", ""),
+            forms.event_id(fields),
+        )
+        day = {"day": fields["day"]} if fields.get("day") else {}
+        return f"/items/{segment(name)}?{urlencode({'suppressed': entry.entry_id} | day | chosen.fields)}"
+
     return [
         Route("/items/{name:text}", item),
         Route("/items/{name:text}/shared", shared),
@@ -183,6 +210,7 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:text}/release", form(_release), methods=["POST"]),
         Route("/items/{name:text}/verdict", form(_decide), methods=["POST"]),
         Route("/items/{name:text}/withdraw", form(_withdraw), methods=["POST"]),
+        Route("/items/{name:text}/suppress", suppress, methods=["POST"]),
         *(
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
             for word, kind in _ASIDE.items()
@@ -280,12 +308,15 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     with_dossier = case or next(iter(on_day), None)
     accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []
     may_merge = case is not None and state.decision is None
+    entries = list_entries.of_key(store, item.entity, item.entity_key)
     return site.page(
         request,
         "case.html",
         page="Queue",
         chosen=QueueFilter.read(request.query_params),
-        notice=_notice(request, item, events),
+        notice=_notice(request, item, events) or _suppressed(request, entries),
+        entries=[entry for entry in entries if entry.ends_at > datetime.now(UTC)],
+        of_rules=case["rules"] if case else [],
         name=request.path_params["name"] if item.names else None,
         day=row["day"] if row else None,
         item=item,
@@ -323,8 +354,14 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         and state.last.is_verdict
         and state.last.event_id == request.query_params.get("done"),
         longest=review.LONGEST,
-        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw", "merge", "open")},
+        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress")},
     )
+
+
+def _suppressed(request: Request, entries: list[Entry]) -> str | None:
+    """Return what a page says of an entry that its form has added."""
+    added = next((one for one in entries if one.entry_id == request.query_params.get("suppressed")), None)
+    return f"{added.rule} raises no alerts for it from {moment(added.starts_at)} UTC on." if added else None
 
 
 def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bool:

@@ -74,3 +74,15 @@ async def read(request: Request, access: Access) -> Fields:
     if not person.may_decide:
         raise RefusedError(f"{person.name} may read, and analysts decide: ask to become one")
     return fields
+
+
+async def read_of_lead(request: Request, access: Access) -> Fields:
+    """Return the fields of a form of a lead.
+
+    Raises:
+        RefusedError: the person is none, or see :func:`read`.
+    """
+    fields = await read(request, access)
+    if not request.state.person.may_suppress:
+        raise RefusedError(f"{request.state.person.name} may decide, and leads suppress rules: ask one")
+    return fields

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
-from fraudlake.desk import charts, rules
+from fraudlake.desk import charts, list_entries, review, rules
 from fraudlake.desk.letters import shown
 from fraudlake.desk.money import amount
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import segment
-from fraudlake.desk.web.site import Site, done, number, share
+from fraudlake.desk.web.site import Site, done, moment, number, share
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from fraudlake.desk.list_entries import Listed
     from fraudlake.desk.rules import RuleFigures
     from fraudlake.desk.store import Store
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.rules.rule_set import RuleVersion
 
 _DAYS = 28
+_CLOSED = 50
+"""Entries that have ended which the page shows."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -46,7 +49,18 @@ def routes(site: Site) -> list[Route]:
         ]  # fmt: skip
         shown = [{**vars(one), "drawing": _spark(one), "interval": _interval(one)} for one in figures.rules]
         view = {"days": figures.days, "rules": shown, "missed": figures.missed, "unreadable": unreadable}
-        return site.page(request, "rules.html", page="Rules", figures=view, pairs=pairs)
+        listed = list_entries.listed(store, present)
+        return site.page(
+            request,
+            "rules.html",
+            page="Rules",
+            figures=view,
+            pairs=pairs,
+            notice=_ended(request, listed),
+            entries=[one for one in listed if one.is_open],
+            closed=[one for one in listed if not one.is_open][:_CLOSED],
+            longest=review.LONGEST["reason"],
+        )
 
     def one_rule(request: Request) -> Response:
         store, version = _asked(site, request)
@@ -95,8 +109,19 @@ def routes(site: Site) -> list[Route]:
         added = await run_in_threadpool(add)
         return done(request, f"/rules/{segment(added.rule.name)}?saved={added.version}")
 
+    async def end(request: Request) -> Response:
+        fields = await forms.read_of_lead(request, site.access)
+        person, entry_id = request.state.person, request.path_params["entry"]
+
+        def ended() -> str:
+            entry = list_entries.end(site.store_of(person), person.name, entry_id, fields.get("reason", ""))
+            return f"/rules?ended={entry.entry_id}#suppressed"
+
+        return done(request, await forms.carried_out(ended))
+
     return [
         Route("/rules", all_rules),
+        Route("/suppressions/{entry:str}/end", end, methods=["POST"]),
         Route("/rules/{name:text}", one_rule),
         Route("/rules/{name:text}/backtest", backtest),
         Route("/rules/{name:text}/draft", draft, methods=["POST"]),
@@ -112,6 +137,14 @@ def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
     except UsageError as error:
         raise MissingError(unreadable.get(name, str(error))) from None
     return store, next((one for one in present.live if one.rule.name == name), newest)
+
+
+def _ended(request: Request, listed: list[Listed]) -> str | None:
+    """Return what a page says of an entry that its form has ended."""
+    ended = next((one.entry for one in listed if one.entry.entry_id == request.query_params.get("ended")), None)
+    if ended is None:
+        return None
+    return f"{ended.rule} alerts for {shown(ended.entity_key)} again from {moment(ended.ends_at)} UTC on."
 
 
 def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
@@ -164,7 +197,7 @@ def _of(both: int, cases: int | None) -> float | None:
 def _figures(report: Report) -> list[tuple[str, str]]:
     return [
         ("Transactions", number(report.transactions)),
-        ("Alerts", number(report.alerts)),
+        ("Alerts", number(report.alerts) + (f" and {report.suppressed:,} suppressed" if report.suppressed else "")),
         ("Accounts" if report.entity == "account" else report.entity.capitalize(), number(report.keys)),
         ("Amount at risk", amount(report.amount_at_risk)),
         ("Precision, by verdicts", _precision(report.by_verdict)),

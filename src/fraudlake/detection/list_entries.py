@@ -1,0 +1,160 @@
+"""List entries: rows of ``silver_list_entries`` become entries, and say which alerts these suppress.
+
+An entry concerns payments by their event time, and only those that are later than itself: it begins after the clock,
+and after the newest payment that silver has when it is written. It ends early in the same way. So the entries of today
+suppress in a replay or a backtest what they suppressed in the stream, whatever the order of the rows was. The exception
+are payments that come in between and are stamped further ahead of the clock than :data:`MARGIN`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import json_text
+from fraudlake.detection import entity
+from fraudlake.detection.entity import THE_ACCOUNT, Entity
+from fraudlake.errors import UsageError
+from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.rules.columns import query_columns
+
+if TYPE_CHECKING:
+    from fraudlake.rules.rule_set import RuleSet
+    from fraudlake.settings import Settings
+
+SUPPRESSED = "suppressed"
+"""The list of keys for which a rule raises no alerts."""
+MARGIN = timedelta(minutes=1)
+"""Time that an entry has for its way into the table, and that the clocks of machines may differ by."""
+LONGEST = timedelta(days=366)
+"""How far the end of an entry may be away."""
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the list :data:`SUPPRESSED`, which holds for event times from ``starts_at`` to before ``ends_at``."""
+
+    entry_id: str
+    rule: str
+    entity: str
+    entity_key: str
+    account_id: str | None
+    starts_at: datetime
+    ends_at: datetime
+    reason: str | None
+    author: str
+    at: datetime
+    ended_by: str | None = None
+    """Who ended it early."""
+    ended_because: str | None = None
+
+    @property
+    def added(self) -> dict[str, Any]:
+        """The row of ``silver_list_entries`` that adds it."""
+        names = ("entry_id", "rule", "entity", "entity_key", "account_id", "starts_at", "ends_at", "reason", "author")
+        return {**{name: getattr(self, name) for name in names}, "event": "added", "list": SUPPRESSED, "at": self.at}
+
+    def ended(self, ends_at: datetime, reason: str, author: str, at: datetime) -> dict[str, Any]:
+        """Return the row of ``silver_list_entries`` that ends it early."""
+        return {**self.added, "event": "ended", "ends_at": ends_at, "reason": reason, "author": author, "at": at}
+
+
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Return the entries of rows of ``silver_list_entries``, the latest first."""
+    entries: dict[str, Entry] = {}
+    for row in sorted(rows, key=lambda row: str(row["event"])):  # an end follows what it ends
+        if row["event"] == "added":
+            entries[row["entry_id"]] = Entry(**{name: row[name] for name in Entry.__annotations__ if name in row})
+        elif row["entry_id"] in entries:
+            entry = entries[row["entry_id"]]
+            ends_at = min(entry.ends_at, row["ends_at"])
+            entries[entry.entry_id] = replace(
+                entry, ends_at=ends_at, ended_by=row["author"], ended_because=row["reason"]
+            )
+    return sorted(entries.values(), key=lambda entry: (entry.starts_at, entry.entry_id), reverse=True)
+
+
+def suppressing(alerts: pa.Table, entries: Iterable[Entry]) -> pa.Array:
+    """Return the id of the entry that suppresses each alert, otherwise null; of several, that of the earliest.
+
+    Args:
+        alerts: alerts of a rule, with ``entity, entity_key`` and ``time`` (UTC).
+        entries: entries of the rule.
+    """
+    by_key: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in sorted(entries, key=lambda entry: (entry.starts_at, entry.entry_id)):
+        by_key[entry.entity, entry.entity_key].append(entry)
+    columns = (alerts[name].to_pylist() for name in ("entity", "entity_key", "time"))
+    return pa.array(
+        [
+            next((one.entry_id for one in by_key.get((name, key), ()) if one.starts_at <= time < one.ends_at), None)
+            for name, key, time in zip(*columns, strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def first_minute(now: datetime, newest: datetime | None) -> datetime:
+    """Return the first full minute after the clock, with a margin, and after a payment."""
+    after = max(now + MARGIN, newest or now)
+    return after.replace(second=0, microsecond=0) + _MINUTE
+
+
+def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Entity]:
+    """Return what the versions of a rule that are not retired are by, by name; nothing if it is retired or unknown.
+
+    Raises:
+        UsageError: a version does not suit the columns any more.
+    """
+    present = [version.rule for version in rules.versions if version.rule.name == name and version.status != "retired"]
+    found = {}
+    for rule in present:
+        if rule.looks_at == "predictions":
+            found[ACCOUNT] = THE_ACCOUNT
+            continue
+        compiled = rule.compile(query_columns(settings.columns), settings.entities)
+        by = entity.of_rule(rule, compiled.partition_by, settings)
+        found[by.name] = by
+    return found
+
+
+def key_of(by: Entity, given: str) -> tuple[str, str | None]:
+    """Return a key as alerts have it, and the account that it is of, if it is of one.
+
+    Raises:
+        UsageError: it is no key of the entity.
+    """
+    if not given.strip():
+        raise UsageError(f"name the key of the {by.name}: nothing was written")
+    if len(by.columns) == 1:
+        return given, given if by.columns == THE_ACCOUNT.columns else None
+    try:
+        values = json.loads(given)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or values.keys() != set(by.columns):
+        example = json_text.dumps(dict.fromkeys(by.columns, "…"), ensure_ascii=False)
+        raise UsageError(f"a key of {by.name} has {len(by.columns)} columns: give them as {example}")
+    return entity.key_text({name: values[name] for name in by.columns}), values.get("account_id")
+
+
+def require_span(starts_at: datetime, ends_at: datetime, now: datetime) -> None:
+    """Refuse an end that is not later than the start, or too far away.
+
+    Raises:
+        UsageError: says what it may be.
+    """
+    if ends_at <= starts_at:
+        raise UsageError(
+            f"it would begin at {starts_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC, after the newest payment and the "
+            f"clock, and end at {ends_at:%Y-%m-%d %H:%M}: choose a later day; nothing was written"
+        )
+    if ends_at > now + LONGEST:
+        raise UsageError(f"{ends_at:%Y-%m-%d} is more than {LONGEST.days} days away: nothing was written")

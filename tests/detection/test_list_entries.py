@@ -1,0 +1,114 @@
+"""Entries of the list of suppressed keys, on arrays: when they hold, what they suppress, and which keys there are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fraudlake.detection import list_entries
+from fraudlake.detection.entity import THE_ACCOUNT, Entity
+from fraudlake.detection.list_entries import Entry
+from fraudlake.errors import UsageError
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+ENTRY = Entry("e1", "busy", "account", "A", "A", NOON, NOON + 10 * MINUTE, "travels", "ann", NOON - MINUTE)
+
+
+def alerts(*raised: tuple[str, str, datetime]) -> pa.Table:
+    schema = pa.schema([("entity", pa.string()), ("entity_key", pa.string()), ("time", pa.timestamp("us", tz="UTC"))])
+    return pa.Table.from_pylist([dict(zip(schema.names, one, strict=True)) for one in raised], schema)
+
+
+def test_an_entry_holds_from_its_start_to_before_its_end() -> None:
+    just_before = timedelta(microseconds=-1)
+    times = (NOON + just_before, NOON, ENTRY.ends_at + just_before, ENTRY.ends_at)
+    suppressed = list_entries.suppressing(alerts(*(("account", "A", time) for time in times)), [ENTRY])
+    assert suppressed.to_pylist() == [None, "e1", "e1", None]
+
+
+def test_an_entry_concerns_the_same_key_of_no_other_entity() -> None:
+    raised = alerts(("account", "A", NOON), ("terminal", "A", NOON), ("account", "B", NOON))
+    assert list_entries.suppressing(raised, [ENTRY]).to_pylist() == ["e1", None, None]
+
+
+def test_of_several_entries_the_one_that_begins_first_counts() -> None:
+    later = replace(ENTRY, entry_id="e0", starts_at=NOON + MINUTE)
+    raised = alerts(("account", "A", NOON + 2 * MINUTE))
+    assert list_entries.suppressing(raised, [later, ENTRY]).to_pylist() == ["e1"]
+
+
+def test_an_early_end_counts_whichever_row_comes_first() -> None:
+    end = ENTRY.ended(NOON + 5 * MINUTE, "it was fraud", "bob", NOON + 3 * MINUTE)
+    ended = replace(ENTRY, ends_at=NOON + 5 * MINUTE, ended_by="bob", ended_because="it was fraud")
+    assert list_entries.of_rows([end, ENTRY.added]) == list_entries.of_rows([ENTRY.added, end]) == [ended]
+
+
+def test_entries_suppress_what_a_loop_over_their_rows_says() -> None:
+    draw = random.Random(5)
+    rows: list[dict[str, Any]] = []
+    for number in range(40):
+        start = NOON + draw.randrange(60) * MINUTE
+        entry = replace(
+            ENTRY, entry_id=f"{number:02}", entity=draw.choice(["account", "terminal"]), entity_key=draw.choice("ABC"),
+            starts_at=start, ends_at=start + draw.randrange(1, 20) * MINUTE,
+        )  # fmt: skip
+        rows.append(entry.added)
+        if draw.random() < 0.4:
+            rows.append(entry.ended(start + draw.randrange(20) * MINUTE, "", "bob", start))
+    draw.shuffle(rows)
+    raised = [
+        (draw.choice(["account", "terminal"]), draw.choice("ABCD"), NOON + draw.randrange(4800) * timedelta(seconds=1))
+        for _ in range(500)
+    ]
+
+    def holding(entity: str, key: str, time: datetime) -> str | None:
+        of_key = [row for row in rows if (row["entity"], row["entity_key"]) == (entity, key)]
+        over = {row["entry_id"] for row in of_key if row["ends_at"] <= time}
+        left = [(row["starts_at"], row["entry_id"]) for row in of_key if row["starts_at"] <= time]
+        return min(((start, id_) for start, id_ in left if id_ not in over), default=(None, None))[1]
+
+    wanted = [holding(*one) for one in raised]
+    assert list_entries.suppressing(alerts(*raised), list_entries.of_rows(rows)).to_pylist() == wanted
+    assert 50 < sum(id_ is not None for id_ in wanted) < 450
+
+
+@pytest.mark.parametrize(
+    ("newest", "begins"),
+    [
+        (None, NOON + 2 * MINUTE),
+        (NOON - timedelta(days=3), NOON + 2 * MINUTE),
+        (NOON + 3 * MINUTE, NOON + 4 * MINUTE),
+        (NOON + timedelta(hours=1, seconds=1), NOON + timedelta(hours=1, minutes=1)),
+    ],
+)
+def test_an_entry_begins_with_a_full_minute_after_the_clock_and_the_newest_payment(
+    newest: datetime | None, begins: datetime
+) -> None:
+    assert list_entries.first_minute(NOON, newest) == begins
+
+
+def test_the_key_of_several_columns_is_written_as_alerts_have_it() -> None:
+    place = Entity("place", ("zone", "terminal_id"))
+    assert list_entries.key_of(place, '{"terminal_id": "17",  "zone": 2}') == (
+        '{"zone": 2, "terminal_id": "17"}',
+        None,
+    )
+
+
+def test_a_key_with_an_account_names_it() -> None:
+    assert list_entries.key_of(THE_ACCOUNT, "A 1") == ("A 1", "A 1")
+    pair = Entity("account_at_zone", ("account_id", "zone"))
+    assert list_entries.key_of(pair, '{"account_id": "A", "zone": 1}')[1] == "A"
+    assert list_entries.key_of(Entity("terminal", ("terminal_id",)), "17") == ("17", None)
+
+
+@pytest.mark.parametrize("given", ["17", '["17", 2]', '{"zone": 2}', '{"zone": 2, "terminal_id": "1", "more": 3}', "{"])
+def test_a_key_without_exactly_the_columns_is_refused(given: str) -> None:
+    with pytest.raises(UsageError, match=r'a key of place has 2 columns: give them as \{"zone": "…", "terminal_id"'):
+        list_entries.key_of(Entity("place", ("zone", "terminal_id")), given)
