@@ -130,8 +130,11 @@ class Warehouse:
             named = [("fraud", path.name, "false") for path in sorted((self.root / "tables").iterdir())]
             return pa.table([*zip(*named, strict=True)], ["database", "tableName", "isTemporary"])
         if match := _MERGE.fullmatch(statement):
-            keys = re.findall(r"t\.(\w+) = s\.\1", match[3])
-            store.insert(_TABLES[match[1]], _source(store, match[2]), keys)
+            source = _source(store, match[2])
+            if whole := re.fullmatch(r"t\.(\w+) IN \(.*\)", match[3]):
+                store.insert_all(_TABLES[match[1]], source, whole[1])
+            else:
+                store.insert(_TABLES[match[1]], source, re.findall(r"t\.(\w+) = s\.\1", match[3]))
         elif match := _REPLACE.fullmatch(statement):
             store.replace(_TABLES[match[1]], _source(store, match[3]), match[2])
         elif match := _INSERT.fullmatch(statement):

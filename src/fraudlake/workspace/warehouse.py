@@ -11,7 +11,7 @@ from fraudlake import tables
 from fraudlake.desk.store import Store, complete
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
-from fraudlake.sql_text import value
+from fraudlake.sql_text import one_of, value
 from fraudlake.workspace.client import connect
 from fraudlake.workspace.sql import Sql, warehouse
 
@@ -56,8 +56,16 @@ class WarehouseStore(Store):
 
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
+        self._merge(table, rows, " AND ".join(f"t.{key} = s.{key}" for key in keys))
+
+    def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
+        """Insert all rows or none: see :meth:`Store.insert_all`."""
+        # A row that is there matches every new one.
+        self._merge(table, rows, one_of(f"t.{key}", rows[key].to_pylist()))
+
+    def _merge(self, table: Table, rows: pa.Table, same: str) -> None:
+        """Insert the rows that match none of a table."""
         self._require(table)
-        same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         source = _values(complete(rows, table), table)
         merging = f"MERGE INTO {table.name} t USING ({source}) s ON {same} WHEN NOT MATCHED THEN INSERT *"
         conflict.retried(lambda: self._sql.rows(merging))
