@@ -22,6 +22,7 @@ from fraudlake.desk.letters import shown
 from fraudlake.desk.review import Item
 from fraudlake.desk.web import finding, forms
 from fraudlake.desk.web.errors import MissingError, PageError
+from fraudlake.desk.web.forms import event_id as _event_id
 from fraudlake.desk.web.names import digest, segment
 from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
@@ -68,7 +69,8 @@ _DONE = {
     "escalated": "A lead decides. The next item: n.",
 }
 """What a page says of an event that a form has written."""
-_ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
+ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
+"""What is done without a verdict, by the word of its form."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -146,7 +148,7 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:text}/withdraw", form(_withdraw), methods=["POST"]),
         *(
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
-            for word, kind in _ASIDE.items()
+            for word, kind in ASIDE.items()
         ),
         Route("/accounts/{name:text}", account),
         Route("/accounts/{name:text}/{digest:str}", long_account),
@@ -184,7 +186,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = _record(store, item, id_, make)
-    _follow(store, item)
+    follow(store, item)
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event
@@ -193,7 +195,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, reason = _event_id(fields), fields.get("reason")
     event = _record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
-    _follow(store, item)
+    follow(store, item)
     return event
 
 
@@ -208,19 +210,12 @@ def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: F
     return _record(store, item, id_, make)
 
 
-def _follow(store: Store, item: Item) -> None:
-    """Write the labels of an item, if they can be written now."""
+def follow(store: Store, *items: Item) -> None:
+    """Write the labels of items, if they can be written now."""
     try:
-        verdicts.follow(store, item)
+        verdicts.follow(store, *items)
     except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
-        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", item.item_id, error)
-
-
-def _event_id(fields: Fields) -> str:
-    given = fields.get("event_id", "")
-    if len(given) != 32 or not given.isalnum():
-        raise PageError("the form has no id of its event: load the page again")
-    return given
+        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", items[0].item_id, error)
 
 
 def _page(site: Site, request: Request, store: Store, named: Named) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter, to_thread
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fraudlake.desk.web.access import Access
 
+T = TypeVar("T")
 LARGEST = 512 << 10
 """Bytes of a form; the longest note, with each letter encoded, and all payments of a history have fewer."""
 _READ = 8 << 20
@@ -26,8 +27,8 @@ _FIELDS = 2_100
 _WRITERS = CapacityLimiter(40)
 
 
-async def carried_out(write: Callable[[], str]) -> str:
-    """Do what a form says in a thread, and return where to go on; it does not wait for threads that make pages."""
+async def carried_out(write: Callable[[], T]) -> T:
+    """Do what a form says in a thread, and return what comes of it; it does not wait for threads that make pages."""
     return await to_thread.run_sync(write, limiter=_WRITERS)
 
 
@@ -62,3 +63,15 @@ async def read(request: Request, access: Access) -> Fields:
     if not person.may_decide:
         raise RefusedError(f"{person.name} may read, and analysts decide: ask to become one")
     return fields
+
+
+def event_id(fields: Fields) -> str:
+    """Return the id that a form has for its event.
+
+    Raises:
+        PageError: it has none.
+    """
+    given = fields.get("event_id", "")
+    if len(given) != 32 or not given.isalnum():
+        raise PageError("the form has no id of its event: load the page again")
+    return given
