@@ -377,7 +377,7 @@ SILVER_REVIEW_EVENTS = Table(
     number BIGINT order of the events, from 1, independent of any clock; no two have the same one
     event_id STRING id that the writer gave it before it was written; a repeated write adds nothing
     item_id STRING item: id of the case, or of a drawn account, as the queue or the analyst named it
-    kind STRING taken, released, noted, waiting, assigned, escalated, verdict, corrected, withdrawn or erased
+    kind STRING taken, released, noted, attached, waiting, assigned, escalated, verdict, corrected, withdrawn or erased
     verdict STRING fraud, genuine or unsure; null for taken and released
     reason STRING why, in a few words; null if none was given
     note STRING what the analyst wrote; null if nothing
@@ -393,6 +393,9 @@ SILVER_REVIEW_EVENTS = Table(
     fraud_amount DOUBLE sum of their amounts, in account currency; of a drawn account those of its day
     case_id STRING case as it was then; null for a drawn account
     day DATE day of the queue that the item is from; null if it is from none
+    file_name STRING name of the file; null unless attached
+    file_size BIGINT its bytes
+    file_hash STRING its SHA-256, under which its bytes are in the lake's folder attachments
     hash STRING SHA-256 of the event and of the hash before it, which chains them
     is_erased BOOLEAN whether forget has removed parts of it, so that its hash is not that of what is left
     date DATE date (UTC) of at

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -319,6 +320,35 @@ def note(
         lambda event: f"{event.analyst} has noted it on {event.item_id}",
         note=text,
     )
+
+
+@review.command(example="fraudlake review attach 7d6c1f… letter.pdf --note 'the bank answered'")
+@click.argument("item")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--note", help="Further text, of at most 20,000 characters.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def attach(
+    app: App,
+    /,
+    item: str,
+    file: Path,
+    note: str | None,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
+) -> None:
+    """Attach FILE, of at most 10 MB, to ITEM, without a verdict: its bytes are kept in the lake under their SHA-256."""
+    from fraudlake.desk import attachments, items, review
+
+    attachments.require_size(file.stat().st_size)
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    one, id_ = items.require(store, item), event_id or review.new_id()
+    event = attachments.attach(store, one, name, id_, file.name, file.read_bytes(), note)
+    text = f"{event.analyst} has attached {event.file_name} ({event.file_size:,} bytes) to {event.item_id}"
+    app.say(_as_row(event), text)
 
 
 @review.command(example="fraudlake review wait 7d6c1f… --until 2026-03-12 --reason 'the bank is asked'")

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from fraudlake.desk.review import Event
 
 _NOT_CHAINED = ("hash", "is_erased")
+_LATER = ("file_name", "file_size", "file_hash")
+"""Fields that the first hashes did not know: null, they are left out."""
 
 
 def link(before: str | None, event: Event) -> str:
     """Return the hash of an event that comes after the one with a hash; None: it is the first."""
-    content = {name: given for name, given in asdict(event).items() if name not in _NOT_CHAINED}
+    content = {
+        name: given
+        for name, given in asdict(event).items()
+        if name not in _NOT_CHAINED and not (name in _LATER and given is None)
+    }
     text = json.dumps([before, content], sort_keys=True, default=_text)
     return hashlib.sha256(text.encode()).hexdigest()
 

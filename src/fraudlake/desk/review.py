@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from fraudlake.desk.window import Window
 
 Kind = Literal[
-    "taken", "released", "verdict", "corrected", "withdrawn", "noted", "waiting", "assigned", "escalated", "erased"
+    "taken",
+    "released",
+    "verdict",
+    "corrected",
+    "withdrawn",
+    "noted",
+    "attached",
+    "waiting",
+    "assigned",
+    "escalated",
+    "erased",
 ]
 SetAside = Literal["noted", "waiting", "assigned", "escalated"]
 Verdict = Literal["fraud", "genuine", "unsure"]
@@ -95,6 +105,9 @@ class Event:
     number: int = 0
     hash: str | None = None
     is_erased: bool | None = None
+    file_name: str | None = None
+    file_size: int | None = None
+    file_hash: str | None = None
 
     @property
     def is_verdict(self) -> bool:
@@ -134,6 +147,8 @@ class State:
     """The transactions of all verdicts."""
     agreeing: frozenset[str] = frozenset()
     """The analysts who have called the same payments fraud, one after the other."""
+    attached: int = 0
+    """How many files were attached."""
 
     def is_offered(self, analyst: str, is_lead: bool) -> bool:
         """Return whether somebody gets it as the next item: others may still take it by its name."""
@@ -212,6 +227,8 @@ def _after(before: State, event: Event) -> State:
         return so_far
     if event.kind == "noted":
         return so_far
+    if event.kind == "attached":
+        return replace(so_far, attached=so_far.attached + 1)
     if event.kind == "waiting":
         so_far = replace(so_far, waits_until=event.expires_at)
     if event.kind in ("assigned", "escalated"):
@@ -386,6 +403,21 @@ def set_aside(
     return replace(
         event, expires_at=until if kind == "waiting" else None, assignee=assignee if kind == "assigned" else None
     )
+
+
+def attach(
+    item: Item,
+    before: State,
+    analyst: str,
+    event_id: str,
+    file_name: str,
+    file_size: int,
+    file_hash: str,
+    note: str | None = None,
+) -> Event:
+    """Return the event that an analyst attaches a file; like a note, it leaves everything as it is."""
+    event = _event(item, before, "attached", analyst, event_id)
+    return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=note or None)
 
 
 def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:

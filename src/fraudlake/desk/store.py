@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -94,6 +96,27 @@ class Store(ABC):
     @abstractmethod
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
         """Replace, in one commit, the rows of a table that fulfil a condition in SQL, as all the new ones do."""
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write an attached file, which is there as a whole or not at all; one of the name is replaced."""
+        folder = self.settings.attachments_path
+        folder.mkdir(exist_ok=True)
+        draft = folder / f".{name}.{uuid.uuid4().hex}.tmp"
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(folder / name)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def read_file(self, name: str) -> bytes | None:
+        """Return an attached file; None if there is none."""
+        try:
+            return (self.settings.attachments_path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
 
 class SparkStore(Store):

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
-from fraudlake.desk import cases, charts, document, dossier, history, items, marks, review, verdicts
+from fraudlake.desk import attachments, cases, charts, document, dossier, history, items, marks, review, verdicts
 from fraudlake.desk.charts import Mark
 from fraudlake.desk.items import Named
 from fraudlake.desk.letters import shown
@@ -55,6 +55,7 @@ _TEXTS = {
     "corrected": "corrected:",
     "withdrawn": "withdrew the verdict",
     "noted": "noted",
+    "attached": "attached",
     "waiting": "lets it wait",
     "assigned": "assigned it",
     "escalated": "gave it to a lead",
@@ -64,6 +65,7 @@ _DONE = {
     "released": "You gave it back.",
     "withdrawn": "The verdict is withdrawn; it is open again.",
     "noted": "The note is saved.",
+    "attached": "The file is attached.",
     "waiting": "It waits. The next item: n.",
     "assigned": "It is assigned. The next item: n.",
     "escalated": "A lead decides. The next item: n.",
@@ -269,7 +271,9 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         and state.last.is_verdict
         and state.last.event_id == request.query_params.get("done"),
         longest=review.LONGEST,
-        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw")},
+        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw", "attach")},
+        files=[event for event in own if event.file_name],
+        largest=attachments.LARGEST,
     )
 
 
