@@ -113,3 +113,18 @@ def test_of_several_items_each_is_allowed_or_refused_on_its_own(lake: Path, frau
     assert review("note", "a pair", "c pair", "seen", "--analyst", "ann").returncode == 0
     refused = review("verdict", "a pair", "c pair", "fraud", "--payment", "a")
     assert refused.returncode == 2 and "--payment names payments of one item" in refused.stderr
+
+
+def test_a_file_is_attached_by_a_command(lake: Path, fraudlake_here: FraudlakeHere, tmp_path: Path) -> None:
+    file = tmp_path / "answer.pdf"
+    file.write_bytes(b"the bank answered")
+    command = ("--lake", str(lake), "review", "attach", "a pair", str(file), "--analyst", "ann", "--event-id", "e")
+    for _ in range(2):
+        assert fraudlake_here(*command, "--note", "by post").stdout == (
+            "ann has attached answer.pdf (17 bytes) to a pair\n"
+        )
+    (event,) = of_lake(open_store(lake))
+    assert (event.kind, event.note) == ("attached", "by post")
+    assert (lake / "attachments" / str(event.file_hash)).read_bytes() == b"the bank answered"
+    file.write_bytes(b"")
+    assert "the file is empty" in fraudlake_here(*command).stderr
