@@ -422,12 +422,15 @@ SILVER_REVIEW_EVENTS = Table(
     case_id STRING case as it was then; null for a drawn account
     merged_into STRING case that it has become a part of, or no longer is; null unless merged or separated
     day DATE day of the queue that the item is from; null if it is from none
+    file_name STRING name of the file; null unless attached
+    file_size BIGINT its bytes
+    file_hash STRING its SHA-256, under which its bytes are in the lake's folder attachments
     hash STRING SHA-256 of the event and of the hash before it, which chains them
     is_erased BOOLEAN whether forget has removed parts of it, so that its hash is not that of what is left
     date DATE date (UTC) of at
     """.format(
-        kinds="opened, taken, released, noted, waiting, assigned, escalated, verdict, corrected, withdrawn, merged, "
-        "separated or erased"
+        kinds="opened, taken, released, noted, attached, waiting, assigned, escalated, verdict, corrected, withdrawn, "
+        "merged, separated or erased"
     ),
     # An event is numbered by who reads the last number: of two writers of one number, Delta takes one.
     properties=(*_COMPACTED, ("delta.isolationLevel", "Serializable")),

@@ -302,7 +302,7 @@ def test_the_desk_is_an_app_where_it_is_asked_for(target: str) -> None:
 
     assert re.fullmatch(r"[a-z0-9-]{2,30}", app["name"])
     assert app["lifecycle"] == {"started": True}
-    assert app["user_api_scopes"] == ["sql"]
+    assert app["user_api_scopes"] == ["sql", "files.files"]
     assert (ROOT / "requirements.txt").read_text() == ".\n"
     assert (ROOT / "resources" / "apps" / app["source_code_path"]).resolve() == ROOT
 
@@ -356,7 +356,7 @@ def test_what_holds_data_is_protected(target: str) -> None:
         if resource.get("lifecycle") == {"prevent_destroy": True}
     }
 
-    assert protected == {"fraudlake", "landing", "checkpoints", "fraud_model"}
+    assert protected == {"fraudlake", "landing", "checkpoints", "attachments", "fraud_model"}
 
 
 @pytest.mark.parametrize("target", ["staging", "prod"])
@@ -420,6 +420,7 @@ def test_roles_may_do_what_they_need_and_no_more() -> None:
         ("pipeline", APPLICATION_ID): {"USE_SCHEMA", "SELECT", "MODIFY", "CREATE_TABLE", "CREATE_MATERIALIZED_VIEW"},
         ("landing", APPLICATION_ID): {"READ_VOLUME", "WRITE_VOLUME"},
         ("checkpoints", APPLICATION_ID): {"READ_VOLUME", "WRITE_VOLUME"},
+        ("attachments", APPLICATION_ID): {"READ_VOLUME", "WRITE_VOLUME"},
         ("fraud_model", APPLICATION_ID): {"ALL_PRIVILEGES"},
     }
 
@@ -623,7 +624,7 @@ def test_the_guide_grants_what_the_desk_writes() -> None:
     """`queue.py` and its table are the job's."""
     desk = [file for file in (ROOT / "src" / "fraudlake" / "desk").glob("*.py") if file.stem != "queue"]
     text = "".join(file.read_text() for file in desk)
-    written = set(re.findall(r"store\.(?:insert|append)\((?:tables\.)?(SILVER_\w+),", text))
+    written = set(re.findall(r"store\.(?:insert|insert_all|append)\((?:tables\.)?(SILVER_\w+),", text))
     if re.search(r"store\.(?:insert|append)\(table,", text):
         written |= set(re.findall(r"^    table = tables\.(SILVER_RULES)$", text, re.MULTILINE))
     granted = re.findall(r"GRANT MODIFY ON TABLE main\.fraudlake\.(\w+)", (ROOT / "docs/how-to/deploy.md").read_text())

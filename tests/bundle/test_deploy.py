@@ -175,12 +175,13 @@ def test_data_outlives_a_changed_schema_and_a_destroy(bundle: Run, workspace: Wo
             "schemas.fraudlake",
             "volumes.landing",
             "volumes.checkpoints",
+            "volumes.attachments",
             "registered_models.fraud_model",
         ):
             assert f"resources.{resource} has lifecycle.prevent_destroy set" in done.stderr
 
     assert not [path for method, path, _ in workspace.changes if method == "DELETE"]
-    assert len(workspace.objects["volumes"]) == 2
+    assert len(workspace.objects["volumes"]) == 3
 
 
 @pytest.mark.parametrize("target", ["prod"])

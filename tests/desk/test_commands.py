@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fraudlake.desk.review import of_lake
 from tests.conftest import FraudlakeHere
 from tests.desk.local import Payment, fill, open_store
 
@@ -113,3 +114,43 @@ def test_nobody_takes_the_next_item_without_a_name(lake: Path, fraudlake_here: F
     done = fraudlake_here("--lake", str(lake), "queue", "next", "--take", "--analyst", " ")
 
     assert (done.returncode, done.stderr) == (2, "fraudlake: nobody is named who does this: give --analyst\n")
+
+
+def test_of_several_items_each_is_allowed_or_refused_on_its_own(lake: Path, fraudlake_here: FraudlakeHere) -> None:
+    fill(open_store(lake), [Payment("b", "2", 50.0, rules=("pair",)), Payment("c", "3", 5.0, rules=("pair",))])
+
+    def review(*arguments: str) -> Any:
+        return fraudlake_here("--lake", str(lake), "--json", "review", *arguments)
+
+    assert review("take", "b pair", "--analyst", "bob").returncode == 0
+    done = review("verdict", "a pair", "b pair", "gone", "c pair", "fraud", "--analyst", "ann", "--event-id", "f")
+    assert done.returncode == 1 and "2 of 4 items not done" in done.stderr
+    again = review("verdict", "a pair", "b pair", "gone", "c pair", "fraud", "--analyst", "ann", "--event-id", "f")
+    assert again.stdout == done.stdout
+    said = json.loads(done.stdout)["items"]
+    assert [(row["item"], row["event"] and row["event"]["fraud_amount"]) for row in said] == [
+        ("a pair", 100.0),
+        ("b pair", None),
+        ("gone", None),
+        ("c pair", 5.0),
+    ]
+    assert said[1]["refused"].startswith("bob holds b pair until") and "'gone'" in said[2]["refused"]
+    assert [event.item_id for event in of_lake(open_store(lake))] == ["b pair", "a pair", "c pair"]
+    assert review("note", "a pair", "c pair", "seen", "--analyst", "ann").returncode == 0
+    refused = review("verdict", "a pair", "c pair", "fraud", "--payment", "a")
+    assert refused.returncode == 2 and "--payment names payments of one item" in refused.stderr
+
+
+def test_a_file_is_attached_by_a_command(lake: Path, fraudlake_here: FraudlakeHere, tmp_path: Path) -> None:
+    file = tmp_path / "answer.pdf"
+    file.write_bytes(b"the bank answered")
+    command = ("--lake", str(lake), "review", "attach", "a pair", str(file), "--analyst", "ann", "--event-id", "e")
+    for _ in range(2):
+        assert fraudlake_here(*command, "--note", "by post").stdout == (
+            "ann has attached answer.pdf (17 bytes) to a pair\n"
+        )
+    (event,) = of_lake(open_store(lake))
+    assert (event.kind, event.note) == ("attached", "by post")
+    assert (lake / "attachments" / str(event.file_hash)).read_bytes() == b"the bank answered"
+    file.write_bytes(b"")
+    assert "the file is empty" in fraudlake_here(*command).stderr

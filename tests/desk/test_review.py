@@ -12,6 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -19,6 +20,7 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -29,7 +31,7 @@ from fraudlake.desk.review import Event, Item, State
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.settings import load
-from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
+from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
 from tests.desk import local
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -439,3 +441,62 @@ def test_with_ten_writers_at_once_every_event_is_written_once_and_in_the_chain(s
     events = review.of_lake(store)
     assert sorted(event.event_id for event in events) == sorted(event.event_id for event in written)
     assert chain.verify(events).faults == []
+
+
+def others(count: int) -> list[Item]:
+    return [replace(CASE, item_id=f"c{number}", names=frozenset({f"c{number}"})) for number in range(count)]
+
+
+def taking(analyst: str, items: list[Item]) -> list[review.Wanted]:
+    return [
+        review.Wanted(
+            item,
+            f"{analyst} {item.item_id}",
+            partial(review.take, item, analyst=analyst, lock=LOCK, event_id=f"{analyst} {item.item_id}"),
+        )
+        for item in items
+    ]
+
+
+def commits(store: LocalStore) -> int:
+    return DeltaTable(store.root / "tables" / SILVER_REVIEW_EVENTS.name).version()
+
+
+def test_several_events_are_one_commit_each_is_allowed_on_its_own_and_a_repetition_adds_nothing(
+    store: LocalStore,
+) -> None:
+    items = others(5)
+    take(store, "bob", item=items[3])
+    before = commits(store)
+
+    first = review.record_all(store, taking("ann", items), NOON)
+    again = review.record_all(store, taking("ann", items), NOON)
+
+    events = review.of_lake(store)
+    assert [event.item_id for event in events] == ["c3", "c0", "c1", "c2", "c4"]
+    assert chain.verify(events).faults == [] and commits(store) == before + 1
+    assert [str(outcome) for outcome in first if isinstance(outcome, FraudlakeError)] == [
+        "bob holds c3 until 2026-03-07 12:30:00 UTC: if a clock was ahead, free it with 'fraudlake review release c3 "
+        "--force'"
+    ]
+    assert [getattr(one, "number", None) for one in again] == [2, 3, 4, None, 5]
+
+
+def test_if_another_analyst_takes_one_of_several_meanwhile_it_is_refused_and_the_others_are_numbered_anew(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = others(3)
+    insert_all = LocalStore.insert_all
+
+    def after_bob(self: LocalStore, table: Table, rows: pa.Table, key: str) -> None:
+        monkeypatch.setattr(LocalStore, "insert_all", insert_all)
+        take(LocalStore(self.settings), "bob", item=items[1])
+        insert_all(self, table, rows, key)
+
+    monkeypatch.setattr(LocalStore, "insert_all", after_bob)
+    outcomes = review.record_all(store, taking("ann", items), NOON)
+
+    events = review.of_lake(store)
+    assert [(event.analyst, event.item_id) for event in events] == [("bob", "c1"), ("ann", "c0"), ("ann", "c2")]
+    assert chain.verify(events).faults == []
+    assert "bob holds c1" in str(outcomes[1])

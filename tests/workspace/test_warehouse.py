@@ -194,6 +194,17 @@ def test_an_event_is_inserted_if_its_number_is_new_whatever_its_texts_contain(
     assert written.to_pylist() == rows.select(names).to_pylist()
 
 
+def test_all_events_are_inserted_or_none_if_the_number_of_one_is_there(
+    store: WarehouseStore, warehouse: Warehouse
+) -> None:
+    store.insert_all(SILVER_REVIEW_EVENTS, pa.table({"number": [3, 4]}), "number")
+    store.insert_all(SILVER_REVIEW_EVENTS, pa.table({"number": [4, 5]}), "number")
+
+    assert warehouse.statements[-1].endswith(") s ON t.number IN (4, 5) WHEN NOT MATCHED THEN INSERT *")
+    written = store.query("SELECT number FROM silver_review_events ORDER BY number", SILVER_REVIEW_EVENTS)
+    assert written["number"].to_pylist() == [3, 4]
+
+
 def test_the_queue_of_a_day_is_replaced_in_one_statement(store: WarehouseStore, warehouse: Warehouse) -> None:
     store.replace(GOLD_REVIEW_QUEUE, pa.table({"day": [date(2026, 3, 7)]}), "day = DATE '2026-03-07'")
 

@@ -79,11 +79,23 @@ class Warehouse:
             return Reply(200, {"groups": [{"display": name} for name in self.groups]})
         if request.path == "/api/2.0/sql/warehouses":
             return Reply(200, {"warehouses": [{"id": "w1", "name": "sql", "state": "RUNNING"}]})
+        if match := re.fullmatch(r"/api/2\.0/fs/files/Volumes/main/fraud/(attachments/\w+)", request.path):
+            return self._file(self.root / match[1], request)
         if request.path == "/api/2.0/sql/statements" and request.method == "POST":
             return self._execute(request.body)
         match = re.fullmatch(r"/api/2\.0/sql/statements/(\w+)/result/chunks/(\d+)", request.path)
         assert match and request.method == "GET", request
         return Reply(200, self._part(match[1], int(match[2])))
+
+    def _file(self, file: Path, request: Request) -> Reply:
+        """Write or read a file of a volume, which is a folder of the lake."""
+        if request.method == "PUT":
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(request.data)
+            return Reply(204)
+        if not file.exists():
+            return Reply(404, {"error_code": "NOT_FOUND", "message": f"{request.path} is not there"})
+        return Reply(200, file.read_bytes(), (("Last-Modified", "Sat, 07 Mar 2026 12:00:00 GMT"),))
 
     def _execute(self, body: dict[str, Any]) -> Reply:
         assert (body["warehouse_id"], body["catalog"], body["schema"]) == ("w1", "main", "fraud")
@@ -130,8 +142,11 @@ class Warehouse:
             named = [("fraud", path.name, "false") for path in sorted((self.root / "tables").iterdir())]
             return pa.table([*zip(*named, strict=True)], ["database", "tableName", "isTemporary"])
         if match := _MERGE.fullmatch(statement):
-            keys = re.findall(r"t\.(\w+) = s\.\1", match[3])
-            store.insert(_TABLES[match[1]], _source(store, match[2]), keys)
+            source = _source(store, match[2])
+            if whole := re.fullmatch(r"t\.(\w+) IN \(.*\)", match[3]):
+                store.insert_all(_TABLES[match[1]], source, whole[1])
+            else:
+                store.insert(_TABLES[match[1]], source, re.findall(r"t\.(\w+) = s\.\1", match[3]))
         elif match := _REPLACE.fullmatch(statement):
             store.replace(_TABLES[match[1]], _source(store, match[3]), match[2])
         elif match := _INSERT.fullmatch(statement):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,11 +23,13 @@ from fraudlake.tables import GOLD_FORGOTTEN, SILVER_REVIEW_EVENTS
 if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
     from fraudlake.desk.review import Event, Item, SetAside, State
+    from fraudlake.desk.several import Make, Outcomes
     from fraudlake.desk.store import Store
 
 _SHOWN = 1_000
 _analyst = click.option("--analyst", help="Who does it.  [default: the user of this machine]")
 _day = click.option("--day", type=Day(), help="Day (UTC) of the queue.  [default: the last one that has a queue]")
+_items = click.argument("items", nargs=-1, required=True, metavar="ITEM...")
 _event = click.option("--event-id", help="Id of the event: repeating a command with the same id adds nothing.")
 
 
@@ -118,7 +122,7 @@ def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **
     while (queued := items.next_of(store, chosen, name)) is not None:
         try:
             if take:
-                _take(store, queued.item.item_id, name, None)
+                _take(store, queued.item.item_id, name)
         except TakenError:  # another analyst was first
             continue
         app.say({"day": chosen, "item": queued.row}, _line(queued.row))
@@ -128,43 +132,75 @@ def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **
 
 @cli.group(example="fraudlake review take ITEM")
 def review() -> None:
-    """Take, decide on, or set aside an item: a case, by its id or one of its alerts', or a drawn account."""
+    """Take, decide on, or set aside items: cases, by their ids or one of their alerts', and drawn accounts.
+
+    Of several items, at most 100, each is allowed or refused on its own; the exit code is 1 if one is refused.
+    """
 
 
 @review.command(example="fraudlake review take 7d6c1f…")
-@click.argument("item")
+@_items
 @_analyst
 @_event
 @click.option("--again", is_flag=True, help="Take a decided item, to correct its verdict.")
 @options("review_lock", "warehouse")
 @click.pass_obj
-def take(app: App, /, item: str, analyst: str | None, event_id: str | None, again: bool, **flags: str | None) -> None:
+def take(
+    app: App,
+    /,
+    items: tuple[str, ...],
+    analyst: str | None,
+    event_id: str | None,
+    again: bool,
+    **flags: str | None,
+) -> None:
     """Take ITEM: for review_lock, nobody else can take it or decide on it."""
-    event = _take(app.open_store(**flags), item, analyst or host.user_name(), event_id, again)
-    _say(app, event, f"{event.analyst} has taken {event.item_id} until {event.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+    from fraudlake.desk import review
+
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    lock = store.settings.review_lock
+    _carry_out(
+        app,
+        store,
+        items,
+        event_id,
+        lambda item, before, new: review.take(item, before, name, lock, new, again),
+        lambda event: f"{event.analyst} has taken {event.item_id} until {event.expires_at:%Y-%m-%d %H:%M:%S} UTC",
+    )
 
 
 @review.command(example="fraudlake review release 7d6c1f…")
-@click.argument("item")
+@_items
 @_analyst
 @_event
 @click.option("--force", is_flag=True, help="Release what another analyst has taken.")
 @options("warehouse")
 @click.pass_obj
 def release(
-    app: App, /, item: str, analyst: str | None, event_id: str | None, force: bool, **flags: str | None
+    app: App,
+    /,
+    items: tuple[str, ...],
+    analyst: str | None,
+    event_id: str | None,
+    force: bool,
+    **flags: str | None,
 ) -> None:
     """Give ITEM back without a verdict."""
-    from fraudlake.desk import items, review
+    from fraudlake.desk import review
 
-    name, store = analyst or host.user_name(), app.open_store(**flags)
-    one = items.require(store, item)
-    event = _record(store, one, event_id, lambda before, new: review.release(one, before, name, new, force))
-    _say(app, event, f"{event.item_id} is free")
+    name = analyst or host.user_name()
+    _carry_out(
+        app,
+        app.open_store(**flags),
+        items,
+        event_id,
+        lambda item, before, new: review.release(item, before, name, new, force),
+        lambda event: f"{event.item_id} is free",
+    )
 
 
 @review.command(example="fraudlake review verdict 7d6c1f… fraud --note 'the card was stolen'")
-@click.argument("item")
+@_items
 @click.argument("decision", type=click.Choice(["fraud", "genuine", "unsure"]), metavar="fraud|genuine|unsure")
 @click.option(
     "--payment", "payments", multiple=True, help="Id of a payment that is fraud, instead of those that raised a case."
@@ -180,7 +216,7 @@ def release(
 def verdict(
     app: App,
     /,
-    item: str,
+    items: tuple[str, ...],
     decision: Any,
     payments: tuple[str, ...],
     is_all: bool,
@@ -196,61 +232,127 @@ def verdict(
     Fraud are the payments that raised a case, or those of --payment; the others that ITEM is about are genuine. Of an
     account that was drawn, --payment or --all says which ones.
     """
-    from fraudlake.desk import items, marks, review, verdicts
+    from fraudlake.desk import marks, review
 
     store, name = app.open_store(**flags), analyst or host.user_name()
-    one = items.require(store, item)
     if decision != "fraud" and (payments or is_all):
         raise UsageError(f"--payment and --all name what is fraud, and the verdict is {decision}")
-    chosen = payments or (one.transaction_ids if is_all or one.case_id else ())
-    if decision == "fraud" and not chosen:
-        raise UsageError(f"{item} was drawn at random: say which payments are fraud with --payment ID, or --all")
-    fraud = marks.amounts(store, one, chosen) if decision == "fraud" else None
+    if payments and len(items) > 1:
+        raise UsageError("--payment names payments of one item: decide on each of several on its own")
 
-    def make(before: State, new: str) -> Event:
-        return review.decide(one, before, name, decision, new, fraud, reason, note, correct)
+    @cache  # of an item, since its event is made again if others write meanwhile
+    def fraud(item: Item) -> dict[str, float]:
+        chosen = payments or (item.transaction_ids if is_all or item.case_id else ())
+        if not chosen:
+            raise UsageError(
+                f"{item.item_id} was drawn at random: say which payments are fraud with --payment ID, or --all"
+            )
+        return marks.amounts(store, item, chosen)
 
-    event = _record(store, one, event_id, make)
-    verdicts.follow(store, one)
-    counted_ = f", {counted(len(event.fraud_ids), 'payment')} of {event.fraud_amount:,.2f}" if event.fraud_ids else ""
-    _say(app, event, f"{event.analyst}: {event.item_id} is {event.verdict}{counted_}")
+    def make(item: Item, before: State, new: str) -> Event:
+        marked = fraud(item) if decision == "fraud" else None
+        return review.decide(item, before, name, decision, new, marked, reason, note, correct)
+
+    def text(event: Event) -> str:
+        counted_ = (
+            f", {counted(len(event.fraud_ids), 'payment')} of {event.fraud_amount:,.2f}" if event.fraud_ids else ""
+        )
+        return f"{event.analyst}: {event.item_id} is {event.verdict}{counted_}"
+
+    _carry_out(app, store, items, event_id, make, text)
 
 
 @review.command(example="fraudlake review withdraw 7d6c1f… --reason 'it was another account'")
-@click.argument("item")
+@_items
 @click.option("--reason", help="Why, in a few words.")
 @_analyst
 @_event
 @options("warehouse")
 @click.pass_obj
 def withdraw(
-    app: App, /, item: str, reason: str | None, analyst: str | None, event_id: str | None, **flags: str | None
+    app: App,
+    /,
+    items: tuple[str, ...],
+    reason: str | None,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
 ) -> None:
     """Withdraw the verdict on ITEM: it is open again, and its payments have no label in silver_verdicts."""
-    from fraudlake.desk import items, review, verdicts
+    from fraudlake.desk import review
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
-    one = items.require(store, item)
-    event = _record(store, one, event_id, lambda before, new: review.withdraw(one, before, name, new, reason))
-    verdicts.follow(store, one)
-    _say(app, event, f"{event.analyst} has withdrawn the verdict on {event.item_id}")
+    name = analyst or host.user_name()
+    _carry_out(
+        app,
+        app.open_store(**flags),
+        items,
+        event_id,
+        lambda item, before, new: review.withdraw(item, before, name, new, reason),
+        lambda event: f"{event.analyst} has withdrawn the verdict on {event.item_id}",
+    )
 
 
 @review.command(example="fraudlake review note 7d6c1f… 'called, no answer'")
-@click.argument("item")
+@_items
 @click.argument("text")
 @_analyst
 @_event
 @options("warehouse")
 @click.pass_obj
-def note(app: App, /, item: str, text: str, analyst: str | None, event_id: str | None, **flags: str | None) -> None:
+def note(
+    app: App,
+    /,
+    items: tuple[str, ...],
+    text: str,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
+) -> None:
     """Save TEXT as a note on ITEM, without a verdict."""
-    event = _set_aside(app, item, "noted", None, analyst, event_id, flags, note=text)
-    _say(app, event, f"{event.analyst} has noted it on {event.item_id}")
+    _set_aside(
+        app,
+        items,
+        "noted",
+        None,
+        analyst,
+        event_id,
+        flags,
+        lambda event: f"{event.analyst} has noted it on {event.item_id}",
+        note=text,
+    )
+
+
+@review.command(example="fraudlake review attach 7d6c1f… letter.pdf --note 'the bank answered'")
+@click.argument("item")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--note", help="Further text, of at most 20,000 characters.")
+@_analyst
+@_event
+@options("warehouse")
+@click.pass_obj
+def attach(
+    app: App,
+    /,
+    item: str,
+    file: Path,
+    note: str | None,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
+) -> None:
+    """Attach FILE, of at most 10 MB, to ITEM, without a verdict: its bytes are kept in the lake under their SHA-256."""
+    from fraudlake.desk import attachments, items, review
+
+    attachments.require_size(file.stat().st_size)
+    store, name = app.open_store(**flags), analyst or host.user_name()
+    one, id_ = items.require(store, item), event_id or review.new_id()
+    event = attachments.attach(store, one, name, id_, file.name, file.read_bytes(), note)
+    text = f"{event.analyst} has attached {event.file_name} ({event.file_size:,} bytes) to {event.item_id}"
+    app.say(_as_row(event), text)
 
 
 @review.command(example="fraudlake review wait 7d6c1f… --until 2026-03-12 --reason 'the bank is asked'")
-@click.argument("item")
+@_items
 @click.option("--until", type=Day(), required=True, help="Day (UTC) from which it is offered again.")
 @click.option("--reason", required=True, help="Why, in a few words.")
 @_analyst
@@ -258,16 +360,31 @@ def note(app: App, /, item: str, text: str, analyst: str | None, event_id: str |
 @options("warehouse")
 @click.pass_obj
 def wait(
-    app: App, /, item: str, until: datetime, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+    app: App,
+    /,
+    items: tuple[str, ...],
+    until: datetime,
+    reason: str,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
 ) -> None:
     """Leave ITEM alone until a day: it is offered to nobody before."""
-    time = until.replace(tzinfo=UTC)
-    event = _set_aside(app, item, "waiting", reason, analyst, event_id, flags, until=time)
-    _say(app, event, f"{event.item_id} waits until {until:%Y-%m-%d}")
+    _set_aside(
+        app,
+        items,
+        "waiting",
+        reason,
+        analyst,
+        event_id,
+        flags,
+        lambda event: f"{event.item_id} waits until {until:%Y-%m-%d}",
+        until=until.replace(tzinfo=UTC),
+    )
 
 
 @review.command(example="fraudlake review assign 7d6c1f… bert --reason 'he knows the merchant'")
-@click.argument("item")
+@_items
 @click.argument("person")
 @click.option("--reason", required=True, help="Why, in a few words.")
 @_analyst
@@ -275,26 +392,56 @@ def wait(
 @options("warehouse")
 @click.pass_obj
 def assign(
-    app: App, /, item: str, person: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+    app: App,
+    /,
+    items: tuple[str, ...],
+    person: str,
+    reason: str,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
 ) -> None:
     """Have PERSON decide on ITEM: it is offered to nobody else."""
-    event = _set_aside(app, item, "assigned", reason, analyst, event_id, flags, assignee=person)
-    _say(app, event, f"{event.item_id} is for {event.assignee}")
+    _set_aside(
+        app,
+        items,
+        "assigned",
+        reason,
+        analyst,
+        event_id,
+        flags,
+        lambda event: f"{event.item_id} is for {event.assignee}",
+        assignee=person,
+    )
 
 
 @review.command(example="fraudlake review escalate 7d6c1f… --reason 'above my limit'")
-@click.argument("item")
+@_items
 @click.option("--reason", required=True, help="Why, in a few words.")
 @_analyst
 @_event
 @options("warehouse")
 @click.pass_obj
 def escalate(
-    app: App, /, item: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
+    app: App,
+    /,
+    items: tuple[str, ...],
+    reason: str,
+    analyst: str | None,
+    event_id: str | None,
+    **flags: str | None,
 ) -> None:
     """Have a lead decide on ITEM: the desk offers it to nobody else."""
-    event = _set_aside(app, item, "escalated", reason, analyst, event_id, flags)
-    _say(app, event, f"{event.item_id} is for a lead")
+    _set_aside(
+        app,
+        items,
+        "escalated",
+        reason,
+        analyst,
+        event_id,
+        flags,
+        lambda event: f"{event.item_id} is for a lead",
+    )
 
 
 @review.command(name="open", example="fraudlake review open 4711 --payment 5f0c… --reason 'the customer called'")
@@ -321,7 +468,7 @@ def open_(
     store, name = app.open_store(**flags), analyst or host.user_name()
     event = matters.open_case(store, account, payments, name, reason, event_id or review.new_id())
     paid = counted(len(event.transaction_ids), "payment")
-    _say(app, event, f"{event.analyst} has opened case {event.item_id} of {paid}, in the queue of {event.day}")
+    app.say(_as_row(event), f"{event.analyst} has opened case {event.item_id} of {paid}, in the queue of {event.day}")
 
 
 @review.command(example="fraudlake review merge 7d6c1f… 4be07a… --reason 'the same device'")
@@ -340,7 +487,7 @@ def merge(
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     event = matters.merge(store, item, into, name, reason, event_id or review.new_id())
-    _say(app, event, f"{event.item_id} is part of {event.merged_into}")
+    app.say(_as_row(event), f"{event.item_id} is part of {event.merged_into}")
 
 
 @review.command(example="fraudlake review separate 7d6c1f… --reason 'it was another device'")
@@ -358,7 +505,7 @@ def separate(
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     event = matters.separate(store, item, name, reason, event_id or review.new_id())
-    _say(app, event, f"{event.item_id} is no part of {event.merged_into} any more")
+    app.say(_as_row(event), f"{event.item_id} is no part of {event.merged_into} any more")
 
 
 @cli.command(example="fraudlake decisions --from 2026-03-01")
@@ -436,46 +583,88 @@ def _known(text: str | None) -> tuple[int, str] | None:
     return int(number), hash_
 
 
-def _take(store: Store, item: str, analyst: str, event_id: str | None, is_again: bool = False) -> Event:
+def _take(store: Store, item: str, analyst: str) -> None:
     from fraudlake.desk import items, review
 
-    one, lock = items.require(store, item), store.settings.review_lock
-    return _record(store, one, event_id, lambda before, new: review.take(one, before, analyst, lock, new, is_again))
+    one, lock, id_ = items.require(store, item), store.settings.review_lock, review.new_id()
+    review.record(store, one, id_, lambda before: review.take(one, before, analyst, lock, id_))
 
 
 def _set_aside(
     app: App,
-    item: str,
+    names: Sequence[str],
     kind: SetAside,
     reason: str | None,
     analyst: str | None,
     event_id: str | None,
     flags: Mapping[str, str | None],
+    text: Callable[[Event], str],
     **given: Any,
-) -> Event:
-    from fraudlake.desk import items, review
-
-    store, name = app.open_store(**flags), analyst or host.user_name()
-    one = items.require(store, item)
-
-    def make(before: State, new: str) -> Event:
-        return review.set_aside(one, before, name, kind, new, reason, **given)
-
-    return _record(store, one, event_id, make)
-
-
-def _record(store: Store, item: Item, event_id: str | None, make: Callable[[State, str], Event]) -> Event:
+) -> None:
     from fraudlake.desk import review
 
-    new = event_id or review.new_id()
-    return review.record(store, item, new, lambda before: make(before, new))
+    name = analyst or host.user_name()
+
+    def make(item: Item, before: State, new: str) -> Event:
+        return review.set_aside(item, before, name, kind, new, reason, **given)
+
+    _carry_out(app, app.open_store(**flags), names, event_id, make, text)
 
 
-def _say(app: App, event: Event, text: str) -> None:
+def _carry_out(
+    app: App, store: Store, names: Sequence[str], event_id: str | None, make: Make, text: Callable[[Event], str]
+) -> None:
+    """Write an event of each item, and print what it says; of several items each is allowed or refused on its own."""
+    from fraudlake.desk import items, review, several, verdicts
+
+    several.require_few(names)
+    given = event_id or review.new_id()
+    chosen: dict[str, Item] = {}
+    outcomes: Outcomes = {}
+    for name in names:
+        try:
+            chosen[name] = items.require(store, name)
+        except UsageError as missing:
+            outcomes[name] = missing
+    if len(names) == 1 and chosen:  # the event has the id that was given
+        (item,) = chosen.values()
+        outcomes[names[0]] = review.record(store, item, given, lambda before: make(item, before, given))
+    elif chosen:
+        outcomes |= several.carry_out(store, chosen, given, (), make)
+    written = {name: one for name, one in outcomes.items() if isinstance(one, review.Event)}
+    if labelled := [chosen[name] for name, one in written.items() if one.is_verdict or one.kind == "withdrawn"]:
+        verdicts.follow(store, *labelled)
+    _say_outcomes(app, {name: outcomes[name] for name in names}, text)
+
+
+def _say_outcomes(app: App, outcomes: Outcomes, text: Callable[[Event], str]) -> None:
+    """Print what happened to each item.
+
+    Raises:
+        FraudlakeError: one was refused.
+    """
+    from fraudlake.desk import review
+
+    refused = {name: one for name, one in outcomes.items() if isinstance(one, FraudlakeError)}
+    rows = {name: _as_row(one) for name, one in outcomes.items() if isinstance(one, review.Event)}
+    if len(outcomes) == 1:
+        for error in refused.values():
+            raise error
+    lines = [str(one) if isinstance(one, FraudlakeError) else text(one) for one in outcomes.values()]
+    listed = [
+        {"item": name, "event": rows.get(name), "refused": str(refused[name]) if name in refused else None}
+        for name in outcomes
+    ]
+    app.say({"items": listed} if len(outcomes) > 1 else next(iter(rows.values())), "\n".join(lines))
+    if refused:
+        raise FraudlakeError(f"{len(refused)} of {counted(len(outcomes), 'item')} not done: the lines above say why")
+
+
+def _as_row(event: Event) -> dict[str, Any]:
     from fraudlake.desk import review
 
     (row,) = review.rows([event]).to_pylist()
-    app.say(row, text)
+    return dict(row)
 
 
 def _day_of(store: Store, given: datetime | None) -> date:

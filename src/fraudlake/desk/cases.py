@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -120,19 +121,28 @@ def item(case: Mapping[str, Any], day: date | None = None) -> Item:
 
 def drawn(store: Store, row: Mapping[str, Any]) -> Item:
     """Return a row of the queue with a drawn account as an item: a verdict is about its transactions of the day."""
-    paid = store.query(
-        f"SELECT transaction_id FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(row['day'])} "
-        f"AND account_id = {value(row['account_id'])} ORDER BY timestamp, transaction_id",
-        SILVER_TRANSACTIONS,
-    )
+    paid = paid_on(store, row["day"], [row["account_id"]])
     return Item(
         row["item_id"],
         None,
         row["entity"],
         row["entity_key"],
         row["account_id"],
-        tuple(paid["transaction_id"].to_pylist()),
+        paid.get(row["account_id"], ()),
         frozenset({row["item_id"]}),
         row["day"],
         Window(row["day"], row["day"]),
     )
+
+
+def paid_on(store: Store, day: date, accounts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the transactions of a day (UTC) in their order, by account; an account without any is not there."""
+    rows = store.query(
+        f"SELECT account_id, transaction_id FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(day)} "
+        f"AND {one_of('account_id', accounts)} ORDER BY timestamp, transaction_id",
+        SILVER_TRANSACTIONS,
+    ).to_pylist()
+    paid: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        paid[row["account_id"]].append(row["transaction_id"])
+    return {account: tuple(ids) for account, ids in paid.items()}

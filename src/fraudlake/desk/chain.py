@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.review import Event
 
 _NOT_CHAINED = ("hash", "is_erased")
-_LATER = ("merged_into",)
+_LATER = ("merged_into", "file_name", "file_size", "file_hash")
 """Fields that the first lakes do not have: null is left out, so that their hashes stay what they are."""
 
 

@@ -67,7 +67,10 @@ def dossier(store: Store, name: str) -> Document:
         Section("What was known when", [case.known()]),
         Section("Where the rows are from", [case.rows(), case.landed(), case.files()]),
         Section("What decided", [case.rules(), case.model(), *case.features()]),
-        Section("Who decided", [case.events(), case.marked(), case.chain(), case.verdicts(), case.deliveries()]),
+        Section(
+            "Who decided",
+            [case.events(), case.attached(), case.marked(), case.chain(), case.verdicts(), case.deliveries()],
+        ),
     ]
     lead = "All that the lake holds about the case, with the places and hashes of its rows."
     title = f"Dossier of case {case.row['case_id']}"
@@ -379,6 +382,20 @@ class _Case:
         if not any(event.merged_into for event in self._events):
             return Block(title, "", "", columns[:-2], [row[:-2] for row in rows], table, is_wide=True)
         return Block(title, "", "", columns, rows, table, is_wide=True)
+
+    def attached(self) -> Block:
+        """Return the files that analysts attached."""
+        title, table = "Attached files", tables.SILVER_REVIEW_EVENTS
+        rows = [
+            (event.number, event.at, event.analyst, event.file_name, event.file_size, event.file_hash)
+            for event in self._events
+            if event.file_name
+        ]
+        if not rows:
+            return Block(title, "Nobody has attached a file.")
+        note = "The desk gives a file out only if its bytes still have this SHA-256."
+        columns = ("event", "at", "by", "file", "bytes", "SHA-256")
+        return Block(title, note, "", columns, rows, table.name, is_wide=True)
 
     def marked(self) -> Block:
         """Return which payments each decision calls fraud."""

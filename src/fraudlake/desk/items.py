@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -93,6 +93,16 @@ def _item(row: dict[str, Any], case: dict[str, Any] | None, merged: merges.Merge
     names, day = frozenset([row["item_id"]]), row["day"]
     about = Window(day, day)
     return Item(row["item_id"], None, row["entity"], row["entity_key"], row["account_id"], (), names, day, about)
+
+
+def whole(store: Store, queued: Sequence[Queued]) -> list[Item]:
+    """Return the items of a day's queue with all that verdicts on them are about."""
+    drawn = [one.row for one in queued if one.item.case_id is None]
+    paid = cases.paid_on(store, drawn[0]["day"], [row["account_id"] for row in drawn]) if drawn else {}
+    return [
+        one.item if one.item.case_id else replace(one.item, transaction_ids=paid.get(one.item.account_id, ()))
+        for one in queued
+    ]
 
 
 @dataclass(frozen=True)

@@ -107,15 +107,20 @@ class LocalStore(Store):
         self._make(table)
         conflict.retried(lambda: self._insert(table, complete(rows, table), keys))
 
+    def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
+        """Insert all rows or none: see :meth:`Store.insert_all`."""
+        self._make(table)
+        conflict.retried(lambda: self._insert(table, complete(rows, table), (key,), is_whole=True))
+
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
         """Replace rows: see :meth:`Store.replace`."""
         made = complete(rows, table)
         conflict.retried(lambda: write_deltalake(self._open(table), made, mode="overwrite", predicate=condition))
 
-    def _insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
+    def _insert(self, table: Table, rows: pa.Table, keys: Sequence[str], is_whole: bool = False) -> None:
         # Of two commits at once Delta would refuse one, and a conflict costs longer than an insertion.
         with FileLock(self.root / f".{table.name}.lock"):
-            self._writer_of(table, self._written.now(self._folder(table))).insert_rows(rows, keys)
+            self._writer_of(table, self._written.now(self._folder(table))).insert_rows(rows, keys, is_whole)
 
     def _make(self, table: Table) -> None:
         with FileLock(self.root / ".lock"):

@@ -45,6 +45,20 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
     return {id_: known[id_]["amount"] for id_ in wanted}
 
 
+def of_cases(store: Store, items: Iterable[Item]) -> dict[str, float]:
+    """Return the amounts, in account currency, of the payments that raised cases, by their ids; others have none."""
+    raised = [item for item in items if item.case_id is not None]
+    ids = list(dict.fromkeys(id_ for item in raised for id_ in item.transaction_ids))
+    if not ids:
+        return {}
+    about = [item.about for item in raised if item.about is not None]
+    of_all = Window(min(one.first for one in about), max(one.last for one in about))
+    silver = tables.SILVER_TRANSACTIONS
+    where = f"{of_all.sql} AND {one_of('transaction_id', ids)}"
+    found = store.query(f"SELECT transaction_id, amount FROM {silver.name} WHERE {where}", silver)
+    return {row["transaction_id"]: row["amount"] for row in found.to_pylist()}
+
+
 def days(item: Item) -> Window:
     """Return the days of which payments of an item can be marked."""
     assert item.about is not None  # it is a case, or was drawn

@@ -86,7 +86,7 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
             _of(people, event.analyst).withdrawn += 1
         if event.kind in ("waiting", "assigned", "escalated") and is_counted:
             _of(people, event.analyst).set_aside += 1
-        if event.kind != "noted":
+        if event.kind not in ("noted", "attached"):
             taken = event if event.kind == "taken" else None
         if event.is_verdict or event.kind == "withdrawn":
             decision = event if event.is_verdict else None

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from fraudlake.counts import counted
 from fraudlake.desk import chain
 from fraudlake.desk.store import complete
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import one_of, value
+from fraudlake.sql_text import one_of
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.values import bounded
 
@@ -38,6 +39,7 @@ Kind = Literal[
     "corrected",
     "withdrawn",
     "noted",
+    "attached",
     "waiting",
     "assigned",
     "escalated",
@@ -123,6 +125,9 @@ class Event:
     hash: str | None = None
     is_erased: bool | None = None
     merged_into: str | None = None
+    file_name: str | None = None
+    file_size: int | None = None
+    file_hash: str | None = None
 
     @property
     def is_verdict(self) -> bool:
@@ -164,6 +169,8 @@ class State:
     """The analysts who have called the same payments fraud, one after the other."""
     merged: Event | None = None
     """The event that has made it a part of another case."""
+    attached: int = 0
+    """How many files were attached."""
 
     def is_offered(self, analyst: str, is_lead: bool) -> bool:
         """Return whether somebody gets it as the next item: others may still take it by its name."""
@@ -179,6 +186,18 @@ class State:
     def covers(self, item: Item) -> bool:
         """Return whether the verdicts are about all of an item; a case may have got alerts since."""
         return self.decision is not None and self.decided >= set(item.transaction_ids)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An event that somebody wants to be written."""
+
+    item: Item
+    event_id: str
+    """Id of the event: see :func:`new_id`."""
+    make: Callable[[State], Event]
+    """Makes the event of this id from the item's state, or raises an error if it is not allowed then. It is called
+    again if others write events meanwhile."""
 
 
 def new_id() -> str:
@@ -230,6 +249,8 @@ def _after(before: State, event: Event) -> State:
         return so_far
     if event.kind in ("noted", "opened"):
         return so_far
+    if event.kind == "attached":
+        return replace(so_far, attached=so_far.attached + 1)
     if event.kind in ("merged", "separated"):
         merged = event if event.kind == "merged" and event.merged_into else None
         so_far = replace(so_far, merged=merged, waits_until=None, assignee=None, is_escalated=False)
@@ -445,6 +466,21 @@ def relate(
     return replace(event, reason=reason, merged_into=into.item_id if into else None)
 
 
+def attach(
+    item: Item,
+    before: State,
+    analyst: str,
+    event_id: str,
+    file_name: str,
+    file_size: int,
+    file_hash: str,
+    note: str | None = None,
+) -> Event:
+    """Return the event that an analyst attaches a file; like a note, it leaves everything as it is."""
+    event = _event(item, before, "attached", analyst, event_id)
+    return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=note or None)
+
+
 def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:
     return Event(
         event_id,
@@ -483,46 +519,74 @@ def _decided(item: Item, before: State) -> str:
 def record(
     store: Store, item: Item, event_id: str, make: Callable[[State], Event], now: datetime | None = None
 ) -> Event:
-    """Write an event after all others, and return it; if one of its id is there already, only return that.
-
-    A process that is killed meanwhile leaves the event once or not at all, and a repetition with the same id leaves it
-    once.
-
-    Args:
-        store: the lake's tables.
-        item: the item.
-        event_id: id of the event: see :func:`new_id`.
-        make: makes the event of this id from the item's state, or raises an error if it is not allowed then. It is
-            called again if others write events meanwhile.
-        now: the time; by default this machine's.
+    """Write an event after all others, and return it: see :func:`record_all`.
 
     Raises:
         FraudlakeError: ``make`` does not allow it, or others write all the time.
         UsageError: a text of the event is too long, or nobody is named.
     """
+    (outcome,) = record_all(store, [Wanted(item, event_id, make)], now)
+    if isinstance(outcome, FraudlakeError):
+        raise outcome
+    return outcome
+
+
+def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = None) -> list[Event | FraudlakeError]:
+    """Write events after all others, in one commit; if one of an id is there already, only return that.
+
+    A process that is killed meanwhile leaves all of them once or none, and a repetition with the same ids leaves each
+    once. If others write meanwhile, each event is allowed or refused anew.
+
+    Args:
+        store: the lake's tables.
+        wanted: the events.
+        now: the time; by default this machine's.
+
+    Returns:
+        For each wanted event the one that is written, or why it is not allowed.
+
+    Raises:
+        FraudlakeError: others write all the time.
+    """
+    names = sorted({name for one in wanted for name in one.item.names})
+    ids = [one.event_id for one in wanted]
+    where = f"WHERE {one_of('item_id', names)} OR {one_of('event_id', ids)} OR number = ({_LAST})"
     for attempt in range(_ATTEMPTS + 1):
-        if attempt > 1:  # the first repetition looks whether the event is there, as it usually is
+        if attempt > 1:  # the first repetition looks whether the events are there, as they usually are
             conflict.pause(_LONGEST_PAUSE)
-        events = read(
-            store,
-            f"WHERE {one_of('item_id', sorted(item.names))} OR event_id = {value(event_id)} OR number = ({_LAST})",
-        )
-        written = next((event for event in events if event.event_id == event_id), None)
-        if written is not None:
-            return written
-        if attempt == _ATTEMPTS:  # only a look whether the last one was written
+        events = read(store, where)
+        written = {event.event_id: event for event in events}
+        outcomes = []
+        new: list[Event] = []
+        for one in wanted:
+            outcome = written.get(one.event_id) or _next(one, [*events, *new], now)
+            outcomes.append(outcome)
+            if isinstance(outcome, Event) and one.event_id not in written:
+                new.append(outcome)
+        if not new:
+            return outcomes
+        if attempt == _ATTEMPTS:  # only a look whether the last ones were written
             break
-        event = make(state((one for one in events if one.item_id in item.names), now or datetime.now(UTC)))
-        _require_valid(event)
-        last = max(events, key=lambda one: one.number, default=None)
-        event = replace(event, number=last.number + 1 if last else 1)
-        event = replace(event, hash=chain.link(last.hash if last else None, event))
         try:
-            store.insert(SILVER_REVIEW_EVENTS, rows([event]), ("number",))
+            store.insert_all(SILVER_REVIEW_EVENTS, rows(new), "number")
         except Exception as error:
             if not conflict.is_conflict(error):
                 raise
-    raise FraudlakeError(f"others write events all the time, and nothing was written about {item.item_id}: try again")
+    about = wanted[0].item.item_id if len(wanted) == 1 else counted(len(wanted), "item")
+    raise FraudlakeError(f"others write events all the time, and nothing was written about {about}: try again")
+
+
+def _next(wanted: Wanted, events: Sequence[Event], now: datetime | None) -> Event | FraudlakeError:
+    """Return an event as the one that comes after others, or why it is not allowed."""
+    of_item = [one for one in events if one.item_id in wanted.item.names]
+    try:
+        event = wanted.make(state(of_item, now or datetime.now(UTC)))
+        _require_valid(event)
+    except FraudlakeError as refused:
+        return refused
+    last = max(events, key=lambda one: one.number, default=None)
+    event = replace(event, number=last.number + 1 if last else 1)
+    return replace(event, hash=chain.link(last.hash if last else None, event))
 
 
 def _require_valid(event: Event) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +14,7 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.lake import conflict
 from fraudlake.lake.definition import Recorded
+from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -92,8 +95,39 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
+        """Insert, in one commit, all rows, or none if the key of one of them is in a table.
+
+        Args:
+            table: the table, which is made if it is not there.
+            rows: rows in its columns, with distinct keys. They are few.
+            key: column without nulls that identifies a row.
+        """
+
+    @abstractmethod
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
         """Replace, in one commit, the rows of a table that fulfil a condition in SQL, as all the new ones do."""
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write an attached file, which is there as a whole or not at all; one of the name is replaced."""
+        folder = self.settings.attachments_path
+        folder.mkdir(exist_ok=True)
+        draft = folder / f".{name}.{uuid.uuid4().hex}.tmp"
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(folder / name)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def read_file(self, name: str) -> bytes | None:
+        """Return an attached file; None if there is none."""
+        try:
+            return (self.settings.attachments_path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
 
 class SparkStore(Store):
@@ -128,6 +162,15 @@ class SparkStore(Store):
 
         new = self._lake.session.createDataFrame(complete(rows, table))
         merge.merge(self._lake, new, table, merge.same(keys), "WHEN NOT MATCHED THEN INSERT *")
+
+    def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
+        """Insert all rows or none: see :meth:`Store.insert_all`."""
+        from fraudlake.lake import merge
+
+        new = self._lake.session.createDataFrame(complete(rows, table))
+        # A row that is there matches every new one.
+        is_there = one_of(f"t.{key}", rows[key].to_pylist())
+        merge.merge(self._lake, new, table, is_there, "WHEN NOT MATCHED THEN INSERT *")
 
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
         """Replace rows: see :meth:`Store.replace`."""

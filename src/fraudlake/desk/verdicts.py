@@ -32,7 +32,7 @@ def latest(store: Store, window: Window) -> dict[str, bool]:
     return {id_: verdict for id_, verdict in decided.items() if verdict is not None}
 
 
-def follow(store: Store, item: Item | None = None) -> int:
+def follow(store: Store, *items: Item) -> int:
     """Write what the events of an item say of its transactions, as far as ``silver_verdicts`` lacks it.
 
     The labels of an item are those of its last event: if that is unsure, or withdraws the verdict, a row whose verdict
@@ -40,18 +40,18 @@ def follow(store: Store, item: Item | None = None) -> int:
 
     Args:
         store: the lake's tables.
-        item: the item; None: all that have events, for what a killed process has left.
+        items: the items; none: all that have events, for what a killed process has left.
 
     Returns:
         How many rows were lacking.
     """
     by_item: dict[str, list[Event]] = defaultdict(list)
-    if item is not None:
-        by_item[item.item_id] = review.of_items(store, item.names)
-    elif events := review.of_lake(store):
+    names = {name: item.item_id for item in items for name in item.names}
+    events = review.of_items(store, names) if items else review.of_lake(store)
+    if events and not items:
         names = cases.of_alerts(store)
-        for event in events:
-            by_item[names.get(event.item_id, event.item_id)].append(event)
+    for event in events:
+        by_item[names.get(event.item_id, event.item_id)].append(event)
     labels = [row for events in by_item.values() for row in _labels(events)]
     if not labels:
         return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fraudlake import durations, tables
 from fraudlake.bronze import parquet
 from fraudlake.counts import counted
-from fraudlake.forget import audit, own_files, traces
+from fraudlake.forget import attachments, audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
 from fraudlake.model import entity_features, features
 from fraudlake.sources.landing_folder import landing_folder
@@ -20,14 +20,15 @@ from fraudlake.streams import score
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
-LANDED_FILES, DELIVERED_FILES = "landed files", "delivered files"
+LANDED_FILES, DELIVERED_FILES, ATTACHED_FILES = "landed files", "delivered files", "attached files"
 
 
 @dataclass(frozen=True)
 class Plan:
     """The rows of accounts in a lake.
 
-    ``rows`` counts rows by account and table; ``landed files`` and ``delivered files`` count like tables.
+    ``rows`` counts rows by account and table; ``landed files``, ``delivered files`` and ``attached files`` count like
+    tables.
     ``stays`` are sentences on what cannot be removed.
     """
 
@@ -52,6 +53,8 @@ def count(lake: Lake, accounts: Sequence[str]) -> Plan:
     for table in (*LANDED, tables.BRONZE_FAST_ALERTS, *BY_ACCOUNT, tables.SILVER_VERDICTS):
         for account, count in rows_of(lake, table, accounts).groupBy("account").count().collect():
             rows[account][table.name] = count
+    for account, count in attachments.count(lake, accounts).items():
+        rows[account][ATTACHED_FILES] = count
     stays = _elsewhere(lake, accounts)
     if lake.folder is None:
         return Plan(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.forget import audit, own_files, stream_state, table_rows
+from fraudlake.forget import attachments, audit, own_files, stream_state, table_rows
 from fraudlake.forget.plan import Plan, count
 from fraudlake.forget.scan import scan
 from fraudlake.lake import contents
@@ -49,6 +49,7 @@ def forget(lake: Lake, accounts: Sequence[str]) -> Result:
         counted = count(lake, accounts)
         record = audit.require_known(lake, counted.rows)
         record.begin(lake, counted.rows)
+        attachments.remove(lake, accounts)
         table_rows.remove(lake, accounts, {name for by_table in counted.rows.values() for name in by_table})
         if lake.folder:
             for landed in own_files.landed(lake, accounts):

@@ -118,9 +118,12 @@ def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
         f"WHEN MATCHED THEN UPDATE SET transaction_ids = s.transaction_ids, fraud_ids = {of_left}, is_erased = true"
     )
     merge.merge(lake, left, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", changed)
-    texts = F.concat_ws("\n", "reason", "note").rlike(f"(?s){traces.Search(accounts).pattern}")
+    texts = F.concat_ws("\n", "reason", "note", "file_name").rlike(f"(?s){traces.Search(accounts).pattern}")
     naming = events.where(texts).select("event_id")
-    erased = f"WHEN MATCHED THEN UPDATE SET reason = NULL, note = '{_ERASED}', is_erased = true"
+    erased = (
+        f"WHEN MATCHED THEN UPDATE SET reason = NULL, note = '{_ERASED}', is_erased = true, "
+        "file_name = if(t.file_name IS NULL, NULL, 'erased')"
+    )
     merge.merge(lake, naming, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", erased)
 
 

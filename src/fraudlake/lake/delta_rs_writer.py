@@ -125,12 +125,13 @@ class DeltaRsWriter(Writer):
         if self._compact_every and self._delta.version() % self._compact_every == 0:
             self._compact()
 
-    def insert_rows(self, rows: pa.Table, keys: Sequence[str]) -> None:
+    def insert_rows(self, rows: pa.Table, keys: Sequence[str], is_whole: bool = False) -> None:
         """Insert those Arrow rows whose keys are not in the table; it is to be repeated after a conflict.
 
         Args:
             rows: few rows in the columns of the table, with distinct keys.
             keys: columns without nulls that identify a row.
+            is_whole: insert none if one of them is in the table.
 
         Raises:
             Exception: another commit was first (``conflict.is_conflict``).
@@ -140,7 +141,7 @@ class DeltaRsWriter(Writer):
         there = delta_rs_reader.query(statement, {self._table.name: self._delta}).to_pylist()
         known = {tuple(row.values()) for row in there}
         is_new = [tuple(row.values()) not in known for row in rows.select([*keys]).to_pylist()]
-        if any(is_new):
+        if all(is_new) or (any(is_new) and not is_whole):
             self._commit(rows.filter(pa.array(is_new)), "append", is_next=True)
 
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:

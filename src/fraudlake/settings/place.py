@@ -46,6 +46,11 @@ class Place(BaseModel):
             return Path(self.checkpoints)
         return Path(self._volume("checkpoints")) if self.is_in_workspace else self.lake.absolute() / "checkpoints"
 
+    @property
+    def attachments_path(self) -> Path:
+        """Folder of the files that analysts attach, under their hashes."""
+        return Path(self._volume("attachments")) if self.is_in_workspace else self.lake.absolute() / "attachments"
+
     def _volume(self, name: str) -> str:
         return f"/Volumes/{self.catalog}/{self.schema_name}/{name}"
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from databricks.sdk.errors import NotFound
 
 from fraudlake import tables
 from fraudlake.desk.store import Store, complete
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
-from fraudlake.sql_text import value
-from fraudlake.workspace.client import connect
+from fraudlake.sql_text import one_of, value
+from fraudlake.workspace.client import asking, connect
 from fraudlake.workspace.sql import Sql, warehouse
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class WarehouseStore(Store):
             settings: the settings, which name catalog and schema.
             client: the client of the workspace; by default that of the environment or the default profile.
         """
-        client = client or connect(None)
+        self._client = client = client or connect(None)
         found = warehouse(client, settings.warehouse)
         self._sql = Sql(client, str(found.id), str(settings.catalog), str(settings.schema_name))
         self.name = f"{settings.catalog}.{settings.schema_name}"
@@ -60,8 +62,34 @@ class WarehouseStore(Store):
 
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
         """Insert rows whose keys are new: see :meth:`Store.insert`."""
+        self._merge(table, rows, " AND ".join(f"t.{key} = s.{key}" for key in keys))
+
+    def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
+        """Insert all rows or none: see :meth:`Store.insert_all`."""
+        # A row that is there matches every new one.
+        self._merge(table, rows, one_of(f"t.{key}", rows[key].to_pylist()))
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write an attached file to its volume: see :meth:`Store.write_file`."""
+        path = f"{self.settings.attachments_path}/{name}"
+        with asking(self._client, "the volume of attached files"):
+            self._client.files.upload(path, io.BytesIO(content), overwrite=True)
+
+    def read_file(self, name: str) -> bytes | None:
+        """Return an attached file: see :meth:`Store.read_file`."""
+        path = f"{self.settings.attachments_path}/{name}"
+        with asking(self._client, "the volume of attached files"):
+            try:
+                found = self._client.files.download(path).contents
+            except NotFound:
+                return None
+            assert found is not None  # of a download
+            with found:
+                return found.read()
+
+    def _merge(self, table: Table, rows: pa.Table, same: str) -> None:
+        """Insert the rows that match none of a table."""
         self._require(table)
-        same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         source = _values(complete(rows, table), table)
         merging = f"MERGE INTO {table.name} t USING ({source}) s ON {same} WHEN NOT MATCHED THEN INSERT *"
         conflict.retried(lambda: self._sql.rows(merging))

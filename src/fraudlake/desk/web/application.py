@@ -11,7 +11,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from fraudlake.desk.web import case_page, health_page, people_page, queue_page, report_page, rules_page
+from fraudlake.desk.web import (
+    attachment_page,
+    case_page,
+    health_page,
+    people_page,
+    queue_page,
+    report_page,
+    rules_page,
+    several_page,
+)
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.guard import Guard
 from fraudlake.desk.web.site import wants_json
@@ -33,7 +42,7 @@ def application(site: Site) -> ASGIApp:
     def refused(request: Request, error: Exception) -> Response:
         return _error(site, request, error)
 
-    modules = (queue_page, case_page, rules_page, people_page, health_page, report_page)
+    modules = (queue_page, several_page, attachment_page, case_page, rules_page, people_page, health_page, report_page)
     routes = [Route("/static/{name}", _static(site)), *(route for module in modules for route in module.routes(site))]
     handlers = dict.fromkeys((FraudlakeError, HTTPException, Exception), refused)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), site.access, refused)

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
 from fraudlake.desk import (
+    attachments,
     cases,
     charts,
     document,
@@ -75,6 +76,7 @@ _TEXTS = {
     "corrected": "corrected:",
     "withdrawn": "withdrew the verdict",
     "noted": "noted",
+    "attached": "attached",
     "waiting": "lets it wait",
     "assigned": "assigned it",
     "escalated": "gave it to a lead",
@@ -87,6 +89,7 @@ _DONE = {
     "released": "You gave it back.",
     "withdrawn": "The verdict is withdrawn; it is open again.",
     "noted": "The note is saved.",
+    "attached": "The file is attached.",
     "waiting": "It waits. The next item: n.",
     "assigned": "It is assigned. The next item: n.",
     "escalated": "A lead decides. The next item: n.",
@@ -95,7 +98,8 @@ _DONE = {
     "separated": "It is a case of its own again.",
 }
 """What a page says of an event that a form has written."""
-_ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
+ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
+"""What is done without a verdict, by the word of its form."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -213,7 +217,7 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:text}/suppress", suppress, methods=["POST"]),
         *(
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
-            for word, kind in _ASIDE.items()
+            for word, kind in ASIDE.items()
         ),
         *matter_forms.routes(site),
         Route("/items/{name:text}/panels", item_panels),
@@ -258,7 +262,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = _record(store, item, id_, make)
-    _follow(store, item)
+    follow(store, item)
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event
@@ -267,7 +271,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, reason = forms.event_id(fields), fields.get("reason")
     event = _record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
-    _follow(store, item)
+    follow(store, item)
     return event
 
 
@@ -282,12 +286,12 @@ def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: F
     return _record(store, item, id_, make)
 
 
-def _follow(store: Store, item: Item) -> None:
-    """Write the labels of an item, if they can be written now."""
+def follow(store: Store, *items: Item) -> None:
+    """Write the labels of items, if they can be written now."""
     try:
-        verdicts.follow(store, item)
+        verdicts.follow(store, *items)
     except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
-        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", item.item_id, error)
+        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", items[0].item_id, error)
 
 
 def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
@@ -354,7 +358,12 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         and state.last.is_verdict
         and state.last.event_id == request.query_params.get("done"),
         longest=review.LONGEST,
-        ids={name: review.new_id() for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress")},
+        ids={
+            name: review.new_id()
+            for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress", "attach")
+        },
+        files=[event for event in own if event.file_name],
+        largest=attachments.LARGEST,
     )
 
 

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter, to_thread
-from starlette.datastructures import ImmutableMultiDict
+from starlette.datastructures import ImmutableMultiDict, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from fraudlake.desk.web.errors import PageError, RefusedError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from starlette.requests import Request
 
-    from fraudlake.desk.web.access import Access
+    from fraudlake.desk.web.access import Access, Person
 
+T = TypeVar("T")
 LARGEST = 512 << 10
 """Bytes of a form; the longest note, with each letter encoded, and all payments of a history have fewer."""
 _READ = 8 << 20
 """Bytes that are read and thrown away, since a browser shows no answer before it has sent everything."""
 _FIELDS = 2_100
 """Fields of a form: those of a verdict, and the payments of a history that may be marked."""
+_FEW = 20
+"""Fields of a form with a file."""
 _WRITERS = CapacityLimiter(40)
 
 
-async def carried_out(write: Callable[[], str]) -> str:
-    """Do what a form says in a thread, and return where to go on; it does not wait for threads that make pages."""
+async def carried_out(write: Callable[[], T]) -> T:
+    """Do what a form says in a thread, and return what comes of it; it does not wait for threads that make pages."""
     return await to_thread.run_sync(write, limiter=_WRITERS)
 
 
@@ -56,24 +61,87 @@ async def read(request: Request, access: Access) -> Fields:
         PageError: it is not a form.
     """
     person = request.state.person
-    body, size = bytearray(), 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size <= LARGEST:
-            body += chunk
-        elif size > _READ:
-            break
-    if size > LARGEST:
-        raise TooLargeError(f"this is more than {LARGEST >> 10} KB, and nothing was written: shorten the note")
+    body = bytearray()
+    refusal = f"this is more than {LARGEST >> 10} KB, and nothing was written: shorten the note"
+    async for chunk in _limited(request, LARGEST, refusal):
+        body += chunk
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
     except ValueError:
         raise PageError("this is not a form of the desk") from None
     fields = Fields(pairs)
     access.require_own_form(request, person, fields.get("form", ""))
+    _require_analyst(person)
+    return fields
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A form with a file."""
+
+    fields: Fields
+    name: str
+    """The file's name, as the browser gives it."""
+    content: bytes
+
+
+async def read_upload(request: Request, access: Access, largest: int) -> Upload:
+    """Return a form of an analyst with a file; nothing is read of somebody who only reads.
+
+    Args:
+        request: the request.
+        access: says whose form it is.
+        largest: the bytes of the largest file.
+
+    Raises:
+        RefusedError: the person only reads, or the form is not one of this desk's pages.
+        TooLargeError: it is too large.
+        PageError: it is not a form, or has no file.
+    """
+    person = request.state.person
+    _require_analyst(person)  # before anything is read
+    try:
+        body = _limited(request, largest + LARGEST, _too_large(largest))
+        form = await MultiPartParser(request.headers, body, max_files=1, max_fields=_FEW).parse()
+    except (MultiPartException, KeyError):
+        raise PageError("this is not a form of the desk") from None
+    try:
+        fields = Fields([(name, value) for name, value in form.multi_items() if isinstance(value, str)])
+        access.require_own_form(request, person, fields.get("form", ""))
+        file = form.get("file")
+        if not isinstance(file, UploadFile) or not file.filename:
+            raise PageError("no file is chosen, so nothing was written")
+        if (file.size or 0) > largest:
+            raise TooLargeError(_too_large(largest))
+        return Upload(fields, file.filename, await file.read())
+    finally:
+        await form.close()
+
+
+def _too_large(largest: int) -> str:
+    return f"this file is larger than {largest >> 20} MB, and nothing was written"
+
+
+async def _limited(request: Request, most: int, refusal: str) -> AsyncGenerator[bytes]:
+    """Return the parts of a body; of one with more bytes the rest is thrown away, and it is refused.
+
+    Raises:
+        TooLargeError: it has more.
+    """
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= most:
+            yield chunk
+        elif size > most + _READ:
+            break
+    if size > most:
+        raise TooLargeError(refusal)
+
+
+def _require_analyst(person: Person) -> None:
     if not person.may_decide:
         raise RefusedError(f"{person.name} may read, and analysts decide: ask to become one")
-    return fields
 
 
 async def read_of_lead(request: Request, access: Access) -> Fields:

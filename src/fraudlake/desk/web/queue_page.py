@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlencode
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from starlette.routing import Route
 
 from fraudlake import tables
-from fraudlake.desk import cases, items, money, review
+from fraudlake.desk import items, money, review, several
 from fraudlake.desk.web import forms
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.names import segment
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.desk.items import Queued
-    from fraudlake.desk.review import Item
     from fraudlake.desk.store import Store
     from fraudlake.desk.web.access import Person
     from fraudlake.desk.web.forms import Fields
@@ -87,6 +86,11 @@ def routes(site: Site) -> list[Route]:
             built_at=queued[0].row["built_at"] if queued else None,
             missing="" if queued else missing(store, day),
             event_id=review.new_id(),
+            several_id=review.new_id(),
+            most=several.MOST,
+            longest=review.LONGEST,
+            reasons=store.settings.review_reasons,
+            tomorrow=datetime.now(UTC).date() + timedelta(days=1),
         )
 
     async def following(request: Request) -> Response:
@@ -187,7 +191,7 @@ def _take_first(
             continue
         if one.state.holder == analyst:
             return one
-        item, lock = _whole(store, one), store.settings.review_lock
+        (item,), lock = items.whole(store, [one]), store.settings.review_lock
         make = partial(review.take, item, analyst=analyst, lock=lock, event_id=event_id, is_again=is_again)
         try:
             event = review.record(store, item, event_id, make)
@@ -200,15 +204,10 @@ def _take_first(
 
 def _give_back(store: Store, one: Queued, analyst: str, event_id: str) -> None:
     """Give back the item that an analyst leaves; the form that is sent again does so once."""
-    item, id_ = _whole(store, one), hashlib.sha256(f"{event_id} released".encode()).hexdigest()[:32]
+    (item,), id_ = items.whole(store, [one]), hashlib.sha256(f"{event_id} released".encode()).hexdigest()[:32]
     # Its time may be over meanwhile, and somebody else may have taken it.
     with suppress(FraudlakeError):
         review.record(store, item, id_, partial(review.release, item, analyst=analyst, event_id=id_))
-
-
-def _whole(store: Store, one: Queued) -> Item:
-    """Return an item with all that a verdict on it is about."""
-    return one.item if one.item.case_id else cases.drawn(store, one.row)
 
 
 def _refuse(queued: list[Queued], analyst: str, chosen: QueueFilter) -> NoReturn:

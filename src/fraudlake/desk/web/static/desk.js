@@ -35,6 +35,15 @@
       "It is recorded once, however often you send it.", "bad", ["Send again", () => send(sent)], ["Discard", () => localStorage.removeItem(UNSENT)]);
   }
 
+  // What happened to several items is the answer itself, since no address has it.
+  function show(part) {
+    const place = document.createElement("div");
+    place.innerHTML = part; // the desk has escaped it
+    notices.replaceChildren();
+    document.getElementById("main").replaceChildren(notices, place);
+    window.scrollTo(0, 0);
+  }
+
   async function send(sent) {
     const body = new URLSearchParams(sent.body);
     body.set("form", token);
@@ -48,7 +57,8 @@
     }
     localStorage.removeItem(UNSENT);
     if (answer.ok) {
-      location.assign(result.next);
+      if (result.part) show(result.part);
+      else location.assign(result.next);
       return true;
     }
     notice(result.error, "bad", ["Load the page again", () => location.reload()]);
@@ -84,6 +94,16 @@
     notice(`This was not answered earlier: ${sent.what}.`, "bad", ["Send again", () => send(sent)], ["Discard", () => localStorage.removeItem(UNSENT)]);
   }
 
+  const choice = (row) => row.querySelector("input[name=item]");
+  const all = document.querySelector(".all input");
+  function count() {
+    if (!all) return;
+    const chosen = document.querySelectorAll("input[name=item]:checked").length;
+    all.closest("form").querySelector("output").value = `${chosen} chosen`;
+    if (chosen) all.closest("details").open = true;
+    else all.checked = false;
+  }
+
   const everyRow = [...document.querySelectorAll("tr[data-href]")];
   let rows = everyRow, at = -1;
   document.getElementById("find")?.addEventListener("input", (event) => {
@@ -91,7 +111,11 @@
     rows[at]?.classList.remove("selected");
     at = -1;
     rows = everyRow.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
-    for (const row of everyRow) row.hidden = !rows.includes(row);
+    for (const row of everyRow) {
+      row.hidden = !rows.includes(row);
+      if (row.hidden && choice(row)) choice(row).checked = false; // nothing is done with what one does not see
+    }
+    count();
     const none = document.getElementById("none");
     if (none) none.hidden = rows.length > 0;
   });
@@ -102,6 +126,17 @@
     rows[at].classList.add("selected");
     rows[at].scrollIntoView({ block: "nearest" });
     rows[at].querySelector("a").focus({ preventScroll: true });
+  }
+
+  if (all) {
+    all.parentElement.hidden = false;
+    all.addEventListener("change", () => {
+      const most = Number(all.dataset.most);
+      for (const row of everyRow) choice(row).checked = all.checked && rows.slice(0, most).includes(row);
+      count();
+    });
+    for (const row of everyRow) choice(row).addEventListener("change", count);
+    count(); // after Back, a browser has them still
   }
 
   // Keys that work alone can be hit by chance, or by what is spoken (WCAG 2.1.4).
@@ -121,6 +156,10 @@
     }
     if (event.key === "j" || event.key === "k") {
       select(at + (event.key === "j" ? 1 : -1));
+      return;
+    }
+    if (event.key === "x" && rows[at] && choice(rows[at])) {
+      choice(rows[at]).click();
       return;
     }
     const target = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key && !one.disabled);

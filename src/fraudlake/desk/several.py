@@ -1,0 +1,82 @@
+"""Several: what an analyst does with many items at once becomes an event of each, or the reason why not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from fraudlake.desk import marks, review
+from fraudlake.desk.review import Event, Item, State, Wanted
+from fraudlake.errors import FraudlakeError, UsageError
+
+if TYPE_CHECKING:
+    from fraudlake.desk.store import Store
+
+MOST = 100
+"""Items at once, which are one commit."""
+Make = Callable[[Item, State, str], Event]
+"""Makes the event of an item, from its state and the event's id, or raises an error if it is not allowed."""
+Outcomes = dict[str, Event | FraudlakeError]
+"""For each item, by the name that it was given by, its event or why there is none."""
+
+
+def carry_out(store: Store, items: Mapping[str, Item], form_id: str, said: Iterable[object], make: Make) -> Outcomes:
+    """Write an event of each item that allows it; a repetition writes nothing twice.
+
+    Args:
+        store: the lake's tables.
+        items: items by the names that they were given by; two names may be of one.
+        form_id: id of the form or command, which a repetition has, too.
+        said: what it says of all items: another act with the same form is no repetition.
+        make: makes the event of an item.
+
+    Raises:
+        UsageError: they are too many.
+    """
+    require_few(items)
+    said = [*said]
+    wanted: dict[str, Wanted] = {}
+    for name, item in items.items():
+        id_ = event_id(form_id, said, name)
+        wanted.setdefault(item.item_id, Wanted(item, id_, _of_item(make, item, id_)))
+    written = review.record_all(store, [*wanted.values()])
+    outcomes = dict(zip(wanted, written, strict=True))
+    return {name: outcomes[item.item_id] for name, item in items.items()}
+
+
+def _of_item(make: Make, item: Item, id_: str) -> Callable[[State], Event]:
+    return lambda before: make(item, before, id_)
+
+
+def require_few(names: Iterable[str]) -> None:
+    """Refuse more items than :data:`MOST`.
+
+    Raises:
+        UsageError: they are more.
+    """
+    count = len([*names])
+    if count > MOST:
+        raise UsageError(f"{count} items are chosen, and {MOST} at once are the most: nothing was written")
+
+
+def event_id(form_id: str, said: Iterable[object], name: str) -> str:
+    """Return the id of an item's event."""
+    text = json.dumps([form_id, *said, name], default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def all_fraud(store: Store, items: Iterable[Item], analyst: str, reason: str | None, note: str | None) -> Make:
+    """Return what makes the verdict that all payments that raised a case are fraud; a drawn account is refused."""
+    amounts = marks.of_cases(store, items)
+
+    def make(item: Item, before: State, id_: str) -> Event:
+        if item.case_id is None:
+            raise UsageError(f"{item.item_id} was drawn at random: mark the payments that are fraud on its own page")
+        if missing := [one for one in item.transaction_ids if one not in amounts]:
+            raise UsageError(f"there is no payment {missing[0]} of {item.item_id} any more: nothing was written")
+        fraud = {one: amounts[one] for one in item.transaction_ids}
+        return review.decide(item, before, analyst, "fraud", id_, fraud, reason, note)
+
+    return make
