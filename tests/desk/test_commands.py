@@ -154,3 +154,5 @@ def test_a_file_is_attached_by_a_command(lake: Path, fraudlake_here: FraudlakeHe
     assert (lake / "attachments" / str(event.file_hash)).read_bytes() == b"the bank answered"
     file.write_bytes(b"")
     assert "the file is empty" in fraudlake_here(*command).stderr
+    file.unlink()
+    assert f"{file}: No such file or directory" in fraudlake_here(*command).stderr

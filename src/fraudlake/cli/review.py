@@ -324,7 +324,7 @@ def note(
 
 @review.command(example="fraudlake review attach 7d6c1f… letter.pdf --note 'the bank answered'")
 @click.argument("item")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--note", help="Further text, of at most 20,000 characters.")
 @_analyst
 @_event
@@ -343,10 +343,14 @@ def attach(
     """Attach FILE, of at most 10 MB, to ITEM, without a verdict: its bytes are kept in the lake under their SHA-256."""
     from fraudlake.desk import attachments, items, review
 
-    attachments.require_size(file.stat().st_size)
+    try:
+        attachments.require_size(file.stat().st_size)
+        content = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
     store, name = app.open_store(**flags), analyst or host.user_name()
     one, id_ = items.require(store, item), event_id or review.new_id()
-    event = attachments.attach(store, one, name, id_, file.name, file.read_bytes(), note)
+    event = attachments.attach(store, one, name, id_, file.name, content, note)
     text = f"{event.analyst} has attached {event.file_name} ({event.file_size:,} bytes) to {event.item_id}"
     app.say(_as_row(event), text)
 
