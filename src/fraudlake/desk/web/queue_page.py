@@ -63,6 +63,7 @@ def routes(site: Site) -> list[Route]:
                 "item": one.item,
                 "state": one.state,
                 "is_decided": one.is_decided,
+                "is_late": one.is_late,
                 "part_of": one.item.item_id if one.is_part else None,
                 "address": address(one, chosen),
             }
