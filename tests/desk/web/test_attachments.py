@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from httpx2 import Response
 
-from fraudlake.desk import attachments, document, dossier, review
+from fraudlake.desk import attachments, document, dossier, matters, review
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.web.role import Role
 from tests.desk import small_lake
@@ -121,3 +121,12 @@ def test_the_dossier_lists_files_with_their_hashes(browse: Open, store: LocalSto
     ((number, _, by, file, size, hash_),) = Page(made).blocks["Attached files"].rows[1:]
     assert (number, by, size, hash_) == ("1", "anna", str(len(CONTENT)), event.file_hash)
     assert file == HOSTILE.replace("\u202e", "⟨U+202E⟩")
+
+
+def test_a_file_of_a_case_that_was_merged_is_on_the_page_of_the_whole_one(browse: Open, store: LocalStore) -> None:
+    browser = browse()
+    form, address = browser.form(CASE, ATTACH), link(upload(browser).text)
+    matters.merge(store, "alert2", "alert1", "anna", "the same device", "m" * 32)
+    assert link(browser.get("/items/alert1").text) == address and browser.get(address).content == CONTENT
+    answer = browser.post(ATTACH, data=form, files={"file": ("b.txt", b"b")})
+    assert answer.status_code == 409 and "this is part of case alert1 now" in answer.text

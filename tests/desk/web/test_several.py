@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake.desk import chain, items, review, several, verdicts
+from fraudlake.desk import chain, items, matters, review, several, verdicts
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.desk.store import Store
 from fraudlake.desk.web.role import Role
@@ -57,9 +57,20 @@ def test_the_page_says_of_each_item_what_happened_and_never_that_all_is_done(bro
     assert one[0] == four[0] == "done" and re.fullmatch(until, one[1]) and re.fullmatch(until, four[1])
     assert two[0] == "not done" and two[1].startswith("bert holds alert2 until")
     assert three[0] == "not done" and three[1].startswith("bert decided on alert3 at")
-    assert five == ("not done", "it is not in this queue any more: it was forgotten or replaced")
+    assert five == ("not done", "it is not in this queue any more: it was forgotten, replaced or merged")
     assert [name for name, *_ in written(store)[2:]] == ["alert1", "drawn8"]
     assert chain.verify(review.of_lake(store)).faults == []
+
+
+def test_a_case_that_was_merged_is_refused_and_the_whole_one_is_decided_on_with_its_payments(
+    browse: Open, store: LocalStore
+) -> None:
+    matters.merge(store, "alert1", "alert2", "anna", "the same device", "m" * 32)
+    assert act(browse(), "fraud", "alert1", "alert2") == [
+        ("not done", "it is not in this queue any more: it was forgotten, replaced or merged"),
+        ("done", "decided: fraud, 2 payments"),
+    ]
+    assert labels(store) == {"1-4": True, "2-4": True}
 
 
 def test_a_form_that_is_sent_again_writes_nothing_and_says_the_same(browse: Open, store: LocalStore) -> None:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from fraudlake.desk import attachments, items, letters, review
 from fraudlake.desk.web import forms
-from fraudlake.desk.web.errors import MissingError
+from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import segment
 from fraudlake.desk.web.queue_filter import QueueFilter
 from fraudlake.desk.web.queue_page import day_of
@@ -36,6 +36,8 @@ def routes(site: Site) -> list[Route]:
         named = items.find(store, name, day)
         if named is None:
             raise MissingError("there is no such item any more: it was forgotten or replaced")
+        if named.part is not None:
+            raise PageError(f"this is part of case {named.item.item_id} now: load the page again")
         with store.in_turn():
             attachments.attach(store, named.item, person.name, id_, upload.name, upload.content, fields.get("note"))
         query = {"done": id_} | ({"day": str(day)} if day else {}) | QueueFilter.read(fields).fields
@@ -44,7 +46,7 @@ def routes(site: Site) -> list[Route]:
     def download(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         named = items.find(store, name)
-        events = review.of_items(store, named.item.names) if named else []
+        events = review.of_items(store, named.item.all_names) if named else []
         event = next((one for one in events if one.event_id == request.path_params["event_id"]), None)
         if event is None or event.file_name is None:
             raise MissingError("there is no such file: it was forgotten, or was never attached to this item")

@@ -343,7 +343,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
             name: review.new_id()
             for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress", "attach")
         },
-        files=[event for event in own if event.file_name],
+        files=[event for event in events if event.file_name and event.item_id in item.all_names],
         largest=attachments.LARGEST,
     )
 

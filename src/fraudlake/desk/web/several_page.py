@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from fraudlake.desk.items import Queued
     from fraudlake.desk.review import Event, Item, State
     from fraudlake.desk.several import Make, Outcomes
     from fraudlake.desk.store import Store
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _SAID = ("act", "reason", "note", "until", "assignee")
 """The fields that say what is done."""
 _DONE = {"released": "given back", "noted": "noted", "assigned": "assigned", "escalated": "for a lead"}
-_NO_ITEM = "it is not in this queue any more: it was forgotten or replaced"
+_NO_ITEM = "it is not in this queue any more: it was forgotten, replaced or merged"
 
 
 def routes(site: Site) -> list[Route]:
@@ -72,13 +73,14 @@ def routes(site: Site) -> list[Route]:
 def _chosen(store: Store, day: date, names: Iterable[str]) -> dict[str, Item]:
     """Return the items of a day's queue that have one of some names, by these."""
     wanted = {*names}
-    queued = [
-        one
-        for one in items.listed(store, day)
-        if one.row["item_id"] in wanted and (one.item.case_id or one.row["kind"] == cases.DRAWN)
-    ]
+    queued = [one for one in items.listed(store, day) if one.row["item_id"] in wanted and _is_own(one)]
     found = items.whole(store, queued)
     return {one.row["item_id"]: item for one, item in zip(queued, found, strict=True)}
+
+
+def _is_own(one: Queued) -> bool:
+    """Return whether a row of the queue is still there, and no part of another case."""
+    return not one.is_part and (one.item.case_id is not None or one.row["kind"] == cases.DRAWN)
 
 
 def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) -> Make:
