@@ -30,8 +30,6 @@ KEYS, SHARERS = 5, 8
 """Keys of an entity that are looked up, and accounts that are named for each."""
 NUMBERED = 20
 """Accounts of a key whose numbers are written next to their marks on the time axis."""
-_FEW = 20_000
-"""Events of which all are read as fast as those of an item."""
 _ALERT = "alert_id, rule, kind, account_id, transaction_id, timestamp, amount, explanation, rule_version, detected_at, "
 _ALERT += "evidence, evidence_columns, measures"
 
@@ -135,29 +133,20 @@ def accounts_beginning(store: Store, beginning: str) -> list[str]:
 
 def events(store: Store, item: Item) -> list[Event]:
     """Return the events of an item, and of other items of its account or key, in their order."""
-    if store.keeps_answers and _are_few(store):
-        return _among_all(store, item)
     same = " OR ".join(
         f"entity = {literal(one.entity)} AND entity_key = {literal(one.entity_key)}" for one in item.parts or (item,)
     )
-    return review.read(store, f"WHERE {one_of('item_id', sorted(item.all_names))} OR {same}")
+    condition = f"{one_of('item_id', sorted(item.all_names))} OR {same}"
 
+    def is_chosen(rows: pa.Table) -> pa.Array:
+        found = pc.is_in(rows["item_id"], pa.array(sorted(item.all_names), pa.string()))
+        for one in item.parts or (item,):
+            # As in SQL: what is named counts, also if the entity is null.
+            is_same = pc.and_kleene(pc.equal(rows["entity"], one.entity), pc.equal(rows["entity_key"], one.entity_key))
+            found = pc.or_kleene(found, is_same)
+        return found
 
-def _are_few(store: Store) -> bool:
-    table = tables.SILVER_REVIEW_EVENTS
-    last = store.query(f"SELECT max(number) AS last FROM {table.name}", table)["last"][0].as_py()
-    return last is None or last <= _FEW
-
-
-def _among_all(store: Store, item: Item) -> list[Event]:
-    """Return the same from all events, which are read once for the pages of all cases."""
-    rows = review.select(store)
-    chosen = pc.is_in(rows["item_id"], pa.array(sorted(item.all_names), pa.string()))
-    for one in item.parts or (item,):
-        # As in SQL: what is named counts, also if the entity is null.
-        is_same = pc.and_kleene(pc.equal(rows["entity"], one.entity), pc.equal(rows["entity_key"], one.entity_key))
-        chosen = pc.or_kleene(chosen, is_same)
-    return review.of_rows(rows.filter(chosen))
+    return review.chosen(store, condition, is_chosen)
 
 
 def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from fraudlake.desk import cases, merges, opened, queue, review
 from fraudlake.desk.review import Item, State
 from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
-from fraudlake.sql_text import one_of, value
-from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_REVIEW_EVENTS
+from fraudlake.sql_text import one_of
+from fraudlake.tables import GOLD_REVIEW_QUEUE
 
 if TYPE_CHECKING:
     from fraudlake.desk.store import Store
@@ -51,11 +51,9 @@ class Queued:
 
 def days(store: Store) -> dict[date, bool]:
     """Return the days that have a queue, or cases that were opened by hand, the latest first: whether it is a queue."""
-    by_hand = f"SELECT day, false AS is_queue FROM {SILVER_REVIEW_EVENTS.name} WHERE kind = {value(cases.OPENED)}"
-    all_ = f"SELECT day, true AS is_queue FROM {GOLD_REVIEW_QUEUE.name} UNION ALL {by_hand}"
-    statement = f"SELECT day, bool_or(is_queue) AS is_queue FROM ({all_}) of_all GROUP BY day ORDER BY day DESC"
-    rows = store.query(statement, GOLD_REVIEW_QUEUE, SILVER_REVIEW_EVENTS).to_pylist()
-    return {row["day"]: row["is_queue"] for row in rows}
+    queues = store.query(f"SELECT DISTINCT day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"].to_pylist()
+    by_hand = {event.day for event in review.of_matters(store) if event.kind == cases.OPENED and event.day}
+    return {day: day in queues for day in sorted(by_hand.union(queues), reverse=True)}
 
 
 def latest(days: Mapping[date, bool]) -> date | None:

@@ -69,8 +69,11 @@ class LocalStore(Store):
         Raises:
             UsageError: a table has deleted rows that delta-rs does not see.
         """
-        folders = {table.name: self._read(table) for table in read}
-        commits = tuple(self._opened.commit(folder) for folder in folders.values())
+        folders = {table.name: self._folder(table) for table in read}
+        commits = tuple(self._opened.commit(folders[table.name]) for table in read)
+        for table, commit in zip(read, commits, strict=True):
+            if commit is None:
+                folders[table.name] = self._stand_in(table)
         return self._answers.get(statement, commits, lambda: self._run(statement, folders))
 
     def ask(self, statement: str, names: Collection[str]) -> pa.Table:
@@ -155,10 +158,8 @@ class LocalStore(Store):
         )
         return DeltaRsWriter(delta, self._folder(table), table, self.root / "spool", compact, _COMPACT_EVERY)
 
-    def _read(self, table: Table) -> Path:
-        """Return the folder of a table; of one that is not there, that of an empty one."""
-        if self.has(table):
-            return self._folder(table)
+    def _stand_in(self, table: Table) -> Path:
+        """Return the folder of an empty table, for one that is not there."""
         folder = self._stand_ins / table.name
         with self._standing_in:
             DeltaTable.create(folder, table.schema, mode="ignore")

@@ -12,7 +12,6 @@ from fraudlake.desk.review import Item
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import value
 
 if TYPE_CHECKING:
     from fraudlake.desk.items import Named
@@ -150,7 +149,7 @@ def _case(store: Store, name: str) -> Named:
 
 def _require_new(store: Store, item: Item, now: datetime) -> None:
     """Refuse payments that an open case has which was opened by hand."""
-    for case in opened.rows(store, f"account_id = {value(item.account_id)}"):
+    for case in opened.rows(store, lambda event: event.account_id == item.account_id):
         both = set(item.transaction_ids).intersection(case["transaction_ids"])
         named = items.find(store, case["case_id"]) if both else None
         if named is None:

@@ -47,6 +47,8 @@ class Merges:
 
     def item(self, case: Mapping[str, Any], day: date | None = None) -> Item:
         """Return a case as an item that is about the payments of all of its parts; only its own names name it."""
+        if not self.rows:
+            return cases.item(case, day)
         own = replace(cases.item(case, day), as_of=self.last)
         parts = tuple(cases.item(self.rows.get(id_, case)) for id_ in self.parts(own.item_id))
         if len(parts) == 1:
@@ -118,7 +120,7 @@ def of(store: Store) -> Merges:
     A merge that has lost its meaning counts no more: the cases have become one by a late alert, the other case is gone,
     or late alerts have closed a circle, which then lacks the last merge.
     """
-    events = review.read(store, "WHERE kind IN ('merged', 'separated')")
+    events = [event for event in review.of_matters(store) if event.kind != cases.OPENED]
     names = {name for event in events for name in (event.item_id, event.merged_into) if name}
     by_name = opened.named(store, sorted(names)) if names else {}
     found = Merges(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk import cases, review
-from fraudlake.sql_text import one_of, value
+from fraudlake.sql_text import one_of
 from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_TRANSACTIONS
 from fraudlake.values import bounded
 
@@ -17,35 +17,34 @@ if TYPE_CHECKING:
     from fraudlake.desk.review import Event
     from fraudlake.desk.store import Store
 
-_IS_OPENED = f"kind = {value(cases.OPENED)}"
-
 
 def id_of(event_id: str) -> str:
     """Return the id of the case that an event opens; a repetition of the event opens the same one."""
     return hashlib.sha256(f"opened {event_id}".encode()).hexdigest()
 
 
-def rows(store: Store, condition: str) -> list[dict[str, Any]]:
-    """Return cases that were opened by hand, by a condition in SQL on the events that opened them.
+def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any]]:
+    """Return cases that were opened by hand, by a condition on the events that opened them.
 
     Each has the columns of ``gold_cases``, without alerts, and the times of its payments instead of theirs, ``day``,
     the queue that it is in, ``reasons``, a sentence for that, and ``detected_at``, when it was opened.
     """
-    events = review.read(store, f"WHERE {_IS_OPENED} AND {condition}")
+    events = [event for event in review.of_matters(store) if event.kind == cases.OPENED and is_wanted(event)]
     payments = of_ids(store, {id_ for event in events for id_ in event.transaction_ids})
     return [_case(event, payments) for event in events]
 
 
 def of_day(store: Store, day: date) -> list[dict[str, Any]]:
     """Return the cases that are in the queue of a day, in the order in which they were opened."""
-    return rows(store, f"day = {value(day)}")
+    return rows(store, lambda event: event.day == day)
 
 
 def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return cases, of alerts or opened by hand, by ids that name them."""
     found = cases.named(store, names)
-    others = [name for name in names if name not in found]
-    return found | ({row["case_id"]: row for row in rows(store, one_of("item_id", others))} if others else {})
+    others = {*names} - found.keys()
+    by_hand = rows(store, lambda event: event.item_id in others) if others else []
+    return found | {row["case_id"]: row for row in by_hand}
 
 
 def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:

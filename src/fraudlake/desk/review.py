@@ -17,6 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake.counts import counted
 from fraudlake.desk import chain
@@ -59,6 +60,9 @@ _LONGEST_PAUSE = 0.5
 """Seconds between two attempts to write, at most."""
 _LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
 _LEAST = timedelta(microseconds=1)
+_FEW = 20_000
+"""Events of which all are read at once: 20 MB."""
+_MATTERS = ("opened", "merged", "separated")
 
 
 class TakenError(FraudlakeError):
@@ -606,7 +610,40 @@ def _require_valid(event: Event) -> None:
 
 def of_items(store: Store, names: Iterable[str]) -> list[Event]:
     """Return the events of items, given by every name that they have, in the order of their numbers."""
-    return read(store, f"WHERE {one_of('item_id', sorted(names))}")
+    wanted = sorted(names)
+    return chosen(store, one_of("item_id", wanted), lambda rows: _is_in(rows["item_id"], wanted))
+
+
+def of_matters(store: Store) -> list[Event]:
+    """Return the events that open, merge and separate cases, in the order of their numbers: they are few."""
+    return chosen(store, one_of("kind", _MATTERS), lambda rows: _is_in(rows["kind"], _MATTERS))
+
+
+def chosen(store: Store, condition: str, is_chosen: Callable[[pa.Table], pa.Array]) -> list[Event]:
+    """Return the events that fulfil a condition, in the order of their numbers.
+
+    If there are few, a store that keeps answers reads all of them once for everything that is asked.
+
+    Args:
+        store: the lake's tables.
+        condition: the condition in SQL.
+        is_chosen: the same over rows of ``silver_review_events``.
+    """
+    if store.keeps_answers and _are_few(store):
+        rows = select(store)
+        return of_rows(rows.filter(is_chosen(rows)))
+    return read(store, f"WHERE {condition}")
+
+
+def _are_few(store: Store) -> bool:
+    last = store.query(f"SELECT max(number) AS last FROM {SILVER_REVIEW_EVENTS.name}", SILVER_REVIEW_EVENTS)["last"][
+        0
+    ].as_py()
+    return last is None or last <= _FEW
+
+
+def _is_in(column: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
+    return pc.is_in(column, pa.array(names, pa.string()))
 
 
 def of_lake(store: Store) -> list[Event]:

@@ -193,6 +193,8 @@ class SparkStore(Store):
 
 def complete(rows: pa.Table, table: Table) -> pa.Table:
     """Return rows in the columns of a table; those that they lack are null."""
+    if rows.schema.equals(table.schema):
+        return rows
     columns = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
         for field in table.schema

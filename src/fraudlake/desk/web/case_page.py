@@ -46,7 +46,6 @@ from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import done, moment, share
 from fraudlake.desk.window import Window
 from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.sql_text import value
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -288,7 +287,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in known.transactions}
     currencies = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
     of_account = [] if case else cases.of_account(store, item.account_id, _CASES)
-    by_hand = [] if case else opened.rows(store, f"account_id = {value(item.account_id)}")
+    by_hand = [] if case else opened.rows(store, lambda event: event.account_id == item.account_id)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
     accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []

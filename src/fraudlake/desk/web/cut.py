@@ -10,6 +10,9 @@ CELL = 40
 """Letters of a text in a cell, which has one or two lines on a phone."""
 
 
+_BEGIN, _END = Markup("<bdi>"), Markup("</bdi>")
+
+
 def brief(text: object, most: int = CELL) -> str:
     """Return a text such that each letter is seen; of a longer one, as of a path, the beginning and the end.
 
@@ -26,7 +29,7 @@ def cut(text: object, most: int = CELL) -> Markup:
     """Return a text, or if it is longer than so many letters a part of it that opens the whole one."""
     given = str(text)
     if len(given) <= most:
-        return Markup("<bdi>{}</bdi>").format(marked(given))
+        return _BEGIN + marked(given) + _END
     return _opening(brief(given, most), given)
 
 

@@ -48,7 +48,7 @@ def _transactions(store: Store, name: str) -> list[Found]:
     if not rows:
         return []
     having = f"SELECT case_id FROM {GOLD_CASES.name} WHERE array_contains(transaction_ids, {value(name)})"
-    by_hand = opened.rows(store, f"array_contains(transaction_ids, {value(name)})")
+    by_hand = opened.rows(store, lambda event: name in event.transaction_ids)
     of_payment = [*store.query(having, GOLD_CASES)["case_id"].to_pylist(), *(case["case_id"] for case in by_hand)]
     case = next(iter(of_payment), None)
     row = rows[0]

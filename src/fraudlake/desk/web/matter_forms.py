@@ -98,12 +98,15 @@ def choices(store: Store, item: Item, known: History, merged: Merges) -> list[tu
     They are of its accounts, or have one of its payments.
     """
     accounts = {row["account_id"] for row in known.transactions if row["is_of_case"]} | {item.account_id}
-    is_of = one_of("account_id", sorted(accounts)[:_MOST])
+    few = sorted(accounts)[:_MOST]
     has = " OR ".join(f"array_contains(transaction_ids, {value(id_)})" for id_ in item.transaction_ids[:_MOST])
-    where = f"WHERE (entity = {value(ACCOUNT)} AND {is_of}) OR {has or 'false'}"
+    where = f"WHERE (entity = {value(ACCOUNT)} AND {one_of('account_id', few)}) OR {has or 'false'}"
     latest = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id LIMIT {_MOST}"
     rows = {}
-    for row in [*opened.rows(store, is_of), *store.query(latest, GOLD_CASES).to_pylist()]:
+    for row in [
+        *opened.rows(store, lambda event: event.account_id in few),
+        *store.query(latest, GOLD_CASES).to_pylist(),
+    ]:
         whole = merged.rows.get(merged.whole(row["case_id"]), row)
         rows[whole["case_id"]] = whole
     others = [merged.item(row) for id_, row in rows.items() if id_ != item.item_id]

@@ -11,6 +11,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from fraudlake.desk.letters import LONGEST
 
 _ESCAPE = re.compile("~([0-9A-F]{2})")
+_PLAIN = re.compile("[A-Za-z0-9_-]+")
 
 
 class Text(Convertor[str]):
@@ -36,6 +37,8 @@ def segment(text: str) -> str:
     Proxies and servers decode an address before they look for its parts, some of them twice, and browsers take ``.``
     and ``..`` for folders, also if they are encoded. So these letters have an escape of their own, such as ``~2F``.
     """
+    if _PLAIN.fullmatch(text):
+        return text
     letters = "~%/." if text in (".", "..") else "~%/"
     return quote("".join(f"~{ord(letter):02X}" if letter in letters else letter for letter in text), safe="")
 
