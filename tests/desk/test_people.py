@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 from fraudlake.desk import people, review
+from fraudlake.desk.items import Queued
 from fraudlake.desk.review import Event
 from fraudlake.desk.window import Window
 
@@ -45,3 +46,24 @@ def test_each_person_has_their_verdicts_and_the_time_to_them() -> None:
 
 def test_of_no_events_nobody_did_anything() -> None:
     assert people.of_events([], WEEK, NOON) == []
+
+
+def test_what_all_did_is_added_up_beside_what_is_left_of_the_queues() -> None:
+    item = review.Item("a", "a", "account", "7", "7", ("t",), frozenset({"a"}))
+    row = {"item_id": "a"}
+    decision = event("a", "verdict", "ann", 3, verdict="fraud", fraud_ids=("t",), fraud_amount=40.0)
+    free, decided = review.state([], NOON), review.state([decision], NOON)
+    queued = [
+        Queued(row, item, free, due_at=NOON),
+        Queued(row, item, free, due_at=NOON + timedelta(minutes=1)),
+        Queued(row, item, decided, due_at=NOON),
+        Queued(row, item, free, is_part=True, is_repeated=True, due_at=NOON),
+    ]
+    taken = [event(name, "taken", "ann", 0, expires_at=NOON + timedelta(hours=1)) for name in ("a", "b")]
+    work = people.of_events([*taken, decision, event("b", "verdict", "bob", 9, verdict="genuine")], WEEK, NOON)
+
+    total = people.total(work, queued)
+
+    assert (total.queued, total.open, total.late) == (3, 2, 1)
+    assert (total.verdicts, total.fraud_amount) == ({"fraud": 1, "genuine": 1, "unsure": 0}, 40.0)
+    assert (total.median_seconds, total.overturned) == (180.0, 0)

@@ -632,12 +632,9 @@ def _carry_out(
             outcomes[name] = missing
     if len(names) == 1 and chosen:  # the event has the id that was given
         (item,) = chosen.values()
-        outcomes[names[0]] = review.record(store, item, given, lambda before: make(item, before, given))
+        outcomes[names[0]] = verdicts.record_one(store, item, given, lambda before: make(item, before, given))
     elif chosen:
         outcomes |= several.carry_out(store, chosen, given, (), make)
-    written = {name: one for name, one in outcomes.items() if isinstance(one, review.Event)}
-    if labelled := [chosen[name] for name, one in written.items() if one.is_verdict or one.kind == "withdrawn"]:
-        verdicts.follow(store, *labelled)
     _say_outcomes(app, {name: outcomes[name] for name in names}, text)
 
 

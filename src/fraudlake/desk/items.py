@@ -34,6 +34,15 @@ class Queued:
     is_repeated: bool = False
     """Whether it is a part, and another row of the queue has the item, too: that one is offered."""
 
+    due_at: datetime | None = None
+    """When it should be decided: the setting ``review_limit`` after its queue was built."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is open for longer than it should be."""
+        is_over = self.due_at is not None and self.state.time >= self.due_at
+        return is_over and not self.is_decided and not self.is_repeated
+
     @property
     def is_decided(self) -> bool:
         """Whether there is a verdict on all of it."""
@@ -73,7 +82,8 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
         is_part = case is not None and case["case_id"] != item.item_id
         rules = tuple(case["rules"]) if case else ()
         state = states.get(item.item_id, free)
-        queued.append(Queued(row, item, state, rules, is_part, is_part and item.item_id in have_row))
+        due_at = row["built_at"] + store.settings.review_limit if row["built_at"] else None
+        queued.append(Queued(row, item, state, rules, is_part, is_part and item.item_id in have_row, due_at))
         have_row.add(item.item_id)
     return queued
 

@@ -6,19 +6,20 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from filelock import FileLock
 
 from fraudlake.desk.answers import Answers
-from fraudlake.desk.store import Store, complete
+from fraudlake.desk.store import Answer, Asked, Store, complete
+from fraudlake.desk.together import Together
 from fraudlake.errors import UsageError
 from fraudlake.lake import compaction, conflict, delta_rs_reader, lake_format
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
@@ -53,6 +54,7 @@ class LocalStore(Store):
         self._running, self._standing_in = BoundedSemaphore(_CORES), Lock()
         self._turn, self._writer = Lock(), 0
         self._written = delta_rs_reader.Opened()
+        self._together: dict[Callable[..., Any], Together[Any, Any]] = {}
         lake_format.require(self.root)
         self.settings = settings
         self.settings = self._defined()
@@ -96,6 +98,16 @@ class LocalStore(Store):
                 yield
             finally:
                 self._writer = 0
+
+    def together(self, carry_out: Callable[[Any, Sequence[Asked]], list[Answer]], asked: Asked) -> Answer:
+        """Carry something out in one turn with what others ask for meanwhile: see :meth:`Store.together`."""
+
+        def in_turn(all_: Sequence[Asked]) -> list[Answer]:
+            with self.in_turn():
+                return carry_out(self, all_)
+
+        answer: Answer = self._together.setdefault(carry_out, Together(in_turn))(asked)
+        return answer
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append rows: see :meth:`Store.append`."""

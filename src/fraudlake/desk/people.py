@@ -10,8 +10,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from fraudlake.desk import review
+from fraudlake.values import bounded
 
 if TYPE_CHECKING:
+    from fraudlake.desk.items import Queued
     from fraudlake.desk.review import Event
     from fraudlake.desk.window import Window
 
@@ -45,6 +47,44 @@ class Work:
     def median_seconds(self) -> float | None:
         """The median of :attr:`seconds`; None if they took no item before they decided."""
         return median(self.seconds) if self.seconds else None
+
+
+@dataclass(frozen=True)
+class Total:
+    """What all people did in some days, and what is left of the queues of these."""
+
+    queued: int
+    """Items of the queues."""
+    open: int
+    """Those without a verdict."""
+    late: int
+    """Those that have been open for longer than they should be."""
+    verdicts: dict[str, int]
+    """How often each verdict was given, corrections included."""
+    fraud_amount: float
+    """Amounts of the payments marked as fraud, in account currency."""
+    overturned: int
+    withdrawn: int
+    set_aside: int
+    median_seconds: float | None
+    """The median time from taking an item to the verdict on it."""
+
+
+def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
+    """Add up what people did, beside the items of the queues of the same days."""
+    people, queued = [*people], [one for one in queued if not one.is_repeated]
+    seconds = [second for work in people for second in work.seconds]
+    return Total(
+        queued=len(queued),
+        open=sum(not one.is_decided for one in queued),
+        late=sum(one.is_late for one in queued),
+        verdicts={name: sum(work.verdicts[name] for work in people) for name in review.VERDICTS},
+        fraud_amount=bounded(sum(work.fraud_amount for work in people)),
+        overturned=sum(work.overturned for work in people),
+        withdrawn=sum(work.withdrawn for work in people),
+        set_aside=sum(work.set_aside for work in people),
+        median_seconds=median(seconds) if seconds else None,
+    )
 
 
 def of_events(events: Iterable[Event], window: Window, now: datetime) -> list[Work]:

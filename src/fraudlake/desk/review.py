@@ -135,6 +135,11 @@ class Event:
         return self.kind in ("verdict", "corrected")
 
     @property
+    def is_label(self) -> bool:
+        """Whether it says something of payments, or takes back what was said."""
+        return self.is_verdict or self.kind == "withdrawn"
+
+    @property
     def labels(self) -> dict[str, bool | None]:
         """What it says of each transaction that it is about: true is fraud; None: nothing."""
         if self.verdict not in ("fraud", "genuine"):
@@ -562,6 +567,7 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
             outcome = written.get(one.event_id) or _next(one, [*events, *new], now)
             outcomes.append(outcome)
             if isinstance(outcome, Event) and one.event_id not in written:
+                written[outcome.event_id] = outcome
                 new.append(outcome)
         if not new:
             return outcomes

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from fraudlake.desk import marks, review
+from fraudlake.desk import marks, review, verdicts
 from fraudlake.desk.review import Event, Item, State, Wanted
 from fraudlake.errors import FraudlakeError, UsageError
 
@@ -41,7 +41,7 @@ def carry_out(store: Store, items: Mapping[str, Item], form_id: str, said: Itera
     for name, item in items.items():
         id_ = event_id(form_id, said, name)
         wanted.setdefault(item.item_id, Wanted(item, id_, _of_item(make, item, id_)))
-    written = review.record_all(store, [*wanted.values()])
+    written = verdicts.record(store, [*wanted.values()])
     outcomes = dict(zip(wanted, written, strict=True))
     return {name: outcomes[item.item_id] for name, item in items.items()}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.settings import Settings
     from fraudlake.tables import Table
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
 class Store(ABC):
@@ -79,6 +82,16 @@ class Store(ABC):
         That is so if Delta takes one commit at a time, such as that of a numbered event. A turn has no other within.
         """
         return nullcontext()
+
+    def together(self, carry_out: Callable[[Any, Sequence[Asked]], list[Answer]], asked: Asked) -> Answer:
+        """Carry something out, perhaps at once with what others of this process ask for at the same time.
+
+        Args:
+            carry_out: carries out, in a store, all that it is given, and returns an answer to each in the same order.
+            asked: what is asked for.
+        """
+        (answer,) = carry_out(self, [asked])
+        return answer
 
     @abstractmethod
     def append(self, table: Table, rows: pa.Table) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fraudlake.desk import cases, review
+from fraudlake.desk.review import Wanted
+from fraudlake.errors import FraudlakeError
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 
 if TYPE_CHECKING:
-    from fraudlake.desk.review import Event, Item
+    from fraudlake.desk.review import Event, Item, State
     from fraudlake.desk.store import Store
     from fraudlake.desk.window import Window
 
+_LOG = logging.getLogger(__name__)
 _KEYS = ("transaction_id", "analyst", "decided_at")
 _AT_ONCE = 1_000
 
@@ -30,6 +34,34 @@ def latest(store: Store, window: Window) -> dict[str, bool]:
     ).to_pylist()
     decided = {row["transaction_id"]: row["verdict"] for row in rows}
     return {id_: verdict for id_, verdict in decided.items() if verdict is not None}
+
+
+def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeError]:
+    """Write events, and the labels that follow from them, if these can be written now: see :func:`review.record_all`.
+
+    Labels that cannot be written now are written by the next command that follows events.
+    """
+    outcomes = review.record_all(store, wanted)
+    pairs = zip(wanted, outcomes, strict=True)
+    labelled = [one.item for one, event in pairs if isinstance(event, review.Event) and event.is_label]
+    try:
+        if labelled:
+            follow(store, *labelled)
+    except FraudlakeError as error:
+        names = ", ".join(item.item_id for item in labelled)
+        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", names, error)
+    return outcomes
+
+
+def record_one(store: Store, item: Item, event_id: str, make: Callable[[State], Event]) -> Event:
+    """Write an event and its labels, at once with what others of this process write: see :func:`review.record`.
+
+    ``make`` may read the item's state alone: an event of another item may be written at the same time.
+    """
+    outcome = store.together(record, Wanted(item, event_id, make))
+    if isinstance(outcome, FraudlakeError):
+        raise outcome
+    return outcome
 
 
 def follow(store: Store, *items: Item) -> int:
@@ -73,7 +105,7 @@ def _labels(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     """Return rows of ``silver_verdicts`` of the events of an item, in the order of these."""
     labelled: set[str] = set()
     for event in events:
-        if not event.is_verdict and event.kind != "withdrawn":
+        if not event.is_label:
             continue
         for transaction, verdict in event.labels.items():
             if verdict is not None or transaction in labelled:

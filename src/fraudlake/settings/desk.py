@@ -70,6 +70,11 @@ class Desk(BaseModel):
     review_lock: Duration = Field(
         timedelta(minutes=30), gt=timedelta(0), description="How long an item that an analyst has taken is kept."
     )
+    review_limit: Duration = Field(
+        timedelta(days=2),
+        gt=timedelta(0),
+        description="How long an item of a queue may be open, from when the queue was built to the verdict.",
+    )
     review_reasons: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_texts)] = Field(
         (
             "card testing",

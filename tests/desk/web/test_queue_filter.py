@@ -170,7 +170,7 @@ def test_a_filter_that_nothing_fulfils_is_named_with_a_link_that_removes_each_co
         ("amount_from=²", "at risk from: give a number, not '²'"),
         ("amount_to=nan", "at risk to: give a number, not 'nan'"),
         ("amount_to=1e999", "at risk to: give a number"),
-        ("state=done", "state: there is no 'done', but open, yours, held, decided, second look"),
+        ("state=done", "state: there is no 'done', but open, late, yours, held, decided, second look"),
         ("sort=--rank", "sort: there is no '--rank'"),
     ],
 )

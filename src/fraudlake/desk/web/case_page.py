@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -46,7 +45,6 @@ from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import done, moment, share
 from fraudlake.desk.window import Window
-from fraudlake.errors import FraudlakeError
 from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import value
 
@@ -62,7 +60,6 @@ if TYPE_CHECKING:
     from fraudlake.detection.list_entries import Entry
     from fraudlake.settings import Settings
 
-_LOG = logging.getLogger(__name__)
 SPANS = (14, 30, 90)
 """Days of history before what a case is about; the first is what one sees at first."""
 _ALERTS = 5
@@ -231,17 +228,12 @@ def routes(site: Site) -> list[Route]:
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, lock = forms.event_id(fields), store.settings.review_lock
-    return _record(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
+    return verdicts.record_one(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
 
 
 def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_ = forms.event_id(fields)
-    return _record(store, item, id_, lambda before: review.release(item, before, analyst, id_))
-
-
-def _record(store: Store, item: Item, id_: str, make: Callable[[State], Event]) -> Event:
-    with store.in_turn():
-        return review.record(store, item, id_, make)
+    return verdicts.record_one(store, item, id_, lambda before: review.release(item, before, analyst, id_))
 
 
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -261,8 +253,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
             raise PageError("cases were merged or separated since this page was made: load it again")
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
-    event = _record(store, item, id_, make)
-    follow(store, item)
+    event = verdicts.record_one(store, item, id_, make)
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event
@@ -270,9 +261,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, reason = forms.event_id(fields), fields.get("reason")
-    event = _record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
-    follow(store, item)
-    return event
+    return verdicts.record_one(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
 
 
 def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -283,15 +272,7 @@ def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: F
     def make(before: State) -> Event:
         return review.set_aside(item, before, analyst, kind, id_, reason, note, until, assignee)
 
-    return _record(store, item, id_, make)
-
-
-def follow(store: Store, *items: Item) -> None:
-    """Write the labels of items, if they can be written now."""
-    try:
-        verdicts.follow(store, *items)
-    except FraudlakeError as error:  # the event is written, and the next command that follows events does the rest
-        _LOG.warning("silver_verdicts does not have the verdict on %s yet: %s", items[0].item_id, error)
+    return verdicts.record_one(store, item, id_, make)
 
 
 def _page(site: Site, request: Request, store: Store, named: Named) -> Response:

@@ -16,7 +16,7 @@ from fraudlake.desk.web.errors import PageError
 if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
 
-OPEN, YOURS, HELD, DECIDED, SECOND_LOOK = STATES = ("open", "yours", "held", "decided", "second look")
+OPEN, LATE, YOURS, HELD, DECIDED, SECOND_LOOK = STATES = ("open", "late", "yours", "held", "decided", "second look")
 _KEYS: dict[str, Callable[[Queued], Any]] = {
     "rank": lambda one: one.row["rank"],
     "state": lambda one: _state_order(one),
@@ -140,6 +140,8 @@ def _state_order(one: Queued) -> tuple[int, str]:
 def _is_in(state: str, one: Queued, viewer: str) -> bool:
     if state == OPEN:
         return one.state.holder is None and not one.is_decided and not one.is_repeated
+    if state == LATE:
+        return one.is_late
     if state == YOURS:
         return one.state.holder == viewer
     if state == HELD:

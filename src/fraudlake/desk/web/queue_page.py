@@ -13,8 +13,9 @@ from urllib.parse import urlencode
 from starlette.routing import Route
 
 from fraudlake import tables
-from fraudlake.desk import items, money, review, several
+from fraudlake.desk import items, money, review, several, verdicts
 from fraudlake.desk.web import forms
+from fraudlake.desk.web.claims import Claims
 from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.names import segment
 from fraudlake.desk.web.queue_filter import SECOND_LOOK, STATES, QueueFilter, people
@@ -62,6 +63,7 @@ def routes(site: Site) -> list[Route]:
                 "item": one.item,
                 "state": one.state,
                 "is_decided": one.is_decided,
+                "is_late": one.is_late,
                 "part_of": one.item.item_id if one.is_part else None,
                 "address": address(one, chosen),
             }
@@ -100,9 +102,9 @@ def routes(site: Site) -> list[Route]:
     def sent(request: Request, fields: Fields) -> str:
         person = request.state.person
         store = site.store_of(person)
-        with store.in_turn():
-            return _take_next(store, person, fields)
+        return _take_next(store, person, fields, being_taken)
 
+    being_taken = Claims()
     return [Route("/", page), Route("/next", following, methods=["POST"])]
 
 
@@ -148,7 +150,7 @@ def _choices(queued: list[Queued], chosen: QueueFilter) -> dict[str, list[str]]:
     }
 
 
-def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
+def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_taken: Claims) -> str:
     """Take the next item that is free, and give back the one before; return the address of the new one's page.
 
     The next item is that of the filtered queue after the one before, or from the top.
@@ -169,7 +171,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
     else:
         others = [*ordered[at + 1 :], *ordered[:at]]
     written = (one for one in ordered if one.state.last and one.state.last.event_id == event_id)
-    one = next(written, None) or _take_first(store, person, event_id, chosen, others)
+    one = next(written, None) or _take_first(store, person, event_id, chosen, others, being_taken)
     if one is None:
         _refuse(ordered, person.name, chosen)
     if at is not None and ordered[at].state.holder == person.name:
@@ -178,7 +180,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str]) -> str:
 
 
 def _take_first(
-    store: Store, person: Person, event_id: str, chosen: QueueFilter, others: list[Queued]
+    store: Store, person: Person, event_id: str, chosen: QueueFilter, others: list[Queued], being_taken: Claims
 ) -> Queued | None:
     """Take the first item of a filtered queue that is offered, and return it; the analyst may hold it already."""
     analyst, is_lead = person.name, person.role >= Role.LEAD
@@ -193,10 +195,13 @@ def _take_first(
             return one
         (item,), lock = items.whole(store, [one]), store.settings.review_lock
         make = partial(review.take, item, analyst=analyst, lock=lock, event_id=event_id, is_again=is_again)
-        try:
-            event = review.record(store, item, event_id, make)
-        except review.TakenError:  # somebody was faster
-            continue
+        with being_taken.claim(item.item_id) as is_own:
+            if not is_own:
+                continue
+            try:
+                event = verdicts.record_one(store, item, event_id, make)
+            except review.TakenError:  # somebody was faster
+                continue
         # A form that is sent again names the item that it took.
         return next((other for other in others if event.item_id in other.item.names), one)
     return None
@@ -207,7 +212,7 @@ def _give_back(store: Store, one: Queued, analyst: str, event_id: str) -> None:
     (item,), id_ = items.whole(store, [one]), hashlib.sha256(f"{event_id} released".encode()).hexdigest()[:32]
     # Its time may be over meanwhile, and somebody else may have taken it.
     with suppress(FraudlakeError):
-        review.record(store, item, id_, partial(review.release, item, analyst=analyst, event_id=id_))
+        verdicts.record_one(store, item, id_, partial(review.release, item, analyst=analyst, event_id=id_))
 
 
 def _refuse(queued: list[Queued], analyst: str, chosen: QueueFilter) -> NoReturn:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from fraudlake.desk import cases, items, review, several
 from fraudlake.desk.web import forms
-from fraudlake.desk.web.case_page import ASIDE, follow
+from fraudlake.desk.web.case_page import ASIDE
 from fraudlake.desk.web.errors import MissingError, PageError
 from fraudlake.desk.web.names import segment
 from fraudlake.desk.web.queue_filter import QueueFilter
@@ -65,9 +65,6 @@ def routes(site: Site) -> list[Route]:
             make = _make(store, person.name, chosen.values(), fields)
             said = [fields.get(name) or None for name in _SAID]
             outcomes = several.carry_out(store, chosen, form_id, said, make) if chosen else {}
-        decided = [chosen[name] for name, one in outcomes.items() if isinstance(one, review.Event) and one.is_verdict]
-        if decided:
-            follow(store, *decided)
         return [_row(name, day, chosen, outcomes) for name in dict.fromkeys(names)]
 
     return [Route("/several", answer, methods=["POST"])]
