@@ -150,7 +150,7 @@ def test_if_the_process_ends_before_the_labels_the_events_are_there_and_a_repeti
     browser = browse()
     sent = browser.form(QUEUE, "/several") | {"item": ["alert1", "alert2"], "act": "genuine"}
     with monkeypatch.context() as patch:
-        patch.setattr("fraudlake.desk.web.several_page.follow", killed)
+        patch.setattr("fraudlake.desk.verdicts.follow", killed)
         assert browser.post("/several", data=sent).status_code == 500
     assert len(written(store)) == 2 and labels(store) == {}
     browser.post("/several", data=sent)

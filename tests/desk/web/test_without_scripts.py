@@ -149,3 +149,25 @@ def test_the_days_of_people_are_chosen(page: Page) -> None:
     page.get_by_label("Last day").fill("2026-03-31")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("h1 + .muted")).to_have_text("1 Mar 2026 to 31 Mar 2026")
+
+
+def test_several_items_are_chosen_by_boxes_and_decided_on_at_once(page: Page, root: Path) -> None:
+    page.click("summary:has-text('With several items')")
+    for number in range(2):
+        page.locator("input[name=item]").nth(number).check()
+    page.locator("#reason").fill("usual for the customer")
+    page.get_by_role("button", name="Genuine").click()
+    expect(page.locator("h1")).to_have_text("2 of 2 items done")
+    expect(page.locator("td:has-text('decided: genuine')")).to_have_count(2)
+    assert [(event.verdict, event.reason) for event in events(root)] == [("genuine", "usual for the customer")] * 2
+
+
+def test_a_file_is_attached_and_downloaded(page: Page, root: Path) -> None:
+    page.goto(f"{origin(page)}/items/alert2")
+    page.set_input_files("#file", {"name": "answer.txt", "mimeType": "text/plain", "buffer": b"the bank answered"})
+    page.get_by_role("button", name="Attach", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("The file is attached.")
+    with page.expect_download() as download:
+        page.locator(".files-of").get_by_text("answer.txt").click()
+    assert Path(download.value.path()).read_bytes() == b"the bank answered"
+    assert [event.file_name for event in events(root)] == ["answer.txt"]
