@@ -6,8 +6,10 @@ Playwright cannot press buttons in a Firefox whose scripts are off, so the desk'
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -50,7 +52,7 @@ def off(page: Page, browser: Browser) -> Page:
 
 
 def origin(page: Page) -> str:
-    return page.url.partition("/?")[0].rstrip("/")
+    return "{0.scheme}://{0.netloc}".format(urlsplit(page.url))
 
 
 def test_an_item_is_taken_decided_and_withdrawn(page: Page, root: Path) -> None:
@@ -171,3 +173,35 @@ def test_a_file_is_attached_and_downloaded(page: Page, root: Path) -> None:
         page.locator(".files-of").get_by_text("answer.txt").click()
     assert Path(download.value.path()).read_bytes() == b"the bank answered"
     assert [event.file_name for event in events(root)] == ["answer.txt"]
+
+
+def test_a_case_is_opened_merged_and_separated(page: Page, root: Path) -> None:
+    page.goto(origin(page) + "/accounts/A7")
+    page.locator('input[form="open"]').first.check()
+    page.locator("#open-reason").fill("the customer called")
+    page.get_by_role("button", name="Open a case").click()
+    expect(page.locator("#notices")).to_contain_text("The case is open.")
+    page.locator("summary", has_text="Same matter").click()
+    page.locator("#other").fill("alert1")
+    page.locator("#merge-reason").fill("one device")
+    page.get_by_role("button", name="Merge").click()
+    expect(page.locator("#notices")).to_contain_text("The two are one case now.")
+    page.get_by_label("Reason to separate").first.fill("another device")
+    page.get_by_role("button", name="Separate").click()
+    expect(page.locator("#notices")).to_contain_text("It is a case of its own again.")
+    assert [event.kind for event in events(root)] == ["opened", "merged", "separated"]
+
+
+def test_a_rule_is_suppressed_and_the_entry_ended(page: Page, root: Path) -> None:
+    page.goto(origin(page) + "/items/alert2?day=2026-03-07")
+    page.locator("summary", has_text="Do not alert for").click()
+    page.locator("#suppress-until").fill((datetime.now(UTC) + timedelta(days=9)).date().isoformat())
+    page.locator("#suppress-reason").fill("a shop that tests its terminal")
+    page.locator('form[action="/items/alert2/suppress"] button').click()
+    expect(page.locator("#notices .good")).to_be_visible()
+    page.goto(origin(page) + "/rules")
+    row = page.locator("#suppressed tbody tr")
+    expect(row).to_contain_text("a shop that tests its terminal")
+    row.get_by_role("textbox").fill("it is over")
+    row.get_by_role("button", name="End").click()
+    expect(page.locator("#suppressed tbody tr")).to_contain_text("ended by anna · it is over")
