@@ -62,7 +62,8 @@ def parts_of(rows: list[Paid], cuts: list[int]) -> list[list[Paid]]:
     return [rows[first:last] for first, last in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
 
 
-@pytest.mark.parametrize("ordering", ["arrival", pytest.param("event_time", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("ordering", ["arrival", "event_time"])
 def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any, ordering: str) -> None:
     """Each entry is written, and ended, between two micro-batches: as all of them stand at the end, so they were."""
     opened = lake(
@@ -133,7 +134,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
 
 
 @pytest.mark.usefixtures("each_writer")
-@pytest.mark.parametrize("appends", [0, 1, pytest.param(2, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("appends", [1, *(pytest.param(number, marks=pytest.mark.long) for number in (0, 2, 3))])
 def test_a_micro_batch_that_is_killed_between_its_commits_goes_by_the_same_entries(
     lake: Any, monkeypatch: pytest.MonkeyPatch, appends: int
 ) -> None:
