@@ -659,9 +659,10 @@ def read(store: Store, where: str) -> list[Event]:
 def select(store: Store, where: str = "") -> pa.Table:
     """Return the rows of :func:`read`, for :func:`of_rows`."""
     statement = f"SELECT * FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
-    # A lake may be older than a column.
-    rows = complete(store.query(statement, SILVER_REVIEW_EVENTS), SILVER_REVIEW_EVENTS)
-    return rows.select([field.name for field in fields(Event)])
+    rows, names = store.query(statement, SILVER_REVIEW_EVENTS), [field.name for field in fields(Event)]
+    if not {*names}.issubset(rows.column_names):  # the lake is older than a column
+        rows = complete(rows, SILVER_REVIEW_EVENTS)
+    return rows.select(names)
 
 
 def of_rows(rows: pa.Table) -> list[Event]:
