@@ -121,7 +121,7 @@ def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums_of_those_w
 def test_the_events_of_an_item_and_of_its_account_are_found(
     tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "_FEW", few)
+    monkeypatch.setattr(review, "_FEW", few)
     store = local.open_store(tmp_path / "lake")
     paid = (("a", "1", 0), ("b", "1", 72), ("c", "2", 0))  # the second case of account 1 is three days after the first
     local.fill(store, [local.Payment(name, account, hour=hour, rules=("pair",)) for name, account, hour in paid])
@@ -138,7 +138,7 @@ def test_the_events_of_an_item_and_of_its_account_are_found(
 
 @pytest.mark.parametrize("few", [0, 20_000], ids=["only these", "all"])
 def test_a_lake_without_events_has_none_of_an_item(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_FEW", few)
+    monkeypatch.setattr(review, "_FEW", few)
     store = local.open_store(tmp_path / "lake")
     local.fill(store, [local.Payment("a", "1", rules=("pair",))])
     assert history.events(store, items.require(store, "a pair")) == []
