@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk import cases, merges, opened, queue, review
@@ -36,6 +35,10 @@ class Queued:
 
     due_at: datetime | None = None
     """When it should be decided: the setting ``review_limit`` after its queue was built."""
+
+    def order_for(self, person: str) -> tuple[bool, bool]:
+        """Return what puts items that a person holds, and then those assigned to them, before others in an order."""
+        return self.state.holder != person, self.state.assignee != person
 
     @property
     def is_late(self) -> bool:
@@ -87,11 +90,12 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
 
 
 def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:
-    """Return the first item of a day's queue that the analyst holds, or else that is offered to them."""
+    """Return the first item of a day's queue that the analyst holds, or else that is assigned or offered to them."""
     queued = [one for one in listed(store, day, now) if not one.is_repeated]
-    own = (one for one in queued if one.state.holder == analyst)
-    free = (one for one in queued if one.state.is_offered(analyst, is_lead=True) and not one.is_decided)
-    return next(chain(own, free), None)
+    for one in sorted(queued, key=lambda one: one.order_for(analyst)):
+        if one.state.holder == analyst or (one.state.is_offered(analyst, is_lead=True) and not one.is_decided):
+            return one
+    return None
 
 
 def _item(row: dict[str, Any], case: dict[str, Any] | None, merged: merges.Merges) -> Item:

@@ -362,6 +362,13 @@ def test_an_account_is_found_by_any_name(desk: Any, window: Any, root: Path, nam
     expect(page.locator("h1")).to_have_text(f"Account {shown}")
 
 
+def test_what_is_done_with_several_items_has_buttons_next_to_each_other(desk: Any, window: Any) -> None:
+    page = window(desk().address)
+    page.click("summary:has-text('With several items')")
+    boxes = [page.locator(f"#several button.{name}").bounding_box() for name in ("genuine", "unsure", "fraud")]
+    assert len({box["y"] for box in boxes}) == 1
+
+
 def test_several_items_are_chosen_by_boxes_and_taken_at_once(desk: Any, window: Any, root: Path) -> None:
     page = window(desk().address)
     page.click("summary:has-text('With several items')")

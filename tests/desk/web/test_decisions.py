@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fraudlake.desk import items
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.lake import open_lake
 from fraudlake.model import training
@@ -336,6 +337,15 @@ def test_an_item_is_set_aside_with_a_reason(browse: Open, store: LocalStore) -> 
     assert [kind for kind, _, _ in kinds(store)] == ["noted", "waiting", "assigned", "escalated"]
     bad = anna.post(f"{CASE}/wait", data={**anna.form(CASE, VERDICT), "reason": "r", "until": "²"})
     assert bad.status_code == 409 and "is not a day" in bad.text
+
+
+def test_who_begins_gets_first_what_is_assigned_to_them(browse: Open, store: LocalStore) -> None:
+    anna, bert = browse("anna"), browse("bert")
+    anna.post(f"{CASE}/assign", data={**anna.form(CASE, VERDICT), "reason": "knows the shop", "assignee": "bert"})
+    assert "Account <img" in text_of(anna.submit("/", "/next"))
+    assert items.next_of(store, small_lake.DAY, "bert").item.item_id == "alert2"
+    assert "Account A2" in text_of(bert.submit("/", "/next"))
+    assert "Account A2" not in text_of(bert.submit(DAY, "/next"))  # it is skipped, and does not come back at once
 
 
 def test_what_people_did_is_a_page_of_some_days(browse: Open) -> None:

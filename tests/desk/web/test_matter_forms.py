@@ -42,6 +42,7 @@ def test_a_case_is_opened_on_the_page_of_an_account(browse: Open, open_store: Op
 
     page = browser.get(case).text
     assert "<script>" not in page and "opened by hand by anna" in text_of(page)
+    assert f"Id {case.rpartition('/')[2]}" in text_of(page)
     assert browser.form(case, f"{case}/verdict")["fraud"] == ["8-1", "8-3"]
     assert "by hand" in text_of(browser.get("/").text) and "opened by hand by anna" in text_of(
         browser.get(ACCOUNT).text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -72,6 +73,22 @@ def test_each_condition_leaves_the_items_that_fulfil_it(worked: Browser) -> None
     }
     assert {pair: listed(worked, **dict([pair])) for pair in expected} == expected
     assert listed(worked, state="decided", person="bert", amount_to="1000", rule="small_then_large") == ["alert3"]
+
+
+def test_what_was_set_aside_is_found_by_who_is_to_decide_and_by_its_state(browse: Open) -> None:
+    anna, tomorrow = browse("anna"), datetime.now(UTC).date() + timedelta(days=1)
+    for act, item, said in (
+        ("assign", "alert6", {"assignee": "bert"}),
+        ("wait", "alert5", {"until": f"{tomorrow}"}),
+        ("escalate", "alert4", {}),
+    ):
+        page = f"/items/{item}"
+        anna.post(f"{page}/{act}", data={**anna.form(page, f"{page}/verdict"), "reason": "a customer of his", **said})
+    assert listed(anna, person="bert") == ["alert6"]
+    assert listed(anna, state="waiting") == ["alert5"]
+    assert listed(anna, state="for a lead") == ["alert4"]
+    anna.submit("/items/alert4", "/items/alert4/verdict", verdict="genuine")
+    assert listed(anna, state="for a lead") == []
 
 
 @pytest.mark.parametrize(
@@ -170,7 +187,10 @@ def test_a_filter_that_nothing_fulfils_is_named_with_a_link_that_removes_each_co
         ("amount_from=²", "at risk from: give a number, not '²'"),
         ("amount_to=nan", "at risk to: give a number, not 'nan'"),
         ("amount_to=1e999", "at risk to: give a number"),
-        ("state=done", "state: there is no 'done', but open, late, yours, held, decided, second look"),
+        (
+            "state=done",
+            "state: there is no 'done', but open, late, yours, held, waiting, for a lead, decided, second look",
+        ),
         ("sort=--rank", "sort: there is no '--rank'"),
     ],
 )

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from fraudlake.desk.web.site import Site
 
 _LOG = logging.getLogger(__name__)
-_TITLES = {403: "You may not do this", 404: "There is no such page", 413: "That is too large", 429: "Too many requests"}
+_TITLES = {
+    403: "You may not do this",
+    404: "Nothing of that name",
+    413: "That is too large",
+    429: "Too many requests",
+}
 
 
 def application(site: Site) -> ASGIApp:

@@ -464,6 +464,7 @@ def _facts(
         facts += [("At risk", amount(case["amount_at_risk"], currencies))]
         if case["accounts"] != 1:
             facts.append(("Accounts", f"{case['accounts']:,}"))
+        facts.append(("Id", case["case_id"]))  # another case's form to merge, and commands, ask for it
     elif row:
         facts += [
             ("At risk", amount(row["amount_at_risk"], currencies)),

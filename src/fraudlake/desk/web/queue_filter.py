@@ -16,7 +16,16 @@ from fraudlake.desk.web.errors import PageError
 if TYPE_CHECKING:
     from fraudlake.desk.items import Queued
 
-OPEN, LATE, YOURS, HELD, DECIDED, SECOND_LOOK = STATES = ("open", "late", "yours", "held", "decided", "second look")
+OPEN, LATE, YOURS, HELD, WAITING, FOR_A_LEAD, DECIDED, SECOND_LOOK = STATES = (
+    "open",
+    "late",
+    "yours",
+    "held",
+    "waiting",
+    "for a lead",
+    "decided",
+    "second look",
+)
 _KEYS: dict[str, Callable[[Queued], Any]] = {
     "rank": lambda one: one.row["rank"],
     "state": lambda one: _state_order(one),
@@ -47,7 +56,7 @@ class QueueFilter:
     rule: str = ""
     entity: str = ""
     person: str = ""
-    """Who holds an item, or has decided on it."""
+    """Who holds an item, is to decide on it, or has decided on it."""
     amount_from: str = ""
     amount_to: str = ""
     sort: str = ""
@@ -125,9 +134,9 @@ class QueueFilter:
 
 
 def people(one: Queued) -> list[str]:
-    """Return who holds an item, and who has decided on it."""
+    """Return who holds an item, who is to decide on it, and who has decided on it."""
     decision = one.state.decision
-    return [name for name in (one.state.holder, decision.analyst if decision else None) if name]
+    return [name for name in (one.state.holder, one.state.assignee, decision.analyst if decision else None) if name]
 
 
 def _state_order(one: Queued) -> tuple[int, str]:
@@ -146,6 +155,10 @@ def _is_in(state: str, one: Queued, viewer: str) -> bool:
         return one.state.holder == viewer
     if state == HELD:
         return one.state.holder is not None
+    if state == WAITING:
+        return one.state.waits_until is not None
+    if state == FOR_A_LEAD:
+        return one.state.is_escalated
     if state == DECIDED:
         return one.is_decided
     return one.row["kind"] == cases.DRAWN and one.state.wants_second_look

@@ -167,7 +167,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_ta
     # The item before may have left the filtered queue, since it is decided now.
     at = next((number for number, one in enumerate(ordered) if after in one.item.names), None)
     if at is None:
-        others = sorted(ordered, key=lambda one: one.state.holder != person.name)
+        others = sorted(ordered, key=lambda one: one.order_for(person.name))
     else:
         others = [*ordered[at + 1 :], *ordered[:at]]
     written = (one for one in ordered if one.state.last and one.state.last.event_id == event_id)
