@@ -277,7 +277,9 @@ def served(root: Path) -> Iterator[tuple[str, TokenAccess]]:
     """Serve the lake's pages; gives the address, and the access, whose token works once."""
     listening = server.listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    site, access = server.site_of_one(LocalStore(Settings(lake=root, review_limit=timedelta(days=36_500))), "anna", Role.ANALYST, ("127.0.0.1", port))
+    site, access = server.site_of_one(
+        LocalStore(Settings(lake=root, review_limit=timedelta(days=36_500))), "anna", Role.ANALYST, ("127.0.0.1", port)
+    )
     running = uvicorn.Server(uvicorn.Config(application(site), log_level="error", lifespan="off"))
     thread = threading.Thread(target=running.run, args=([listening],))
     thread.start()
