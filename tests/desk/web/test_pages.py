@@ -66,14 +66,17 @@ def test_a_hostile_account_has_its_page(browse: Open) -> None:
 
 
 def test_the_queue_shows_the_rows_of_its_table_in_order(browse: Open) -> None:
-    rows = re.findall(r"<tr data-href.*?</tr>", browse().get("/").text, re.DOTALL)
-    shown = [re.sub(r"^(\d+) open( drawn)? ", r"\1 ", text_of(row)) for row in rows]
+    def shown(**settings: object) -> list[str]:
+        rows = re.findall(r"<tr data-href.*?</tr>", browse(**settings).get("/").text, re.DOTALL)
+        return [re.sub(r"^(\d+) open( late)?( drawn)? ", r"\1\2 ", text_of(row)) for row in rows]
+
     expected = [
         f"{row['rank']} {row['reasons']} {row['entity_key']} {row['amount_at_risk']:,.2f}"
         + (f" {row['probability']:.1%}" if row.get("probability") else "")
         for row in small_lake.queue()
     ]
-    assert shown == expected
+    assert shown(review_limit=timedelta(days=36_500)) == expected
+    assert shown() == [row.replace(" ", " late ", 1) for row in expected]
 
 
 def test_a_case_shows_its_transactions_evidence_and_score(browse: Open) -> None:
