@@ -147,6 +147,25 @@ def test_a_note_is_a_draft_until_it_is_sent_and_a_verdict_is_undone(desk: Any, w
     assert verdicts(root) == [("alert9", "fraud", "called, no answer")]
 
 
+def test_keys_save_a_note_and_find_what_has_a_name(desk: Any, window: Any, root: Path) -> None:
+    page = window(desk().address)
+    page.keyboard.press("/")
+    page.keyboard.type("A2")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Account A2")
+    page.keyboard.press("q")
+    expect(page.locator("h1")).to_have_text("Queue of 7 Mar 2026")
+    page.keyboard.press("n")
+    expect(page.locator(".decision")).to_contain_text("Yours until")
+    page.keyboard.press("o")
+    page.keyboard.type("no answer yet")
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    expect(page.locator("#notices")).to_contain_text("The note is saved.")
+    kinds = [(event.kind, event.note) for event in review.of_lake(LocalStore(Settings(lake=root)))]
+    assert kinds == [("taken", None), ("noted", "no answer yet")]
+
+
 def test_keys_work_with_alt_or_not_at_all_if_one_wants(desk: Any, window: Any) -> None:
     page = window(desk().address)
     for mode, key, is_taken in (("off", "n", False), ("alt", "n", False), ("alt", "Alt+n", True)):
