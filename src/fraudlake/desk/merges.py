@@ -47,7 +47,7 @@ class Merges:
 
     def item(self, case: Mapping[str, Any], day: date | None = None) -> Item:
         """Return a case as an item that is about the payments of all of its parts; only its own names name it."""
-        if not self.rows:
+        if not self.last:  # nothing was ever merged
             return cases.item(case, day)
         own = replace(cases.item(case, day), as_of=self.last)
         parts = tuple(cases.item(self.rows.get(id_, case)) for id_ in self.parts(own.item_id))

@@ -210,8 +210,7 @@ class _Figures:
         )
         if not latest and not self._alerts:
             return Block(title, missing="No rule has been evaluated yet: run 'fraudlake detect'.")
-        reviewed = self._reviewed if len(self._queue) else None
-        precisions = precision.of_rules(self._store, reviewed, self._days)
+        precisions = precision.of_rules(self._store, self._reviewed, self._days)
         former = {"kind": None, "status": "retired"}
         others = precisions.keys() - {(rule["name"], rule["version"]) for rule in latest}
         rows: list[Sequence[object]] = []

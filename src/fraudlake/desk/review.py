@@ -559,20 +559,26 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
     """
     names = sorted({name for one in wanted for name in one.item.names})
     ids = [one.event_id for one in wanted]
-    where = f"WHERE {one_of('item_id', names)} OR {one_of('event_id', ids)} OR number = ({_LAST})"
+    condition = f"{one_of('item_id', names)} OR {one_of('event_id', ids)} OR number = ({_LAST})"
+
+    def is_needed(rows: pa.Table) -> pa.Array:
+        is_last = pc.equal(rows["number"], pc.max(rows["number"]))
+        return pc.or_(pc.or_(_is_in(rows["item_id"], names), _is_in(rows["event_id"], ids)), is_last)
+
     for attempt in range(_ATTEMPTS + 1):
         if attempt > 1:  # the first repetition looks whether the events are there, as they usually are
             conflict.pause(_LONGEST_PAUSE)
-        events = read(store, where)
+        events = chosen(store, condition, is_needed)
         written = {event.event_id: event for event in events}
         outcomes = []
         new: list[Event] = []
         for one in wanted:
-            outcome = written.get(one.event_id) or _next(one, [*events, *new], now)
+            outcome = written.get(one.event_id) or _next(one, events, now)
             outcomes.append(outcome)
             if isinstance(outcome, Event) and one.event_id not in written:
                 written[outcome.event_id] = outcome
                 new.append(outcome)
+                events.append(outcome)
         if not new:
             return outcomes
         if attempt == _ATTEMPTS:  # only a look whether the last ones were written
@@ -587,14 +593,14 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
 
 
 def _next(wanted: Wanted, events: Sequence[Event], now: datetime | None) -> Event | FraudlakeError:
-    """Return an event as the one that comes after others, or why it is not allowed."""
+    """Return an event as the one that comes after others, which are in their order, or why it is not allowed."""
     of_item = [one for one in events if one.item_id in wanted.item.names]
     try:
         event = wanted.make(state(of_item, now or datetime.now(UTC)))
         _require_valid(event)
     except FraudlakeError as refused:
         return refused
-    last = max(events, key=lambda one: one.number, default=None)
+    last = events[-1] if events else None
     event = replace(event, number=last.number + 1 if last else 1)
     return replace(event, hash=chain.link(last.hash if last else None, event))
 
@@ -636,9 +642,7 @@ def chosen(store: Store, condition: str, is_chosen: Callable[[pa.Table], pa.Arra
 
 
 def _are_few(store: Store) -> bool:
-    last = store.query(f"SELECT max(number) AS last FROM {SILVER_REVIEW_EVENTS.name}", SILVER_REVIEW_EVENTS)["last"][
-        0
-    ].as_py()
+    last = store.query(_LAST, SILVER_REVIEW_EVENTS)[0][0].as_py()
     return last is None or last <= _FEW
 
 
