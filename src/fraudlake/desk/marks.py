@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import tables
+from fraudlake.desk import payments
 from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
-from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:
     from fraudlake.desk.review import Item
@@ -21,12 +20,7 @@ BEFORE, AFTER = 90, 7
 
 def rows(store: Store, item: Item, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return payments that can be marked: ``transaction_id, account_id, timestamp, amount`` by their ids."""
-    silver = tables.SILVER_TRANSACTIONS
-    where = f"{days(item).sql} AND {one_of('transaction_id', ids)}"
-    found = store.query(
-        f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} WHERE {where}", silver
-    )
-    return {row["transaction_id"]: row for row in found.to_pylist()}
+    return payments.by_id(store, ids, days(item))
 
 
 def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
@@ -48,15 +42,12 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
 def of_cases(store: Store, items: Iterable[Item]) -> dict[str, float]:
     """Return the amounts, in account currency, of the payments that raised cases, by their ids; others have none."""
     raised = [item for item in items if item.case_id is not None]
-    ids = list(dict.fromkeys(id_ for item in raised for id_ in item.transaction_ids))
+    ids = [id_ for item in raised for id_ in item.transaction_ids]
     if not ids:
         return {}
     about = [item.about for item in raised if item.about is not None]
     of_all = Window(min(one.first for one in about), max(one.last for one in about))
-    silver = tables.SILVER_TRANSACTIONS
-    where = f"{of_all.sql} AND {one_of('transaction_id', ids)}"
-    found = store.query(f"SELECT transaction_id, amount FROM {silver.name} WHERE {where}", silver)
-    return {row["transaction_id"]: row["amount"] for row in found.to_pylist()}
+    return {id_: row["amount"] for id_, row in payments.by_id(store, ids, of_all).items()}
 
 
 def days(item: Item) -> Window:

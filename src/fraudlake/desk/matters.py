@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake.counts import counted
 from fraudlake.desk import items, opened, review
+from fraudlake.desk.payments import by_id
 from fraudlake.desk.review import Item
 from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
@@ -48,7 +49,7 @@ def open_case(
     ids, time = [*dict.fromkeys(payments)], now or datetime.now(UTC)
     if not ids:
         raise UsageError(f"name the payments of {account} that the case is about: nothing was written")
-    paid = opened.of_ids(store, ids)
+    paid = by_id(store, ids)
     for id_ in ids:
         if id_ not in paid or paid[id_]["account_id"] != account:
             raise UsageError(f"account {account} has no payment {id_}: nothing was written")

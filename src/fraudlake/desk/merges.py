@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fraudlake.desk import cases, opened, review
+from fraudlake.desk import cases, opened, payments, review
 from fraudlake.desk.window import Window
 from fraudlake.sql_text import bounded_sum, one_of
 from fraudlake.tables import SILVER_TRANSACTIONS
@@ -91,7 +91,7 @@ class Merges:
             for part in self.rows
             if (whole := self.whole(part)) in decisions and len(self.parts(whole)) > 1
         }
-        payments = opened.of_ids(store, {id_ for event in decided.values() for id_ in event.fraud_ids})
+        known = payments.by_id(store, {id_ for event in decided.values() for id_ in event.fraud_ids})
         found = {}
         for part, event in decided.items():
             own = {*self.rows[part]["transaction_ids"]}
@@ -102,8 +102,8 @@ class Merges:
             fraud = tuple(id_ for id_ in event.fraud_ids if id_ in own)
             verdict: Verdict | None = "genuine" if event.verdict == "fraud" and not fraud else event.verdict
             # Payments may be older than the lake keeps.
-            are_known = bool(fraud) and payments.keys() >= {*fraud}
-            amount = bounded(sum(payments[id_]["amount"] for id_ in fraud)) if are_known else None
+            are_known = bool(fraud) and known.keys() >= {*fraud}
+            amount = bounded(sum(known[id_]["amount"] for id_ in fraud)) if are_known else None
             if about:  # it may have become a part after the verdict
                 found[part] = replace(
                     event, verdict=verdict, transaction_ids=about, fraud_ids=fraud, fraud_amount=amount

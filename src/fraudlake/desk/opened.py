@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fraudlake.desk import cases, review
-from fraudlake.sql_text import one_of
-from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_TRANSACTIONS
+from fraudlake.desk import cases, payments, review
+from fraudlake.tables import GOLD_REVIEW_QUEUE
 from fraudlake.values import bounded
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any
     the queue that it is in, ``reasons``, a sentence for that, and ``detected_at``, when it was opened.
     """
     events = [event for event in review.of_matters(store) if event.kind == cases.OPENED and is_wanted(event)]
-    payments = of_ids(store, {id_ for event in events for id_ in event.transaction_ids})
-    return [_case(event, payments) for event in events]
+    paid = payments.by_id(store, {id_ for event in events for id_ in event.transaction_ids})
+    return [_case(event, paid) for event in events]
 
 
 def of_day(store: Store, day: date) -> list[dict[str, Any]]:
@@ -53,19 +52,9 @@ def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:
     return {**of_case, "kind": cases.OPENED, "item_id": case["case_id"], "rank": rank, "built_at": case["detected_at"]}
 
 
-def of_ids(store: Store, ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return payments, ``transaction_id, account_id, timestamp, amount``, by their ids."""
-    if not ids:
-        return {}
-    silver = SILVER_TRANSACTIONS
-    statement = f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name}"
-    found = store.query(f"{statement} WHERE {one_of('transaction_id', sorted(ids))}", silver).to_pylist()
-    return {row["transaction_id"]: row for row in found}
-
-
-def _case(event: Event, payments: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _case(event: Event, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     # Payments may be older than the lake keeps.
-    paid = [payments[id_] for id_ in event.transaction_ids if id_ in payments]
+    paid = [known[id_] for id_ in event.transaction_ids if id_ in known]
     times = [payment["timestamp"] for payment in paid] or [event.at]
     return {
         "case_id": event.item_id,
