@@ -323,6 +323,8 @@ SILVER_SUPPRESSED_ALERTS = replace(
         Column("is_shadow", "BOOLEAN", "whether the rule was in the shadow"),
     ]
 )
+ALERTS = (SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_SUPPRESSED_ALERTS)
+"""The alerts of all rules: each is in one of these tables."""
 SILVER_LIST_ENTRIES = Table(
     "silver_list_entries",
     "An entry of a list, or its early end: the list says what happens to payments of a key.",

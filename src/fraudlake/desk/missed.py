@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fraudlake.desk.cases import DRAWN
 from fraudlake.model import intervals
 from fraudlake.model.intervals import CONFIDENCE, Estimate
 from fraudlake.values import MOST_AMOUNT
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 QUEUE_COLUMNS = ("day", "item_id", "kind", "account_id", "amount_at_risk", "population", "is_flagged")
 """The columns of ``gold_review_queue`` that the functions need."""
 FRAUD, GENUINE, UNSURE = "fraud", "genuine", "unsure"
-DRAWN = "drawn"
 
 
 Spent = Callable[[list[date], int, int], "Floats | None"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pyarrow as pa
 
 from fraudlake.desk import missed
+from fraudlake.desk.cases import DRAWN
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
 from fraudlake.sql_text import literal
@@ -162,7 +163,7 @@ def weigh(
         cases: the id of the case of each alert.
     """
     items = missed.with_weights(queue, verdicts)
-    is_drawn = items["kind"] == missed.DRAWN
+    is_drawn = items["kind"] == DRAWN
     is_decided = items["verdict"].isin((missed.FRAUD, missed.GENUINE))
     drawn = items[is_drawn & is_decided].set_index(["day", "account_id"])["weight"]
     rows: pd.DataFrame = alerts.to_pandas()

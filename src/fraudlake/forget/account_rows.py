@@ -22,8 +22,6 @@ BY_ACCOUNT = tuple(
     table for table in contents.TABLES if "account_id" in table.column_names and table is not tables.BRONZE_FAST_ALERTS
 )
 """Tables whose rows are removed, since each is of one account."""
-ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_SUPPRESSED_ALERTS)
-"""Of these, the tables whose rows may name further accounts: those of an alert by another entity."""
 
 
 def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
@@ -37,7 +35,8 @@ def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFra
     if table == tables.SILVER_VERDICTS:
         silver = rows_of(lake, tables.SILVER_TRANSACTIONS, accounts).select("transaction_id", "account").distinct()
         return rows.join(silver, on="transaction_id")
-    account = account_of_alert(accounts) if table in ALERTS else F.col("account_id")
+    # An alert by another entity may name further accounts.
+    account = account_of_alert(accounts) if table in tables.ALERTS else F.col("account_id")
     return rows.withColumn("account", account).where(F.col("account").isin(list(accounts)))
 
 

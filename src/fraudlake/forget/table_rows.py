@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import gold, tables
 from fraudlake.forget import traces
-from fraudlake.forget.account_rows import ALERTS, BY_ACCOUNT, account_of_alert, rows_of
+from fraudlake.forget.account_rows import BY_ACCOUNT, account_of_alert, rows_of
 from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published
@@ -59,13 +59,13 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
     alerted = _dates(alerts.where("account_id <> account").select(F.to_date("timestamp").alias("date")))
     _leave_merges(lake, accounts)
     for table in BY_ACCOUNT:
-        if table.name in names and table not in (*ALERTS, tables.SILVER_TRANSACTIONS):
+        if table.name in names and table not in (*tables.ALERTS, tables.SILVER_TRANSACTIONS):
             change = f"UPDATE SET {_ERASED_EVENT}" if table == tables.SILVER_REVIEW_EVENTS else "DELETE"
             merge.merge(lake, wanted, table, theirs, f"WHEN MATCHED THEN {change}")
     if days:
         left = lake.read(tables.SILVER_ALERTS).where(account_of_alert(accounts).isNull())
         _compute_again(lake, days, alerted, lake.read(tables.SILVER_TRANSACTIONS).where(others), left)
-    for table in ALERTS:
+    for table in tables.ALERTS:
         if table.name in names:
             merge.merge(lake, wanted, table, f"{theirs} OR {_NAMES}", "WHEN MATCHED THEN DELETE")
     _leave_reviews(lake, accounts)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
 
 _LOG = logging.getLogger(__name__)
-_ALERTS = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_SUPPRESSED_ALERTS)
-_WRITTEN = (*_ALERTS, tables.SILVER_QUARANTINE)
+_WRITTEN = (*tables.ALERTS, tables.SILVER_QUARANTINE)
 """The tables that a micro-batch writes."""
 
 
@@ -126,7 +125,7 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
             rows,
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
-            writes=dict.fromkeys(_ALERTS, "coalesce(kind, '') <> 'model'"),
+            writes=dict.fromkeys(tables.ALERTS, "coalesce(kind, '') <> 'model'"),
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,

@@ -25,7 +25,7 @@ from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures
-from fraudlake.streams.score_alerts import WRITTEN, ScoreAlerts
+from fraudlake.streams.score_alerts import ScoreAlerts
 from fraudlake.streams.stream import OutdatedError, Stream, advice
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> DataFrame:
 
 def _alerts_of_one(lake: Lake, other: str) -> dict[tables.Table, str]:
     """Return the alerts that only this stream can have raised: none if the other one has begun."""
-    return dict.fromkeys(WRITTEN, "kind = 'model'") if lake.checkpoint(other).is_new else {}
+    return dict.fromkeys(tables.ALERTS, "kind = 'model'") if lake.checkpoint(other).is_new else {}
 
 
 def _fixed(lake: Lake) -> dict[str, object]:

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet
 
 
-WRITTEN = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.SILVER_SUPPRESSED_ALERTS)
-"""The tables of alerts that a micro-batch writes."""
-
-
 @dataclass(frozen=True)
 class ScoreAlerts:
     """Raises the alerts of a stream's micro-batches, from one on until the rules change."""
@@ -127,7 +123,7 @@ class ScoreAlerts:
             for table, versions in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows))
             if versions
         }
-        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, WRITTEN)
+        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, tables.ALERTS)
         for table, rows in suppression.divided(raised, entries.rows).items():
             self.appender.append(lake, rows, table, batch_id, record=entries.record)
         return True
@@ -137,7 +133,7 @@ def _has_written(lake: Lake, appender: Appender, batch_id: int) -> bool:
     """Return whether a micro-batch has written alerts, or predictions that were to raise none."""
     scored = appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
     raises_none = scored is not None and "scored_at" not in scored.record
-    return raises_none or any(appender.commit(lake, table, batch_id) for table in WRITTEN)
+    return raises_none or any(appender.commit(lake, table, batch_id) for table in tables.ALERTS)
 
 
 def _latest(lake: Lake) -> RuleSet:
