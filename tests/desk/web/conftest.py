@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.core import Config
+from playwright import sync_api as playwright
 from starlette.testclient import TestClient
 
 from fraudlake import tables
@@ -28,7 +29,7 @@ from fraudlake.desk.web.application import application
 from fraudlake.desk.web.role import Role
 from fraudlake.settings import Settings
 from fraudlake.workspace.warehouse import WarehouseStore
-from tests.desk import small_lake
+from tests.desk import browsers, small_lake
 from tests.workspace.warehouse import Warehouse, serving
 from tests.workspace_http import TOKEN
 
@@ -149,3 +150,10 @@ def desk(root: Path) -> Iterator[Callable[..., Desk]]:
     yield open_
     for one in opened:
         one.end()
+
+
+@pytest.fixture(scope="module", params=browsers.BOTH)
+def browser(request: pytest.FixtureRequest) -> Iterator[playwright.Browser]:
+    """Debian's browsers, one after the other."""
+    with browsers.started(request.param) as started:
+        yield started

@@ -21,7 +21,7 @@ from fraudlake.desk import review, rules
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from tests.desk import browsers, small_lake
+from tests.desk import small_lake
 
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
 PAGES = (
@@ -33,12 +33,6 @@ LONG = "x" * 10_000
 PAYMENTS = "SELECT transaction_id, source, terminal_id FROM silver_transactions WHERE account_id = :key"
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module", params=browsers.BOTH)
-def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    with browsers.started(request.param) as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -17,15 +17,9 @@ from playwright.sync_api import Browser, Page, expect
 from fraudlake.desk import review, rules
 from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
-from tests.desk import browsers, small_lake
+from tests.desk import small_lake
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module", params=browsers.BOTH)
-def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    with browsers.started(request.param) as browser:
-        yield browser
 
 
 @pytest.fixture
