@@ -291,7 +291,8 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
     accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []
-    may_merge = case is not None and state.decision is None
+    # Who only reads has no form that merges, and its choices are queries.
+    may_merge = case is not None and state.decision is None and request.state.person.may_decide
     entries = list_entries.of_key(store, item.entity, item.entity_key)
     return site.page(
         request,

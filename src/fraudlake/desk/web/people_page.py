@@ -34,26 +34,23 @@ def routes(site: Site) -> list[Route]:
         if window.first > window.last:
             raise PageError(f"{window.first} is after {window.last}: give the days in their order")
         days = items.days(store)
-        queued = {day: items.listed(store, day, now) for day in days if window.first <= day <= window.last}
-        latest = items.latest(days)
-        newest = items.listed(store, latest, now) if latest else []
-        present = [one for one in newest if not one.is_repeated]
+        latest, in_window = items.latest(days), [day for day in days if window.first <= day <= window.last]
+        queued = {day: items.listed(store, day, now) for day in days if day in in_window or day == latest}
+        newest = queued[latest] if latest else []
+        states = [one.state for one in newest if not one.is_repeated]
         work = people.of_events(review.of_lake(store), window, now)
-        month = last.replace(day=1)
         return site.page(
             request,
             "people.html",
             page="People",
             window=window,
-            months=[_month(month), _month(month - timedelta(days=1))],
+            months=[_month(last), _month(last.replace(day=1) - timedelta(days=1))],
             people=work,
-            total=people.total(work, [one for of_day in queued.values() for one in of_day]),
+            total=people.total(work, [one for day in in_window for one in queued[day]]),
             limit=durations.text(store.settings.review_limit),
             day=latest,
-            queued=len(present),
-            open=sum(not one.is_decided for one in present),
-            late=sum(one.is_late for one in present),
-            aside=sum(bool(one.state.waits_until or one.state.assignee or one.state.is_escalated) for one in present),
+            newest=people.total([], newest),
+            aside=sum(bool(state.waits_until or state.assignee or state.is_escalated) for state in states),
         )
 
     return [Route("/people", page)]
