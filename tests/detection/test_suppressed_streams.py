@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 from fraudlake import tables
 from fraudlake.detection import backtest, list_entries, rule_table
 from fraudlake.detection.list_entries import Entry
-from fraudlake.lake.appender import Appender
 from fraudlake.operations.status import status
 from fraudlake.streams import detect, stream
+from tests.cut_appends import killed_after
 from tests.detection.test_entities import COLUMNS, ENTITIES, Paid, expected, history
 from tests.detection.test_entity_streams import (
     BUSY,
@@ -149,21 +148,8 @@ def test_a_micro_batch_that_is_killed_between_its_commits_goes_by_the_same_entri
     at_17 = replace(entry, entry_id="17", rule="pair", entity="terminal", entity_key="17", account_id=None)
     write(opened, entry.added, at_17.added)
     land(opened, rows)
-    append: Callable[..., None] = Appender.append
-    done: list[Any] = []
-
-    def killed(*arguments: Any, **options: Any) -> None:
-        if len(done) == appends:
-            raise OSError("killed")
-        append(*arguments, **options)
-        done.append(arguments[2])
-        if len(done) == appends:
-            raise OSError("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Appender, "append", killed)
-        with pytest.raises(Exception, match="killed"):
-            stream.run(opened, detect.streams(opened), "available-now")
+    with killed_after(appends, monkeypatch), pytest.raises(Exception, match="killed"):
+        stream.run(opened, detect.streams(opened), "available-now")
     others = [
         replace(entry, entry_id=f"{name}-{key}", rule=name, entity=BY[name], entity_key=key)
         for name, alerts in by_rule.items()

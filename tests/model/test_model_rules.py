@@ -22,12 +22,12 @@ from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake
-from fraudlake.lake.appender import Appender
 from fraudlake.model import alerts, budget, published, training
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
 from fraudlake.streams import detect, ingest, refine, score, stream
+from tests.cut_appends import killed_after
 from tests.traffic import traffic
 
 pytestmark = pytest.mark.stream
@@ -205,20 +205,8 @@ def test_a_micro_batch_that_is_killed_anywhere_raises_each_alert_once_under_its_
     """Predictions, alerts and shadow alerts are three commits; then another model, and other rules, take over."""
     evaluate(lake, likely="live", few="shadow")
     land(lake, 5, 5)
-    append, done = Appender.append, []
-
-    def killed(*arguments: Any, **options: Any) -> None:
-        if len(done) == appends:
-            raise OSError("killed")
-        append(*arguments, **options)
-        done.append(arguments[2])
-        if len(done) == appends:
-            raise OSError("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Appender, "append", killed)
-        with pytest.raises(FraudlakeError, match="killed"):
-            score_new(lake)
+    with killed_after(appends, monkeypatch), pytest.raises(FraudlakeError, match="killed"):
+        score_new(lake)
     evaluate(lake, likely="shadow")
     land(lake, 6, 6)
     training.promote(lake, training.train(lake).version.number, force=True)
