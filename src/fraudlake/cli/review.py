@@ -340,7 +340,7 @@ def attach(
     event_id: str | None,
     **flags: str | None,
 ) -> None:
-    """Attach FILE, of at most 10 MB, to ITEM, without a verdict: its bytes are kept in the lake under their SHA-256."""
+    """Attach FILE, of at most 10 MB, to ITEM, without a verdict: the lake stores its bytes under their SHA-256."""
     from fraudlake.desk import attachments, items, review
 
     try:
