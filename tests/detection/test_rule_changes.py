@@ -13,6 +13,7 @@ from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.lake.appender import Appender
 from fraudlake.streams import detect, stream
+from tests.cut_appends import killed_after
 from tests.detection.test_live_rules import BUSY, DEAR, PROBE, RULES, TRIPLE, expected, history, rule
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected, land
@@ -107,17 +108,8 @@ def test_a_micro_batch_that_is_repeated_keeps_its_rules_if_it_has_written_anythi
     land(opened, rows[:100])
     run(opened)
     land(opened, rows[100:200])
-    append: Callable[..., None] = Appender.append
-
-    def killed(*arguments: Any) -> None:
-        if is_written:
-            append(*arguments)
-        raise OSError("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Appender, "append", killed)
-        with pytest.raises(Exception, match="killed"):
-            run(opened)
+    with killed_after(int(is_written), monkeypatch), pytest.raises(Exception, match="killed"):
+        run(opened)
     rule_table.apply(opened, [(rule(BUSY), "live"), (rule(PROBE), "shadow")], "test", None)
     land(opened, rows[200:])
     run(opened)
@@ -147,8 +139,8 @@ def changed_behind(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def change(lake: Any, *wanted: Any) -> None:
         append = Appender.append
 
-        def appended(*arguments: Any) -> None:
-            append(*arguments)
+        def appended(*arguments: Any, **options: Any) -> None:
+            append(*arguments, **options)
             monkeypatch.setattr(Appender, "append", append)
             rule_table.apply(lake, wanted, "test", None)
 
