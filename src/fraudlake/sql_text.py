@@ -8,14 +8,18 @@ from datetime import UTC, date, datetime
 
 from fraudlake.values import MOST_AMOUNT
 
+_READ_APART = re.compile(r"(['\\$])")
+
 
 def literal(text: str) -> str:
     r"""Return a text as a value in SQL.
 
     Spark and DataFusion each read quote and backslash in a way of their own; Spark replaces ``${name}`` by a setting.
     """
-    parts = [f"chr({ord(part)})" if part in "'\\$" else f"'{part}'" for part in re.split(r"(['\\$])", text) if part]
-    return f"concat({', '.join(parts)})" if len(parts) > 1 else next(iter(parts), "''")
+    if not _READ_APART.search(text):
+        return f"'{text}'"
+    parts = [f"chr({ord(part)})" if part in "'\\$" else f"'{part}'" for part in _READ_APART.split(text) if part]
+    return f"concat({', '.join(parts)})" if len(parts) > 1 else parts[0]
 
 
 def spark_literal(text: str) -> str:

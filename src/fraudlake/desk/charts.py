@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import cache
 from typing import Literal
 
 from markupsafe import Markup, escape
@@ -318,11 +319,17 @@ def _tag(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; texts in it and of its attributes are escaped, numbers have one decimal place."""
     # A page has hundreds of elements: Markup.format would take half of its time.
     given = [
-        f'{key.rstrip("_").replace("_", "-")}="{f"{one:.1f}" if isinstance(one, float) else escape(seen(str(one)))}"'
+        f'{_attribute(key)}="{f"{one:.1f}" if isinstance(one, float) else escape(seen(str(one)))}"'
         for key, one in attributes.items()
     ]
     parts = "".join(part if isinstance(part, Markup) else escape(seen(part)) for part in inside)
     return Markup(f"<{' '.join((name, *given))}>{parts}</{name}>")  # noqa: S704 (escaped above)
+
+
+@cache
+def _attribute(name: str) -> str:
+    """Return an attribute's name, of one that Python takes: ``class`` of ``class_``."""
+    return name.rstrip("_").replace("_", "-")
 
 
 def _powers(amounts: Iterable[float]) -> tuple[int, int]:

@@ -31,6 +31,8 @@ def marked(text: str) -> str:
 
 def blanks(text: str, mark: str = "␣") -> str:
     """Return a text in which each blank that a page would leave out is a mark."""
+    if "  " not in text and text == text.strip(" "):  # as nearly all are
+        return text
     return _BLANKS.sub(lambda match: mark * len(match[0]), text)
 
 

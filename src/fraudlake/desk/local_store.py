@@ -71,10 +71,12 @@ class LocalStore(Store):
         """
         folders = {table.name: self._folder(table) for table in read}
         commits = tuple(self._opened.commit(folders[table.name]) for table in read)
-        for table, commit in zip(read, commits, strict=True):
-            if commit is None:
-                folders[table.name] = self._stand_in(table)
-        return self._answers.get(statement, commits, lambda: self._run(statement, folders))
+
+        def run() -> pa.Table:
+            missing = (table for table, commit in zip(read, commits, strict=True) if commit is None)
+            return self._run(statement, folders | {table.name: self._stand_in(table) for table in missing})
+
+        return self._answers.get(statement, commits, run)
 
     def ask(self, statement: str, names: Collection[str]) -> pa.Table:
         """Return the rows of a query over tables of any names: see :meth:`Store.ask`.

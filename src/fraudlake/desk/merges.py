@@ -49,10 +49,10 @@ class Merges:
         """Return a case as an item that is about the payments of all of its parts; only its own names name it."""
         if not self.last:  # nothing was ever merged
             return cases.item(case, day)
-        own = replace(cases.item(case, day), as_of=self.last)
-        parts = tuple(cases.item(self.rows.get(id_, case)) for id_ in self.parts(own.item_id))
-        if len(parts) == 1:
+        own, ids = replace(cases.item(case, day), as_of=self.last), self.parts(case["case_id"])
+        if len(ids) == 1:
             return own
+        parts = tuple(cases.item(self.rows.get(id_, case)) for id_ in ids)
         paid = dict.fromkeys(id_ for part in parts for id_ in part.transaction_ids)
         days = [part.about for part in parts if part.about]
         about = Window(min(one.first for one in days), max(one.last for one in days))

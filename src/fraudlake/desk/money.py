@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk.letters import shown
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
 
 def declared(settings: Settings, noun: str) -> list[str]:
     """Return the declared columns named by a noun, such as ``currency`` or ``card_currency``."""
-    return [name for name in settings.columns if name.lower().rpartition("_")[2] == noun]
+    return _of_noun(tuple(settings.columns), noun)
+
+
+@lru_cache  # a page asks for each payment
+def _of_noun(columns: tuple[str, ...], noun: str) -> list[str]:
+    return [name for name in columns if name.lower().rpartition("_")[2] == noun]
 
 
 def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what the amounts of rows of ``silver_transactions`` are in; nothing if no column says so."""
     names = declared(settings, "currency")
-    return sorted({shown(str(row[name])) for row in rows for name in names if row.get(name) is not None})
+    given = {row.get(name) for row in rows for name in names} - {None}
+    return sorted({shown(str(one)) for one in given})
 
 
 def country(settings: Settings, row: Mapping[str, Any]) -> str:

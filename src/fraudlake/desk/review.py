@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,6 +63,8 @@ _LEAST = timedelta(microseconds=1)
 _FEW = 20_000
 """Events of which all are read at once: 20 MB."""
 _MATTERS = ("opened", "merged", "separated")
+_FOR_ANYBODY: dict[str, Any] = {"waits_until": None, "assignee": None, "is_escalated": False}
+"""What is so after a decision: nothing waits, and nobody is asked for."""
 
 
 class TakenError(FraudlakeError):
@@ -242,40 +244,46 @@ def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | No
 def _at(before: State, now: datetime) -> State:
     """Let time pass for an item: it never goes back, and ends what was taken."""
     time = max(before.time, now)
+    over: dict[str, Any] = {}
     if before.waits_until is not None and time >= before.waits_until:
-        before = replace(before, waits_until=None)
+        over["waits_until"] = None
     if before.expires_at is not None and time >= before.expires_at:
-        return replace(before, time=time, holder=None, expires_at=None)
-    return replace(before, time=time)
+        over |= {"holder": None, "expires_at": None}
+    return replace(before, time=time, **over)
 
 
 def _after(before: State, event: Event) -> State:
-    so_far = replace(_at(before, event.at), last=event)
+    so_far = _at(before, event.at)
+    return replace(so_far, last=event, **_changes(so_far, event))
+
+
+def _changes(so_far: State, event: Event) -> dict[str, Any]:
+    """Return what an event changes of an item's state, by the names of its fields."""
     if event.kind == "taken":
         # Cases that have become one may each have been taken: the first holds it.
-        if so_far.holder in (None, event.analyst):
-            return replace(so_far, holder=event.analyst, expires_at=event.expires_at, waits_until=None)
-        return so_far
+        is_first = so_far.holder in (None, event.analyst)
+        return {"holder": event.analyst, "expires_at": event.expires_at, "waits_until": None} if is_first else {}
     if event.kind in ("noted", "opened"):
-        return so_far
+        return {}
     if event.kind == "attached":
-        return replace(so_far, attached=so_far.attached + 1)
+        return {"attached": so_far.attached + 1}
+    given_back: dict[str, Any] = {"holder": None, "expires_at": None}
     if event.kind in ("merged", "separated"):
         merged = event if event.kind == "merged" and event.merged_into else None
-        so_far = replace(so_far, merged=merged, waits_until=None, assignee=None, is_escalated=False)
+        return {**given_back, **_FOR_ANYBODY, "merged": merged}
     if event.kind == "waiting":
-        so_far = replace(so_far, waits_until=event.expires_at)
+        return {**given_back, "waits_until": event.expires_at}
     if event.kind in ("assigned", "escalated"):
-        so_far = replace(so_far, assignee=event.assignee, is_escalated=event.kind == "escalated")
+        return {**given_back, "assignee": event.assignee, "is_escalated": event.kind == "escalated"}
     if event.is_verdict:
         decided = so_far.decided | set(event.transaction_ids)
         agrees = so_far.decision is not None and so_far.decision.labels == event.labels
         agreeing = frozenset([event.analyst]) | (so_far.agreeing if agrees else frozenset())
-        so_far = replace(so_far, decision=event, decided=decided, agreeing=agreeing)
-        so_far = replace(so_far, waits_until=None, assignee=None, is_escalated=False)
+        decision = {"decision": event, "decided": decided, "agreeing": agreeing}
+        return {**given_back, **_FOR_ANYBODY, **decision}
     if event.kind == "withdrawn":
-        so_far = replace(so_far, decision=None, decided=frozenset(), agreeing=frozenset())
-    return replace(so_far, holder=None, expires_at=None)
+        return {**given_back, "decision": None, "decided": frozenset(), "agreeing": frozenset()}
+    return given_back
 
 
 def take(item: Item, before: State, analyst: str, lock: timedelta, event_id: str, is_again: bool = False) -> Event:

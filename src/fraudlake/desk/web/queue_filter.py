@@ -110,8 +110,12 @@ class QueueFilter:
 
     def address(self, day: date | None) -> str:
         """Return the address of the queue of a day."""
+        return f"/{self.query(day)}"
+
+    def query(self, day: date | None) -> str:
+        """Return what follows the path in an address that goes on with the queue of a day."""
         query = urlencode(({"day": str(day)} if day else {}) | self.fields)
-        return f"/?{query}" if query else "/"
+        return f"?{query}" if query else ""
 
     def ordered(self, queued: Iterable[Queued]) -> list[Queued]:
         """Return items in the order; those without a value are last."""

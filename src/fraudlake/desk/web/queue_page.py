@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import urlencode
 
 from starlette.routing import Route
 
@@ -55,18 +55,18 @@ def routes(site: Site) -> list[Route]:
         days, chosen = items.days(store), QueueFilter.read(request.query_params)
         day = day_of(request.query_params.get("day")) or items.latest(days)
         queued = items.listed(store, day) if day else []
-        currencies = money.of_queue(store, queued)
+        currencies, query = money.of_queue(store, queued), chosen.query(day)
         rows = [
-            {
+            SimpleNamespace(
                 **one.row,
-                "currencies": currencies.get(one.item.item_id, ()),
-                "item": one.item,
-                "state": one.state,
-                "is_decided": one.is_decided,
-                "is_late": one.is_late,
-                "part_of": one.item.item_id if one.is_part else None,
-                "address": address(one, chosen),
-            }
+                currencies=currencies.get(one.item.item_id, ()),
+                item=one.item,
+                state=one.state,
+                is_decided=one.is_decided,
+                is_late=one.is_late,
+                part_of=one.item.item_id if one.is_part else None,
+                address=address(one, query),
+            )
             for one in chosen.ordered(queued)
             if chosen.has(one, person.name)
         ]
@@ -120,10 +120,9 @@ def day_of(text: str | None) -> date | None:
         raise PageError(f"'{text}' is not a day: give one such as 2026-03-07") from None
 
 
-def address(queued: Queued, chosen: QueueFilter) -> str:
-    """Return the address of the page of an item of a queue, which goes on with a filter."""
-    query = urlencode({"day": queued.row["day"]} | chosen.fields)
-    return f"/items/{segment(queued.row['item_id'])}?{query}"
+def address(queued: Queued, query: str) -> str:
+    """Return the address of the page of an item of a queue, with a :meth:`QueueFilter.query`."""
+    return f"/items/{segment(queued.row['item_id'])}{query}"
 
 
 def missing(store: Store, day: date | None) -> str:
@@ -176,7 +175,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_ta
         _refuse(ordered, person.name, chosen)
     if at is not None and ordered[at].state.holder == person.name:
         _give_back(store, ordered[at], person.name, event_id)
-    return address(one, chosen)
+    return address(one, chosen.query(day))
 
 
 def _take_first(
