@@ -98,7 +98,7 @@ def desk(
             )
         if is_opened:
             webbrowser.open(opened)
-        server.serve(application(site), listening, site.access.is_proxy, store.at_once)
+        server.serve(application(site), listening, site.access.is_proxy)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class LocalStore(Store):
         FraudlakeError: another version of fraudlake made it.
     """
 
-    keeps_answers, at_once = True, 4 * _CORES
+    keeps_answers = True
     explode = "unnest"
 
     def __init__(self, settings: Settings) -> None:

@@ -221,7 +221,7 @@ def state(events: Iterable[Event], now: datetime) -> State:
     so_far = State(datetime.min.replace(tzinfo=UTC))
     for event in events:
         so_far = _after(so_far, event)
-    return _at(so_far, now)
+    return replace(so_far, **_passed(so_far, now))
 
 
 def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | None = None) -> dict[str, State]:
@@ -241,32 +241,31 @@ def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | No
     return {item: state(of_item, now) for item, of_item in by_item.items()}
 
 
-def _at(before: State, now: datetime) -> State:
-    """Let time pass for an item: it never goes back, and ends what was taken."""
-    time = max(before.time, now)
-    over: dict[str, Any] = {}
-    if before.waits_until is not None and time >= before.waits_until:
-        over["waits_until"] = None
-    if before.expires_at is not None and time >= before.expires_at:
-        over |= {"holder": None, "expires_at": None}
-    return replace(before, time=time, **over)
+def _passed(before: State, now: datetime) -> dict[str, Any]:
+    """Return what changes of an item's state as time passes: it never goes back, and ends what was taken."""
+    passed: dict[str, Any] = {"time": max(before.time, now)}
+    if before.waits_until is not None and passed["time"] >= before.waits_until:
+        passed["waits_until"] = None
+    if before.expires_at is not None and passed["time"] >= before.expires_at:
+        passed |= {"holder": None, "expires_at": None}
+    return passed
 
 
 def _after(before: State, event: Event) -> State:
-    so_far = _at(before, event.at)
-    return replace(so_far, last=event, **_changes(so_far, event))
+    passed = _passed(before, event.at)
+    return replace(before, **passed | _changes(before, event, passed.get("holder", before.holder)), last=event)
 
 
-def _changes(so_far: State, event: Event) -> dict[str, Any]:
+def _changes(before: State, event: Event, holder: str | None) -> dict[str, Any]:
     """Return what an event changes of an item's state, by the names of its fields."""
     if event.kind == "taken":
         # Cases that have become one may each have been taken: the first holds it.
-        is_first = so_far.holder in (None, event.analyst)
+        is_first = holder in (None, event.analyst)
         return {"holder": event.analyst, "expires_at": event.expires_at, "waits_until": None} if is_first else {}
     if event.kind in ("noted", "opened"):
         return {}
     if event.kind == "attached":
-        return {"attached": so_far.attached + 1}
+        return {"attached": before.attached + 1}
     given_back: dict[str, Any] = {"holder": None, "expires_at": None}
     if event.kind in ("merged", "separated"):
         merged = event if event.kind == "merged" and event.merged_into else None
@@ -276,9 +275,9 @@ def _changes(so_far: State, event: Event) -> dict[str, Any]:
     if event.kind in ("assigned", "escalated"):
         return {**given_back, "assignee": event.assignee, "is_escalated": event.kind == "escalated"}
     if event.is_verdict:
-        decided = so_far.decided | set(event.transaction_ids)
-        agrees = so_far.decision is not None and so_far.decision.labels == event.labels
-        agreeing = frozenset([event.analyst]) | (so_far.agreeing if agrees else frozenset())
+        decided = before.decided | set(event.transaction_ids)
+        agrees = before.decision is not None and before.decision.labels == event.labels
+        agreeing = frozenset([event.analyst]) | (before.agreeing if agrees else frozenset())
         decision = {"decision": event, "decided": decided, "agreeing": agreeing}
         return {**given_back, **_FOR_ANYBODY, **decision}
     if event.kind == "withdrawn":
@@ -679,8 +678,12 @@ def select(store: Store, where: str = "") -> pa.Table:
 
 def of_rows(rows: pa.Table) -> list[Event]:
     """Return rows as events."""
-    lists = ("transaction_ids", "fraud_ids")
-    return [Event(**{**row, **{name: tuple(row[name] or ()) for name in lists}}) for row in rows.to_pylist()]
+    # By columns: a page of the queue reads hundreds of events, and rows as mappings take twice as long.
+    columns = [rows[field.name].to_pylist() for field in fields(Event)]
+    for number, field in enumerate(fields(Event)):
+        if field.name in ("transaction_ids", "fraud_ids"):
+            columns[number] = [tuple(ids or ()) for ids in columns[number]]
+    return [Event(*values) for values in zip(*columns, strict=True)]
 
 
 def rows(events: Iterable[Event]) -> pa.Table:

@@ -36,8 +36,6 @@ class Store(ABC):
     """Whether the same query again costs nothing while its tables stay as they are."""
     explode = "explode"
     """The function in SQL that gives a row for each part of a list."""
-    at_once = 40
-    """Pages that it is worth making at the same time: others wait, so that those are ready sooner."""
 
     @property
     def short_name(self) -> str:

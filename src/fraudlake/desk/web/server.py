@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from anyio import to_thread
 
 from fraudlake import stop
 from fraudlake.desk.store import Store
@@ -126,16 +125,13 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter) or stop.is_requested()
 
 
-def serve(
-    app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool], at_once: int = Store.at_once
-) -> None:
+def serve(app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool]) -> None:
     """Answer requests until the program is stopped.
 
     Args:
         app: the application.
         listening: the socket that listens.
         is_proxy: see :attr:`connections.Connection.is_proxy`.
-        at_once: see :attr:`Store.at_once`.
     """
     config = uvicorn.Config(
         app,
@@ -150,10 +146,6 @@ def serve(
         timeout_graceful_shutdown=10,
     )
 
-    async def limited() -> None:
-        to_thread.current_default_thread_limiter().total_tokens = at_once
-        await _Server(config).serve([listening])
-
     # What is loaded stays: to look through it for garbage again and again takes a tenth of the processor time.
     gc.freeze()
-    asyncio.run(limited())
+    asyncio.run(_Server(config).serve([listening]))

@@ -50,7 +50,9 @@ class Site:
 
     @cached_property
     def _templates(self) -> Environment:
-        made = Environment(loader=PackageLoader("fraudlake.desk.web"), autoescape=True, undefined=StrictUndefined)
+        made = Environment(
+            loader=PackageLoader("fraudlake.desk.web"), autoescape=True, undefined=StrictUndefined, auto_reload=False
+        )
         made.filters |= {
             "amount": amount,
             "brief": brief,
@@ -75,7 +77,12 @@ class Site:
 
     def _address_of(self, name: str) -> str:
         # A new version has a new address, so browsers may keep what they have.
-        return f"/static/{name}?{hashlib.sha256(self.files[name][0]).hexdigest()[:12]}"
+        return self._addresses[name]
+
+    @cached_property
+    def _addresses(self) -> dict[str, str]:
+        digests = {name: hashlib.sha256(content).hexdigest()[:12] for name, (content, _) in self.files.items()}
+        return {name: f"/static/{name}?{digest}" for name, digest in digests.items()}
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page."""
