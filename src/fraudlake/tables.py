@@ -208,9 +208,9 @@ BRONZE_FILES = Table(
     status STRING accepted, rejected, or rewritten (another file of that name since it was accepted)
     error STRING why it was rejected; otherwise null
     noted_at TIMESTAMP when this was noted (UTC)
-    number BIGINT order of the rows, independent of any clock; null in rows of earlier versions, which come first
-    inode BIGINT number that the disk gives the file; null in a workspace and in rows of earlier versions
-    digest STRING SHA-256 of its bytes; null if it has no rows in bronze, and in rows of earlier versions
+    number BIGINT order of the rows, independent of any clock
+    inode BIGINT number that the disk gives the file; null in a workspace
+    digest STRING SHA-256 of its bytes; null if it has no rows in bronze
     """,
     properties=_STREAMED,
 )

@@ -57,18 +57,6 @@ def test_an_event_is_a_row_with_the_columns_of_silver_alerts(tmp_path: Path) -> 
     }
 
 
-def test_a_table_of_an_earlier_version_goes_on_without_later_fields(tmp_path: Path) -> None:
-    names = [
-        name for name in tables.SILVER_ALERTS.column_names if name not in ("evidence_columns", "entity", "entity_key")
-    ]
-    with sqlite3.connect(tmp_path / "db") as connection:
-        connection.execute(
-            f"CREATE TABLE fraud_alerts ({', '.join(names).replace('alert_id', 'alert_id PRIMARY KEY')})"
-        )
-    assert sink(tmp_path / "db").send(EVENTS, "name") == [Outcome(1)] * 3
-    assert len(rows(tmp_path / "db")) == 3
-
-
 def test_a_row_is_updated_by_its_id(tmp_path: Path) -> None:
     changed = {**EVENTS[1], "data": {**EVENTS[1]["data"], "amount": 7.0}}
     sink(tmp_path / "db").send(EVENTS, "name")

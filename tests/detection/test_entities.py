@@ -288,7 +288,9 @@ def test_a_forgotten_account_leaves_the_windows_and_matches_of_others(seed: int)
     assert not [positions for _, _, positions in raised if gone & {*positions}]
     for state in states.values():
         held = [pa.ipc.open_stream(row["rows"]).read_all() for row in state["rules"].to_pylist()]
-        assert "1" not in {account for table in [state["kept"], *held] for account in table["account_id"].to_pylist()}
+        assert "1" not in {
+            account for table in [state["open_flags"], *held] for account in table["account_id"].to_pylist()
+        }
 
 
 def of_sql(clauses: str, entities: dict[str, Any] = ENTITIES) -> str:

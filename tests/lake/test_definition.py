@@ -295,70 +295,11 @@ def test_a_notebook_needs_no_settings_file(root: Path, monkeypatch: pytest.Monke
     assert notebook.open_lake().settings.definition == RECORDED
 
 
-def without_record(root: Path) -> None:
-    """Make a lake one of the version before."""
+def test_a_lake_without_a_record_gets_one_from_the_settings(root: Path) -> None:
     shutil.rmtree(root / "tables" / "silver_definition")
-
-
-def test_a_lake_of_before_gets_its_record_from_the_settings(root: Path) -> None:
-    without_record(root)
     opened = open_lake(settings.load(lake=root, **MADE))
     assert opened.settings.definition == RECORDED
     assert recorded(root) == [(1, name, RECORDED[name], "settings") for name in sorted(RECORDED)]
-
-
-def test_a_lake_of_before_says_by_its_checkpoints_what_it_is(root: Path) -> None:
-    without_record(root)
-    opened = open_lake(settings.load(lake=root, columns=MADE["columns"]), must_exist=True)
-    opened.checkpoint("detect").require({"buckets": 8, "ordering": "event_time"}, {}, {})
-    before = files(root)
-    with pytest.raises(UsageError, match=r"--buckets contradicts .* in buckets \(4 instead of 8\)"):
-        open_lake(settings.load(lake=root, columns=MADE["columns"], buckets="4"))
-    assert files(root) == before
-    taken = open_lake(settings.load(lake=root, columns=MADE["columns"])).settings
-    assert (taken.buckets, taken.ordering) == (8, "event_time")
-
-
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        (
-            {},
-            "have the columns kind, merchant_id, and nothing says which fields they come from: declare them this once",
-        ),
-        ({"columns": '{"kind": "string"}'}, "--columns: columns lack merchant_id, which the tables of "),
-        (
-            {"columns": json.dumps({**COLUMNS, "kind": "bigint"})},
-            "'kind' is BIGINT, but bronze_transactions has 'kind'",
-        ),
-        ({"columns": MADE["columns"], "clustering": "liquid"}, "in clustering (liquid instead of zorder)"),
-    ],
-)
-def test_a_lake_of_before_refuses_what_its_tables_contradict(root: Path, given: dict[str, str], line: str) -> None:
-    without_record(root)
-    before = files(root)
-    with pytest.raises(UsageError) as refused:
-        open_lake(settings.load(lake=root, **given))
-    assert line in str(refused.value)
-    assert files(root) == before
-
-
-def test_a_lake_of_before_is_read_with_the_columns_of_its_tables(root: Path) -> None:
-    without_record(root)
-    opened = open_lake(settings.load(lake=root), must_exist=True)
-    assert {name: column.type for name, column in opened.settings.columns.items()} == {
-        "kind": "string",
-        "merchant_id": "string",
-    }
-    assert not (root / "tables" / "silver_definition").exists()
-
-
-def test_a_lake_of_before_gives_columns_up_by_a_declared_change(root: Path) -> None:
-    without_record(root)
-    changed = open_lake(settings.load(lake=root, columns="{}"), change=Change("ann", "not needed"))
-    assert changed.settings.columns == {}
-    assert open_lake(settings.load(lake=root)).settings.columns == {}
-    assert [row[1:] for row in recorded(root) if row[1] == "columns"] == [("columns", {}, "ann")]
 
 
 def test_a_setting_of_a_later_version_is_passed_over() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,8 +25,6 @@ _TYPES: dict[str, Any] = {
     tables.EVIDENCE: sa.JSON(none_as_null=True),
     "MAP<STRING,STRING>": sa.JSON(none_as_null=True),
 }
-_ADDED = {"entity", "entity_key"}
-"""Fields that a table made by an earlier version lacks: it goes on without them."""
 _ROWS = 500
 """Rows in a statement and a transaction."""
 _ATTEMPTS = 5
@@ -72,9 +70,7 @@ class DatabaseSink:
             try:
                 with self._engine.begin() as connection:
                     self._table.create(connection, checkfirst=True)
-                    present = self._present(connection)
-                    of_table = [{name: row[name] for name in present.c.keys()} for row in rows]  # noqa: SIM118 (of columns)
-                    connection.execute(self._upsert(present), of_table)
+                    connection.execute(self._upsert(self._table), rows)
                 return Outcome(attempt)
             except sa.exc.SQLAlchemyError as error:
                 reason = first_line(str(getattr(error, "orig", None) or type(error).__name__))
@@ -86,20 +82,14 @@ class DatabaseSink:
                 time.sleep(self._pause * 2 ** (attempt - 1) * random.uniform(1, 1.5))  # noqa: S311
         return Outcome(attempt, reason, is_refusal)
 
-    def _present(self, connection: sa.Connection) -> sa.Table:
-        """Return the table as it is in the database."""
-        name, schema = self._table.name, self._table.schema
-        columns = {column["name"] for column in sa.inspect(connection).get_columns(name, schema=schema)}
-        return table_of(name, schema, _ADDED - columns) if _ADDED - columns else self._table
 
-
-def table_of(name: str, schema: str | None = None, without: Collection[str] = ()) -> sa.Table:
+def table_of(name: str, schema: str | None = None) -> sa.Table:
     """Return the table with the fields of an event's data, and ``alert_id`` as primary key."""
     columns = (
         # MySQL indexes no text without a length.
         sa.Column(column.name, sa.String(64) if column.name == KEY else _TYPES[column.type], primary_key=is_key)
         for column in tables.SILVER_ALERTS.fields
-        if column.name not in (IN_EVIDENCE, *without)
+        if column.name != IN_EVIDENCE
         for is_key in [column.name == KEY]
     )
     return sa.Table(name, sa.MetaData(), *columns, schema=schema)

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from fraudlake.counts import counted
 from fraudlake.desk import chain
-from fraudlake.desk.store import complete
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.rules.any_rule import ACCOUNT
@@ -670,10 +669,7 @@ def read(store: Store, where: str) -> list[Event]:
 def select(store: Store, where: str = "") -> pa.Table:
     """Return the rows of :func:`read`, for :func:`of_rows`."""
     statement = f"SELECT * FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
-    rows, names = store.query(statement, SILVER_REVIEW_EVENTS), [field.name for field in fields(Event)]
-    if not {*names}.issubset(rows.column_names):  # the lake is older than a column
-        rows = complete(rows, SILVER_REVIEW_EVENTS)
-    return rows.select(names)
+    return store.query(statement, SILVER_REVIEW_EVENTS).select([field.name for field in fields(Event)])
 
 
 def of_rows(rows: pa.Table) -> list[Event]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
-OPEN_FLAGS = "kept"
+OPEN_FLAGS = "open_flags"
 """The name, in the state, of the open flags; checkpoints have it."""
 STATE = {OPEN_FLAGS: detector.FLAGS, "rules": live_rules.STATE}
 """The tables of a bucket's state; there is one for rules even without any, so that what the last one left goes."""

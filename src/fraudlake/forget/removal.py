@@ -72,11 +72,7 @@ def forget(lake: Lake, accounts: Sequence[str]) -> Result:
 
 
 def _require_idle(lake: Lake) -> None:
-    """Refuse if a stream has yet to read rows that will be removed, or a table is left of an earlier version."""
-    for view in filter(lake.has, contents.VIEWS):
-        raise FraudlakeError(
-            f"{view.name} is a table of an earlier version: run 'fraudlake aggregate', which removes it"
-        )
+    """Refuse if a stream has yet to read rows that will be removed."""
     for table in contents.TABLES:
         for step in lag.unread(lake, table):
             raise FraudlakeError(

@@ -73,7 +73,7 @@ class Appender:
             FraudlakeError: they are not.
         """
         committed = [self._committed(lake, table, batch_id) for table in tables]
-        # The commit of an earlier version does not name its micro-batch.
+        # The log may have been cleaned up since the commit of one that is repeated.
         if sum(filter(None, committed)) != expected and not (None in committed and batch_id == self.repeated):
             raise FraudlakeError(
                 f"micro-batch {batch_id} has {expected:,} rows, but its commits have {sum(filter(None, committed)):,}: "

@@ -74,7 +74,7 @@ class Checkpoint:
         return change
 
     def keys_of(self, batch: int) -> dict[str, list[str]]:
-        """Return what rules are by in a micro-batch, as :meth:`note_rules` was given it; nothing in older ones."""
+        """Return what rules are by in a micro-batch, as :meth:`note_rules` was given it; nothing without a note."""
         return dict(self._noted_by("keys", batch) or {})
 
     def note_rules(
@@ -102,7 +102,7 @@ class Checkpoint:
         return begun[0], next((batch for batch, change in noted if batch > begun[0] and change >= end_change), None)
 
     def read_before(self, batch: int) -> Mapping[str, int | None]:
-        """Return the note on the rules of a micro-batch; nothing in checkpoints of earlier versions."""
+        """Return the note on the rules of a micro-batch; nothing if there is none."""
         return dict(self._noted("read").get(str(batch), {}))
 
     def features_of(self, batch: int) -> str | None:

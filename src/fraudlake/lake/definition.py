@@ -2,21 +2,17 @@
 
 The table has the settings of :data:`fraudlake.settings.DEFINITION`. Payload, columns and clustering are recorded as the
 tables are made, the others with the first command that gives them, and no later than a stream with state begins. What
-is not recorded, as in a lake of an earlier version, is what its tables and checkpoints say; otherwise it is what the
-settings say. A command may leave these settings out. One that gives others is refused, unless it makes a
-:class:`Change`.
+is not recorded is what the settings say. A command may leave these settings out. One that gives others is refused,
+unless it makes a :class:`Change`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
 
 from fraudlake import json_text, tables
 from fraudlake.errors import FraudlakeError, UsageError
@@ -66,23 +62,20 @@ def read(lake: Lake) -> Recorded:
     return Recorded.of(lake.query(tables.SILVER_DEFINITION, "*").to_pylist() if is_there else ())
 
 
-def settle(
-    lake: Lake, recorded: Recorded, is_read: bool, change: Change | None = None
-) -> tuple[Settings, dict[str, Any]]:
+def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tuple[Settings, dict[str, Any]]:
     """Return the settings of a lake that is being opened, with its definition, and what of that is to be recorded.
 
     Args:
         lake: the lake, which has the settings that were given.
         recorded: what it has recorded.
-        is_read: nothing will be written by these settings.
         change: makes the settings that are given the lake's, if they are not.
 
     Raises:
-        UsageError: the settings contradict the lake, or a change is none that a lake can make. Nothing was written.
+        UsageError: the settings contradict the lake, or the lake cannot make a change. Nothing was written.
     """
     settings = lake.settings
     missing = [name for name in DEFINITION if name not in recorded.values]
-    known = {**_inferred(lake, missing, is_read or change is not None), **recorded.values}
+    known = dict(recorded.values)
     different = [name for name in settings.given if name in known and known[name] != getattr(settings, name)]
     if change is None:
         for name in different:
@@ -134,71 +127,6 @@ def differences(before: Settings, after: Settings) -> dict[str, str]:
     """Describe the differences between two definitions, by setting."""
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in DEFINITION}
     return {name: _difference(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _inferred(lake: Lake, missing: list[str], is_read: bool) -> dict[str, Any]:
-    """Return unrecorded settings of a lake from its tables and checkpoints."""
-    found: dict[str, Any] = {}
-    if not missing:
-        return found
-    for folder in lake.checkpoints.glob("*"):
-        with suppress(FraudlakeError):  # the stream itself refuses a checkpoint that is damaged
-            fixed = lake.checkpoint(folder.name).fixed
-            found |= {name: fixed[name] for name in missing if name in fixed}
-    if "clustering" in missing and lake.has(tables.SILVER_TRANSACTIONS):
-        is_partitioned = bool(lake.partition_columns(tables.SILVER_TRANSACTIONS))
-        found["clustering"] = "zorder" if is_partitioned else "liquid"
-    if "columns" in missing and all(map(lake.has, _DECLARING)):
-        columns = _inferred_columns(lake, is_read)
-        if columns is not None:
-            found["columns"] = columns
-    return found
-
-
-def _inferred_columns(lake: Lake, is_read: bool) -> dict[str, DeclaredColumn] | None:
-    """Return the columns that a lake of an earlier version was last refined with; None if the settings declare them.
-
-    Raises:
-        UsageError: the tables have further columns, and it is not known which fields they come from. A command that
-            only reads gets them anyway.
-    """
-    last, origin = _last_columns(lake), lake.settings.given.get("columns")
-    declared = last if origin is None else lake.settings.columns
-    further = _further_columns(lake, declared)
-    names = ", ".join(further)
-    if further and not is_read and origin is None:
-        raise UsageError(
-            f"the tables of {lake.name} have the columns {names}, and nothing says which fields they come from: "
-            "declare them this once, in [columns] or by --columns, or drop them with 'fraudlake define --columns {}'"
-        )
-    if further and not is_read and declared != last:
-        raise UsageError(
-            f"{origin}: columns lack {names}, which the tables of {lake.name} have: declare them, too, or give them up "
-            "with 'fraudlake define'"
-        )
-    return declared | further if origin is None else None
-
-
-def _further_columns(lake: Lake, declared: Iterable[str]) -> dict[str, DeclaredColumn]:
-    """Return the columns that the tables have in addition to their own and to declared ones."""
-    known = {name.lower() for name in declared}
-    tables_have = []
-    for table in _DECLARING:
-        own = known | {name.lower() for name in table.column_names}
-        tables_have.append({name: type_ for name, type_ in lake.column_types(table).items() if name.lower() not in own})
-    further = {}
-    for name, type_ in tables_have[0].items():
-        with suppress(ValidationError):  # not a declared column: none has this type
-            if all(name in others for others in tables_have):
-                further[name] = DeclaredColumn.model_validate({"from": name, "type": type_.lower()})
-    return further
-
-
-def _last_columns(lake: Lake) -> dict[str, DeclaredColumn]:
-    """Return the columns under which silver was last written: see :mod:`fraudlake.streams.batch_inputs`."""
-    records = (commit.record for commit in lake.history(tables.SILVER_TRANSACTIONS))
-    last: dict[str, Any] = next((record["columns"] for record in records if "columns" in record), {})
-    return {name: DeclaredColumn(**column) for name, column in last.items()}
 
 
 def require_known(settings: Settings, name_of_lake: str) -> None:

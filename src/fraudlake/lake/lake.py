@@ -108,14 +108,14 @@ class Lake(ABC):
         """Complete the settings by the lake's definition; record what is new of it, unless the lake is only read.
 
         Raises:
-            UsageError: the settings contradict the lake, or a change is none that it can make. Nothing was written.
+            UsageError: the settings contradict the lake, or it cannot make a change. Nothing was written.
             FraudlakeError: other processes define the lake at the same time.
         """
         given = self.settings
         for _ in range(_ATTEMPTS):
             self.settings = given
             recorded = definition.read(self)
-            self.settings, new = definition.settle(self, recorded, is_read, change)
+            self.settings, new = definition.settle(self, recorded, change)
             if is_read or not new:
                 return
             if not self.has(tables.SILVER_DEFINITION):
@@ -135,7 +135,7 @@ class Lake(ABC):
 
     @abstractmethod
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there; of a view, whether a table of an earlier version has its name."""
+        """Return whether a table is there."""
 
     def _make_view(self, view: tables.View) -> None:
         """Create a view, or replace it."""
@@ -153,10 +153,6 @@ class Lake(ABC):
     @abstractmethod
     def _full_name(self, table: tables.Table) -> str:
         """Return the name that :meth:`name_of` returns."""
-
-    @abstractmethod
-    def remove_former(self, view: tables.View) -> None:
-        """Remove the table of an earlier version that has a view's name."""
 
     @abstractmethod
     def schema_of(self, table: tables.Table) -> StructType:

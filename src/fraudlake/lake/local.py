@@ -8,7 +8,6 @@ import json
 import shutil
 import tempfile
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from filelock import FileLock
 from pyspark.sql.types import StructType
@@ -27,7 +25,6 @@ from fraudlake.lake import (
     compaction,
     contents,
     delta_rs_reader,
-    far_times,
     lake_format,
     lock,
     session,
@@ -60,7 +57,7 @@ class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
     Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use,
-    and has an empty stand-in, outside the lake, for a table that an earlier version did not make.
+    and has an empty stand-in, outside the lake, for a table that is missing.
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
@@ -149,17 +146,6 @@ class LocalLake(Lake):
         """Return whether a table is there."""
         return DeltaTable.is_deltatable(str(self._folder(table)))
 
-    def remove_former(self, view: tables.View) -> None:
-        """Remove the table of an earlier version that has a view's name."""
-        # In the spool, nobody takes what a killed process leaves of it for a table.
-        folder = self.root / "spool" / uuid.uuid4().hex
-        folder.parent.mkdir(exist_ok=True)
-        with _NAMING:
-            self.session.sql(f"DROP TABLE {self.name_of(view)}")  # the name alone
-            self._named.discard(view.name)
-            self._folder(view).rename(folder)
-        shutil.rmtree(folder)
-
     def schema_of(self, table: tables.Table) -> StructType:
         """Return the columns that a table has now."""
         # Delta writes a schema as Spark does; asking Spark for it takes longer.
@@ -173,7 +159,7 @@ class LocalLake(Lake):
         """Return the name of a table that holds in every session, whatever its current catalog and schema."""
         with _NAMING:
             if table.name not in self._named:
-                if isinstance(table, tables.View) and not self.has(table):
+                if isinstance(table, tables.View):
                     self._make_view(table)
                     self._named.add(table.name)
                 else:
@@ -219,12 +205,7 @@ class LocalLake(Lake):
             return delta_rs_reader.query(statement.replace("explode(", "unnest("), opened)
 
     def _is_readable(self, table: tables.Table, delta: DeltaTable) -> bool:
-        return delta_rs_reader.is_readable(delta) and not self._has_misread_times(table, delta)
-
-    def _has_misread_times(self, table: tables.Table, delta: DeltaTable) -> bool:
-        """Return whether a file has times that delta-rs reads as other ones: see :func:`far_times.in_nanoseconds`."""
-        paths = far_times.beyond_nanoseconds(delta)
-        return any(far_times.in_nanoseconds(pq.read_schema(self._folder(table) / path)) for path in paths)
+        return delta_rs_reader.is_readable(delta)
 
     def union(self, *queries: Query) -> pa.Table:
         """Return the rows of several queries, one after the other: see :meth:`query`."""
@@ -288,8 +269,6 @@ class LocalLake(Lake):
         """Remove commits from the log that are older than ``delta.logRetentionDuration``, up to a checkpoint of it."""
         delta = self._open(table)
         if is_plain(delta):
-            if not _KEEPS_LOG.items() <= delta.metadata().configuration.items():  # an earlier version made the table
-                delta.alter.set_table_properties(_KEEPS_LOG)
             delta.cleanup_metadata()
 
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:

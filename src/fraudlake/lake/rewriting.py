@@ -15,13 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from fraudlake.lake import far_times
 from fraudlake.lake.data_file import DataFile
 
 
@@ -72,16 +69,9 @@ def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path)
 
 
 def _link(file: Path, link: Path) -> None:
-    """Link to a file, or copy it with times that delta-rs reads as they are."""
+    """Link to a file, in a folder that may be missing."""
     link.parent.mkdir(parents=True, exist_ok=True)
-    schema = pq.read_schema(file)
-    times = far_times.in_nanoseconds(schema)
-    if not times:
-        os.link(file, link)
-        return
-    for field in times:
-        schema = schema.set(schema.names.index(field.name), field.with_type(pa.timestamp("us", "UTC")))
-    pq.write_table(pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read().cast(schema), link)
+    os.link(file, link)
 
 
 def _log_file(folder: Path, version: int) -> Path:

@@ -104,10 +104,7 @@ class WorkspaceLake(Lake):
                     self.session.conf.set(name, value)
 
     def name_of(self, table: tables.Table) -> str:
-        """Return a table's full name, which is valid in every session, whatever its current catalog and schema.
-
-        A table of an older version has its new columns from the first time on.
-        """
+        """Return a table's full name, which is valid in every session, whatever its current catalog and schema."""
         if table.name not in self._completed:
             self._completed.add(table.name)
             self._add_columns(self.table(table))
@@ -119,27 +116,21 @@ class WorkspaceLake(Lake):
         self._there.add(table.name)
 
     def _complete(self, view: tables.View) -> None:
-        """Make a view, or replace it if its SQL has changed; not if a table of an earlier version has its name."""
-        described = self._described(view) if view.name in self._there else {"Type": "VIEW"}
-        query = self._query_of(view)
-        if described["Type"] == "VIEW" and described.get("View Text", "").split() != query.split():
+        """Make a view, or replace it if its SQL has changed."""
+        if self._text_of(view).split() != self._query_of(view).split():
             self._make_view(view)
 
-    def _described(self, view: tables.View) -> dict[str, str]:
-        """Return what the catalog says of a view, or of the table that has its name."""
+    def _text_of(self, view: tables.View) -> str:
+        """Return the SQL of a view in the catalog; nothing if there is none."""
+        if view.name not in self._there:
+            return ""
         rows = self.session.sql(f"DESCRIBE TABLE EXTENDED {self._full_name(view)}").collect()
-        return {row["col_name"]: row["data_type"] for row in rows}
-
-    def remove_former(self, view: tables.View) -> None:
-        """Remove the table of an earlier version that has a view's name."""
-        self.session.sql(f"DROP TABLE {self._full_name(view)}")
-        self._there.discard(view.name)
-        self._make_view(view)
+        described: dict[str, str] = {row["col_name"]: row["data_type"] for row in rows}
+        return described.get("View Text", "")
 
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there; of a view, whether a table of an earlier version has its name."""
-        is_there = table.name in self._there
-        return is_there and not (isinstance(table, tables.View) and self._described(table)["Type"] == "VIEW")
+        """Return whether a table is there."""
+        return table.name in self._there
 
     def schema_of(self, table: tables.Table) -> StructType:
         """Return the columns that a table has now."""

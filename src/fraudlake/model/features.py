@@ -71,7 +71,7 @@ MEMORY = pa.schema(
 )
 """The state: transactions of an account as tiles. A tile has the time (microseconds) and amount of its last
 transaction, and the sums over all of its transactions."""
-STATE = "kept"
+STATE = "account_tiles"
 """The name of the state; checkpoints have it."""
 _COLUMNS = [
     *(_PREDICTIONS[name] for name in ("transaction_id", "account_id", "timestamp", "label")),

@@ -268,7 +268,7 @@ class Registry:
         """Load a version.
 
         Raises:
-            OutdatedModelError: an earlier fraudlake registered it, or it asks for features that the lake does not have.
+            OutdatedModelError: fraudlake did not train it, or it asks for features that the lake does not have.
             FraudlakeError: its files cannot be read.
         """
         uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
@@ -283,8 +283,7 @@ class Registry:
             ) from None
         if model is None:
             raise OutdatedModelError(
-                f"{what} was trained by an earlier fraudlake, as a Spark ML model, and cannot be used: "
-                "train again with 'fraudlake train'"
+                f"{what} was not trained by fraudlake, and cannot be used: train again with 'fraudlake train'"
             )
         missing = model.lacks(self._computed)
         if missing:

@@ -18,7 +18,6 @@ _COMMANDS = {
     "ingest_kafka": "ingest --source kafka",
     "ingest_fast_alerts": "ingest --source kafka",
     **{aggregate.step: "aggregate" for aggregate in gold.AGGREGATES},
-    "alert_windows": "aggregate",  # in a lake of an earlier version
     "score_kafka": "score --source kafka",
     "prediction_quality": "score",
 }
@@ -52,8 +51,7 @@ def unread(lake: Lake, table: tables.Table, identity: str | None = None) -> dict
         identity: its identity, if it is known: in a workspace, identity and history are a query each.
     """
     checkpoints = [lake.checkpoint(folder.name) for folder in sorted(lake.checkpoints.glob("*"))]
-    # A checkpoint of an older version does not name its tables.
-    versions = {one.step: one.unread_versions() for one in checkpoints if table.name in (one.reads or {table.name})}
+    versions = {one.step: one.unread_versions() for one in checkpoints if table.name in one.reads}
     if identity is None:
         identity = lake.identity(table) if any(versions.values()) else ""
     readers = {step: tables_read[identity] for step, tables_read in versions.items() if identity in tables_read}

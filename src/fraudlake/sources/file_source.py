@@ -330,8 +330,8 @@ def _digests_of_same_size(folder: LandingFolder, files: Iterable[File], entries:
 def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, Entry]) -> list[Entry]:
     """Return new entries for files whose size or time has changed since they were accepted.
 
-    A copy of a lake has its files' content, and not their times: such a file stays what it was. Of one that was
-    accepted by an earlier version, the ledger has the size and the number of rows only.
+    A copy of a lake has its files' content, and not their times: such a file stays what it was. Of one without rows,
+    the ledger has no digest.
     """
     digests = folder.digests(files)
     old = [file for file in files if entries[file.source].digest is None]

@@ -40,9 +40,9 @@ class Entry:
     noted_at: int = 0
     """Microseconds since 1970 UTC; 0 until the entry is written."""
     number: int = 0
-    """The order of entries, independent of any clock; 0 in entries of earlier versions, which come first."""
+    """The order of entries, independent of any clock."""
     digest: str | None = None
-    """SHA-256 of the file's bytes; None if it has no rows in bronze, and in entries of earlier versions."""
+    """SHA-256 of the file's bytes; None if it has no rows in bronze."""
 
 
 def latest(lake: Lake) -> dict[str, Entry]:
@@ -51,11 +51,6 @@ def latest(lake: Lake) -> dict[str, Entry]:
     A file of the lake's own landing folder has its path there, wherever the lake was when the entry was written.
     """
     entries = lake.rows(tables.BRONZE_FILES)
-    for field in tables.BRONZE_FILES.schema:  # an older lake, opened to be read, lacks the newest
-        if field.name not in entries.column_names:
-            entries = entries.append_column(field, pa.nulls(len(entries), field.type))
-    numbers = entries["number"].fill_null(0)
-    entries = entries.set_column(entries.column_names.index("number"), "number", numbers)
     entries = entries.sort_by([("number", "ascending"), ("noted_at", "ascending")])
     for name in ("modified_at", "noted_at"):
         entries = entries.set_column(entries.schema.get_field_index(name), name, entries[name].cast(pa.int64()))

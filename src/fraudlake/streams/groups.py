@@ -6,7 +6,6 @@ come late give the same result as one pass over everything.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
@@ -107,10 +106,7 @@ def _updates(
 
 
 def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
-    """Compute the tables that are new to a stream that has begun from all days, so that it can follow with them.
-
-    In a lake of an earlier version they had streams of their own, whose checkpoints are removed.
-    """
+    """Compute the tables that are new to a stream that has begun from all days, so that it can follow with them."""
     first, *others = aggregates
     checkpoint = lake.checkpoint(first.step)
     new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.also_writes]
@@ -123,8 +119,6 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
         threads.call_all(_updates(lake, new, refresh.whole_days(lake) if new else []))
         if of_bounds:
             cases.update_all(lake)
-    for aggregate in new:
-        shutil.rmtree(lake.checkpoint(aggregate.step).folder, ignore_errors=True)
     checkpoint.note_also_writes([*(aggregate.table.name for aggregate in others), *of_bounds])
 
 
