@@ -14,10 +14,9 @@ import fraudlake
 ORDER = (
     ("__init__", "errors", "json_text", "stop"),
     ("python_path", "text_file"),
-    ("counts", "durations", "host", "logs", "match_recognize", "toml_file", "values"),
-    ("rules",),
+    ("counts", "durations", "entity", "host", "logs", "match_recognize", "toml_file", "values"),
     ("feature",),
-    ("tables",),
+    ("rules", "tables"),
     ("kafka",),
     ("delivery",),
     ("settings",),

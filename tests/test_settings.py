@@ -12,9 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fraudlake import settings, text_file, toml_file
+from fraudlake import entity, settings, text_file, toml_file
 from fraudlake.errors import UsageError
-from fraudlake.settings import entities
 
 
 def test_flags_come_before_the_environment_before_the_file_before_the_defaults(
@@ -181,7 +180,7 @@ def test_entities_are_declared_by_a_column_or_several(tmp_path: Path) -> None:
     assert given.entities == {"terminal": ("terminal_id",), "account_at_shop": ("account_id", "merchant_id")}
     assert (given.entity_columns("terminal"), given.entity_columns("account")) == (("terminal_id",), ("account_id",))
     # The numbers are in checkpoints: they never change.
-    assert [entities.number(name) for name in ("account", "terminal", "device")] == [0, 3458, 2451]
+    assert [entity.number(name) for name in ("account", "terminal", "device")] == [0, 3458, 2451]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from fraudlake import durations
 from fraudlake.durations import Duration
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 
 PLACEHOLDER = r"\{(?::\.\df)?\}"
 """What stands for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import alerts, buckets, detector, entity
+from fraudlake.detection import alerts, buckets, detector
 from fraudlake.detection.alerts import EntityRules, Evaluator
+from fraudlake.entity import key_text
 from fraudlake.errors import UsageError
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
@@ -150,7 +151,7 @@ def expected(fields: dict[str, Any], rows: list[Paid]) -> list[tuple[str, str, t
         if paid.key(columns) is not None:
             of_key[paid.key(columns)].append(paid.row._replace(account_id="the key"))
     return sorted(
-        (fields["name"], entity.key_text(dict(zip(columns, key, strict=True))), positions)
+        (fields["name"], key_text(dict(zip(columns, key, strict=True))), positions)
         for key, own in of_key.items()
         for positions, _ in plain_rules.alerts(fields, own)
     )

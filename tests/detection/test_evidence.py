@@ -11,7 +11,7 @@ import pytest
 
 from fraudlake.delivery import event
 from fraudlake.detection import backtest, evidence
-from fraudlake.detection.entity import THE_ACCOUNT
+from fraudlake.detection.rule_entity import THE_ACCOUNT
 from fraudlake.errors import UsageError
 from fraudlake.rules import compiled_rule
 from fraudlake.rules.columns import query_columns

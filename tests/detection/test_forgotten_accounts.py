@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import buckets, detector
-from fraudlake.detection.entity import THE_ACCOUNT
 from fraudlake.detection.live_rules import STATE, LiveRules
+from fraudlake.detection.rule_entity import THE_ACCOUNT
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from tests.detection.test_live_rules import RULES, history

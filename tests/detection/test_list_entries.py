@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.detection import list_entries
-from fraudlake.detection.entity import THE_ACCOUNT, Entity
 from fraudlake.detection.list_entries import Entry
+from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.errors import UsageError
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)

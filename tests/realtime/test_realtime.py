@@ -20,7 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Message, Producer
 
 from fraudlake.detection import evidence, rule_table
-from fraudlake.detection.entity import THE_ACCOUNT
+from fraudlake.detection.rule_entity import THE_ACCOUNT
 from fraudlake.lake import open_lake
 from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.rules import rule_file

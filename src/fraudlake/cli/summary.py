@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fraudlake import tables
 from fraudlake.counts import age, counted
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 
 if TYPE_CHECKING:
     from rich.console import Console

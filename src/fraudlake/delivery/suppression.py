@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from fraudlake.counts import counted
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 
 SUPPRESSED = "suppressed"
 LIMITED = "limited"

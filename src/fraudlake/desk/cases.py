@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.desk.review import Item
 from fraudlake.desk.window import Window
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 

@@ -14,9 +14,8 @@ from fraudlake.desk.charts import Mark
 from fraudlake.desk.document import Block, Document, Prose, Section, text
 from fraudlake.desk.window import Window
 from fraudlake.detection import evidence
-from fraudlake.detection.entity import title
+from fraudlake.entity import ACCOUNT, title
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import source_position
 from fraudlake.silver.source_position import KAFKA
 from fraudlake.sql_text import one_of

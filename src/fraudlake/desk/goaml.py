@@ -17,8 +17,8 @@ from xml.etree.ElementTree import Element, SubElement
 
 from fraudlake.counts import counted
 from fraudlake.desk import marks, panels, review
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import one_of
 from fraudlake.tables import SILVER_TRANSACTIONS
 

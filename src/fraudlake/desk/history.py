@@ -15,7 +15,7 @@ from fraudlake import tables
 from fraudlake.desk import review, verdicts
 from fraudlake.desk.review import Event, Item
 from fraudlake.desk.window import Window
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 from fraudlake.sql_text import bounded_sum, literal, one_of, value
 from fraudlake.values import bounded
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.desk import history, verdicts
-from fraudlake.detection.entity import key_text
+from fraudlake.entity import key_text
 from fraudlake.sql_text import one_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from fraudlake import tables
 from fraudlake.desk import review
 from fraudlake.detection import list_entries
 from fraudlake.detection.list_entries import Entry
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.sql_text import value
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fraudlake.desk.store import Store
     from fraudlake.desk.window import Window
-    from fraudlake.detection.entity import Entity
+    from fraudlake.detection.rule_entity import Entity
 
 _TABLE = tables.SILVER_LIST_ENTRIES
 _LONGEST = review.LONGEST["reason"]

@@ -11,8 +11,8 @@ from fraudlake.desk import items, opened, review
 from fraudlake.desk.payments import by_id
 from fraudlake.desk.review import Item
 from fraudlake.desk.window import Window
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 
 if TYPE_CHECKING:
     from fraudlake.desk.items import Named

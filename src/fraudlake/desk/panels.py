@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.desk import history
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError, first_line
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import literal, value
 
 if TYPE_CHECKING:

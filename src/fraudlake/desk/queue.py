@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from fraudlake.counts import counted
 from fraudlake.desk import cases, draw, merges, precision, review
 from fraudlake.desk.window import Window
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import bounded_sum, value
 from fraudlake.tables import GOLD_CASES, GOLD_FRAUD_PREDICTIONS, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
 

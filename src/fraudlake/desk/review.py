@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from fraudlake.counts import counted
 from fraudlake.desk import chain
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.sql_text import one_of
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.values import bounded

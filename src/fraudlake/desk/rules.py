@@ -201,15 +201,15 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
 def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:
     """Return the transactions that a rule was evaluated over, and its alerts, :data:`evidence.COLUMNS`."""
     from fraudlake.desk import scores
-    from fraudlake.detection import entity, evidence
+    from fraudlake.detection import evidence, rule_entity
     from fraudlake.rules.columns import query_columns
     from fraudlake.rules.kinds.model import ModelRule
 
     if isinstance(rule, ModelRule):
         rows, alerts = scores.evaluated(store, rule, window)
-        return rows, evidence.table(rows, alerts, (), entity.THE_ACCOUNT)
+        return rows, evidence.table(rows, alerts, (), rule_entity.THE_ACCOUNT)
     compiled = rule.compile(query_columns(store.settings.columns), store.settings.entities)
-    by = entity.of_evaluated(rule, compiled.partition_by, store.settings)
+    by = rule_entity.of_evaluated(rule, compiled.partition_by, store.settings)
     rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
     for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
         rows = rows.filter(rows[column].is_valid())

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fraudlake import json_text, tables
-from fraudlake.detection import buckets, detector, entity, evidence, live_rules, ordering
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.detection import buckets, detector, evidence, live_rules, ordering, rule_entity
+from fraudlake.entity import ACCOUNT
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from fraudlake.detection.entity import Entity
+    from fraudlake.detection.rule_entity import Entity
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
@@ -158,10 +158,10 @@ class Evaluator:
         pairs: dict[Entity, list[tuple[RuleVersion, SmallThenLargeRule]]] = defaultdict(list)
         for version in versions:
             if isinstance(version.rule, SmallThenLargeRule):
-                pairs[entity.named(version.rule, settings)].append((version, version.rule))
+                pairs[rule_entity.named(version.rule, settings)].append((version, version.rule))
         entities = {*live, *pairs}
         if settings.ordering == "event_time" or not entities:
-            entities.add(entity.THE_ACCOUNT)
+            entities.add(rule_entity.THE_ACCOUNT)
         needed = {name for rules in live.values() for name in rules.further}
         needed |= {name for by in pairs for name in by.columns} - {*detector.FLAGS.names}
         silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import json_text, tables
-from fraudlake.detection import buckets, entity, evidence, suppression, truth
+from fraudlake.detection import buckets, evidence, rule_entity, suppression, truth
 from fraudlake.detection.report import Range, Report, Tally, report
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
@@ -135,7 +135,7 @@ def _evaluated(
     """Return what is made in each task of its alerts, which it gets some at a time."""
     columns, entities = query_columns(settings.columns), settings.entities
     compiled = rule.compile(columns, entities)
-    by = entity.of_evaluated(rule, compiled.partition_by, settings)
+    by = rule_entity.of_evaluated(rule, compiled.partition_by, settings)
 
     def parts(table: pa.Table) -> Iterator[pa.Table]:
         # A rule travels to the task; a compiled one holds functions of numpy, which do not.

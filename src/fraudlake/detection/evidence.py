@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import json_text
-from fraudlake.detection.entity import key_text, title
+from fraudlake.entity import key_text, title
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
 from fraudlake.match_recognize.rows import keyed
@@ -21,7 +21,7 @@ from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fraudlake.detection.entity import Entity
+    from fraudlake.detection.rule_entity import Entity
     from fraudlake.rules.compiled_rule import Alert
 
 NEEDS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake import json_text
-from fraudlake.detection import entity
-from fraudlake.detection.entity import THE_ACCOUNT, Entity
+from fraudlake.detection import rule_entity
+from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
+from fraudlake.entity import ACCOUNT, key_text
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
             found[ACCOUNT] = THE_ACCOUNT
             continue
         compiled = rule.compile(query_columns(settings.columns), settings.entities)
-        by = entity.of_rule(rule, compiled.partition_by, settings)
+        by = rule_entity.of_rule(rule, compiled.partition_by, settings)
         found[by.name] = by
     return found
 
@@ -142,7 +142,7 @@ def key_of(by: Entity, given: str) -> tuple[str, str | None]:
     if not isinstance(values, dict) or values.keys() != set(by.columns):
         example = json_text.dumps(dict.fromkeys(by.columns, "…"), ensure_ascii=False)
         raise UsageError(f"a key of {by.name} has {len(by.columns)} columns: give them as {example}")
-    return entity.key_text({name: values[name] for name in by.columns}), values.get("account_id")
+    return key_text({name: values[name] for name in by.columns}), values.get("account_id")
 
 
 def require_span(starts_at: datetime, ends_at: datetime, now: datetime) -> None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from fraudlake.detection import buckets, entity, evidence
+from fraudlake.detection import buckets, evidence, rule_entity
 from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
-    from fraudlake.detection.entity import Entity
+    from fraudlake.detection.rule_entity import Entity
+    from fraudlake.entity import Entities
     from fraudlake.match_recognize.expressions import Column
-    from fraudlake.rules.any_rule import Entities
     from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
@@ -64,7 +64,7 @@ class LiveRules:
         columns = query_columns(settings.columns) if versions else {}
         compiled = [version.rule.compile(columns, settings.entities) for version in versions]
         entities = [
-            entity.of_rule(version.rule, rule.partition_by, settings)
+            rule_entity.of_rule(version.rule, rule.partition_by, settings)
             for version, rule in zip(versions, compiled, strict=True)
         ]
         live = {}

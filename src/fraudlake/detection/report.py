@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.detection import evidence
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 from fraudlake.values import bounded
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from fraudlake.entity import ACCOUNT
 from fraudlake.gold.aggregate import Aggregate
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 from fraudlake.values import MOST_AMOUNT
 

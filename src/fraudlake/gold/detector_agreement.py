@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fraudlake.entity import ACCOUNT
 from fraudlake.gold.aggregate import GroupAggregate
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 
 if TYPE_CHECKING:

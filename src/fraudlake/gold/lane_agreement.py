@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from fraudlake.entity import ACCOUNT
 from fraudlake.gold.aggregate import Aggregate
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
 from fraudlake.tables import BRONZE_FAST_ALERTS, SILVER_ALERTS, Table

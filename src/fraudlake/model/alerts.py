@@ -12,8 +12,8 @@ from fraudlake import tables
 from fraudlake.detection import comparison, suppression, truth
 from fraudlake.detection.alerts import alert_id
 from fraudlake.detection.backtest import without_suppressed
+from fraudlake.entity import ACCOUNT
 from fraudlake.model import budget, published
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds.model import ModelRule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock

@@ -6,9 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from fraudlake.detection import state
+from fraudlake.entity import ACCOUNT, number
 from fraudlake.model import features
-from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.settings.entities import number
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -23,12 +23,11 @@ from pyspark.sql import functions as F
 
 from fraudlake import durations, tables
 from fraudlake.detection import buckets, detector, ordering
-from fraudlake.detection.entity import Entity
+from fraudlake.detection.rule_entity import Entity
+from fraudlake.entity import ACCOUNT, number
 from fraudlake.feature import OWN, Feature
 from fraudlake.model import decided, entity_features
 from fraudlake.model.entity_features import HASH_OF, Plan
-from fraudlake.rules.any_rule import ACCOUNT
-from fraudlake.settings.entities import number
 from fraudlake.settings.features import typed
 from fraudlake.silver import transactions
 

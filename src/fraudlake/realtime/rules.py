@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule

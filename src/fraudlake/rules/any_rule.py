@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
     from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.compiled_rule import CompiledRule
 
-ACCOUNT = "account"
-"""The entity that every lake has; its key is ``account_id``."""
-Entities = Mapping[str, Sequence[str]]
-"""The columns of silver by which other entities are keyed, by the entity's name."""
 Source = Literal["transactions", "predictions"]
 """What a rule looks at: ``silver_transactions`` or ``gold_fraud_predictions``."""
-NO_ENTITIES: Entities = MappingProxyType({})
 
 
 class AnyRule(BaseModel, ABC):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import zlib
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT, number
 from fraudlake.values import from_json
-
-_NUMBERS = 4095
 
 
 def _entities(value: object) -> object:
@@ -47,14 +44,6 @@ def _are_distinct(entities: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, 
             raise ValueError(f"'{name}' and '{other}' have the same checksum: rename one")
         keys[key] = name
     return entities
-
-
-def number(name: str) -> int:
-    """Return the number of an entity in the state of streams: 0 for the account, otherwise 1 to 4095.
-
-    It depends on the name alone, so that entities may come and go.
-    """
-    return 0 if name == ACCOUNT else 1 + zlib.crc32(name.encode()) % _NUMBERS
 
 
 DeclaredEntities = Annotated[

@@ -20,9 +20,9 @@ from pydantic import (
 from pydantic_settings import NoDecode
 
 from fraudlake import durations, tables, toml_file
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError, reason_of
 from fraudlake.feature import PLACEHOLDER, Feature
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.values import from_json
 
 _MOST_TILES = 20_000

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import NoDecode
 
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 from fraudlake.values import from_json
 
 _COLUMN = r"^[A-Za-z_]\w*$"

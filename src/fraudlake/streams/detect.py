@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fraudlake import tables
 from fraudlake.detection import alerts, buckets, rule_table, suppression, warm_start
-from fraudlake.detection.entity import THE_ACCOUNT, Entity
+from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from fraudlake import literals, tables
 from fraudlake.detection import rule_table
+from fraudlake.entity import ACCOUNT
 from fraudlake.gold import lane_agreement
 from fraudlake.gold.lane_agreement import AGGREGATE
 from fraudlake.lake import machine_clock
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.streams import refresh

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import json_text, tables
 from fraudlake.bronze import contract, messages
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
@@ -21,7 +22,6 @@ from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, features, predictions, published
 from fraudlake.model.registry import Registry, published_champion
 from fraudlake.model.training import publish
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures

@@ -45,7 +45,7 @@ from fraudlake.desk.web.queue_filter import STATES, QueueFilter
 from fraudlake.desk.web.queue_page import day_of
 from fraudlake.desk.web.site import done, moment, share
 from fraudlake.desk.window import Window
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -17,7 +17,7 @@ from fraudlake.desk.web.errors import PageError
 from fraudlake.desk.web.names import segment
 from fraudlake.desk.web.queue_filter import QueueFilter
 from fraudlake.desk.web.site import done, moment
-from fraudlake.rules.any_rule import ACCOUNT
+from fraudlake.entity import ACCOUNT
 from fraudlake.sql_text import one_of, value
 from fraudlake.tables import GOLD_CASES
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
+from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT, NO_ENTITIES, AnyRule, Entities, Source
+from fraudlake.rules.any_rule import AnyRule, Source
 from fraudlake.values import Threshold
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration
+from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT, NO_ENTITIES, AnyRule, Entities
+from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS, Alert, Evaluation, shown
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration, microseconds
-from fraudlake.rules.any_rule import NO_ENTITIES, AnyRule, Entities
+from fraudlake.entity import NO_ENTITIES, Entities
+from fraudlake.rules.any_rule import AnyRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.durations import Duration, microseconds
+from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import NO_ENTITIES, AnyRule, Entities
+from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 
 if TYPE_CHECKING:

@@ -1,15 +1,14 @@
-"""Entities: a rule becomes what it is by, with the columns of its key and the number of its buckets."""
+"""Rule entity: resolves the entity that a rule groups by, the columns of its key and the number of its buckets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from fraudlake import json_text
+from fraudlake import entity, json_text
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
-from fraudlake.rules.any_rule import ACCOUNT
 from fraudlake.rules.columns import query_columns
-from fraudlake.settings import entities
 
 if TYPE_CHECKING:
     from fraudlake.detection import buckets
@@ -26,7 +25,7 @@ class Entity(NamedTuple):
     @property
     def number(self) -> int:
         """Its number among buckets."""
-        return entities.number(self.name)
+        return entity.number(self.name)
 
     @property
     def key(self) -> buckets.Key:
@@ -98,14 +97,3 @@ def _advice(rule: AnyRule, columns: Sequence[str]) -> str:
         f"{rule.name}: PARTITION BY {', '.join(columns)} has the columns of no entity: declare one in [entities], such "
         f"as {columns[0].removesuffix('_id')} = {key}; {backtest}"
     )
-
-
-def key_text(values: Mapping[str, Any]) -> str:
-    """Return a key as a text: its value, or if it has several columns a JSON object."""
-    value = next(iter(values.values())) if len(values) == 1 else values
-    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
-
-
-def title(name: str) -> str:
-    """Return an entity's name as a sentence begins with it."""
-    return name.replace("_", " ").capitalize()

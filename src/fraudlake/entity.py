@@ -1,0 +1,36 @@
+"""Entities: what transactions are grouped by, such as the account or a terminal, and how their keys are written."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from fraudlake import json_text
+
+ACCOUNT = "account"
+"""The entity that every lake has; its key is ``account_id``."""
+Entities = Mapping[str, Sequence[str]]
+"""The columns of silver by which other entities are keyed, by the entity's name."""
+NO_ENTITIES: Entities = MappingProxyType({})
+_NUMBERS = 4095
+
+
+def number(name: str) -> int:
+    """Return the number of an entity in the state of streams: 0 for the account, otherwise 1 to 4095.
+
+    It depends on the name alone, so that entities may come and go.
+    """
+    return 0 if name == ACCOUNT else 1 + zlib.crc32(name.encode()) % _NUMBERS
+
+
+def key_text(values: Mapping[str, Any]) -> str:
+    """Return a key as a text: its value, or if it has several columns a JSON object."""
+    value = next(iter(values.values())) if len(values) == 1 else values
+    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
+
+
+def title(name: str) -> str:
+    """Return an entity's name as a sentence begins with it."""
+    return name.replace("_", " ").capitalize()
