@@ -14,7 +14,8 @@ import fraudlake
 ORDER = (
     ("__init__", "errors", "json_text", "stop"),
     ("python_path", "text_file"),
-    ("counts", "durations", "entity", "host", "logs", "match_recognize", "toml_file", "values"),
+    ("arrays", "counts", "durations", "entity", "host", "logs", "toml_file", "values"),
+    ("match_recognize",),
     ("feature",),
     ("rules", "tables"),
     ("kafka",),

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fraudlake.arrays import Vector
 from fraudlake.errors import UsageError
-from fraudlake.match_recognize.values import Vector
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.windows import Spans, aggregate, of_duration, of_rows
 from tests.match_recognize import flink

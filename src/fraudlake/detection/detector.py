@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import durations
+from fraudlake.arrays import codes_of
 from fraudlake.detection import ordering
-from fraudlake.match_recognize.rows import codes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

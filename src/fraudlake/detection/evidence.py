@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import json_text
+from fraudlake.arrays import keyed
 from fraudlake.entity import key_text, title
 from fraudlake.match_recognize import TIMESTAMP
 from fraudlake.match_recognize.expressions import json_value
-from fraudlake.match_recognize.rows import keyed
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 
 if TYPE_CHECKING:

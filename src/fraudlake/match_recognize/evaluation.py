@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fraudlake.arrays import Vector
 from fraudlake.match_recognize import automaton
 from fraudlake.match_recognize.matcher import Match, Matcher, OpenMatches, first_after
 from fraudlake.match_recognize.query import Query
 from fraudlake.match_recognize.rows import SortedRows
-from fraudlake.match_recognize.values import Binding, Expression, Scalar, Scope, Vector
+from fraudlake.match_recognize.values import Binding, Expression, Scalar, Scope
 
 
 class Matches(NamedTuple):

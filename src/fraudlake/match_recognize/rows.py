@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fraudlake.arrays import Vector, codes_of, vector_of
 from fraudlake.match_recognize.expressions import Column
-from fraudlake.match_recognize.values import Binding, Vector
+from fraudlake.match_recognize.values import Binding
 
 
 @dataclass(frozen=True)
@@ -106,39 +107,6 @@ def sort(
 
 def _taken(column: Vector, order: NDArray[np.int64]) -> Vector:
     return Vector(column.values[order], None if column.null is None else column.null[order])
-
-
-def vector_of(column: pa.ChunkedArray) -> Vector:
-    """Return a column as an array; timestamps become whole microseconds."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("us")).cast(pa.int64())
-    if null is not None:
-        zero: Any = "" if pa.types.is_string(array.type) or pa.types.is_large_string(array.type) else 0
-        array = array.fill_null(False if pa.types.is_boolean(array.type) else zero)
-    return Vector(array.to_numpy(zero_copy_only=False), null)
-
-
-def keyed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in which equal keys are equal bits: zeros of both signs are one key, and so are all NaN."""
-    if not pa.types.is_floating(column.type):
-        return column
-    return pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0))
-
-
-def codes_of(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Return a number for each combination of values."""
-    codes = np.zeros(len(table), np.int64)
-    for name in columns:
-        encoded = keyed(table[name]).combine_chunks().dictionary_encode()
-        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-        codes = (
-            np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1]
-            if codes.any()
-            else (indices)
-        )
-    return codes
 
 
 def _rank(column: pa.ChunkedArray, descending: bool) -> NDArray[np.int64]:

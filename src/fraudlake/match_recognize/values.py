@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fraudlake.arrays import Vector
+
 
 class Type(NamedTuple):
     """A type of Flink SQL; precision and scale belong to DECIMAL."""
@@ -52,25 +54,6 @@ def decimal(precision: int, scale: int) -> Type:
         scale = max(_MAX_PRECISION - whole, min(scale, 6))
         precision = _MAX_PRECISION
     return Type("DECIMAL", precision, scale)
-
-
-class Vector(NamedTuple):
-    """A column of values; a value is ignored if its ``null`` is true (None: no value is null)."""
-
-    values: NDArray[Any]
-    null: NDArray[np.bool_] | None = None
-
-    def slice(self, start: int, stop: int) -> Vector:
-        """Return some rows."""
-        return Vector(self.values[start:stop], None if self.null is None else self.null[start:stop])
-
-    def to_list(self) -> list[Any]:
-        """Return Python values, None for NULL."""
-        values: list[Any] = self.values.tolist()
-        if self.null is not None:
-            for number in np.flatnonzero(self.null).tolist():
-                values[number] = None
-        return values
 
 
 Bounds = tuple[int, ...]

@@ -18,9 +18,9 @@ import pandas as pd
 import pyarrow as pa
 
 from fraudlake import durations
+from fraudlake.arrays import Vector, codes_of, keyed, vector_of
 from fraudlake.detection import ordering
-from fraudlake.match_recognize.rows import codes_of, keyed, vector_of
-from fraudlake.match_recognize.values import Scope, Vector
+from fraudlake.match_recognize.values import Scope
 from fraudlake.model import decided as known
 from fraudlake.model.decided import Decided, Window
 from fraudlake.rules import windows

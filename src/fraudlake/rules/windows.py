@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fraudlake.match_recognize.values import Vector
+from fraudlake.arrays import Vector
 
 _DIGIT, _DIGITS = 2.0**30, 5
 """A value is cut into so many whole numbers of 30 bits: from 2**60 down to 2**-90."""

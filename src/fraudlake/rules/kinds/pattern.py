@@ -138,7 +138,7 @@ class CompiledPattern:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from fraudlake.match_recognize.rows import codes_of
+        from fraudlake.arrays import codes_of
 
         keys = codes_of(needed, self.partition_by).tolist()
         is_gone = [account in accounts for account in needed["account_id"].to_pylist()]
