@@ -144,6 +144,7 @@ def test_suppressed_alerts_are_counted_by_entry_and_by_rule(store: LocalStore) -
         ({"key": " "}, "name the key of the account"),
         ({"until": date(2026, 4, 1)}, "it would begin at 2026-04-01 09:32 UTC, .* and end at 2026-04-01 00:00"),
         ({"until": date(2027, 4, 3)}, "2027-04-03 is more than 366 days away"),
+        ({"until": date(9999, 12, 31)}, "9999-12-31 is more than 366 days away"),
         ({"reason": ""}, "give a reason"),
         ({"reason": "x" * 1001}, "the reason has 1,001 characters, and 1,000 are the most"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from deltalake import write_deltalake
 
 from fraudlake.desk import chain, dossier, items, marks, matters, merges, queue, review, verdicts
 from fraudlake.desk.local_store import LocalStore
@@ -20,7 +18,7 @@ from fraudlake.desk.review import Event, State
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.settings import load
-from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
+from fraudlake.tables import SILVER_VERDICTS
 from tests.desk import conftest
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 
@@ -349,22 +347,6 @@ def test_estimates_take_each_listed_part_by_its_own_payments(store: LocalStore) 
     assert latest is not None
     assert (latest.cases, latest.found, latest.found_amount, latest.unflagged.drawn) == (2, 1, 1000.0, 0)
     assert past.weights()["c"] == 1 and "e" not in past.weights()
-
-
-def test_a_lake_that_is_older_than_merges_is_read_and_gets_the_column(store: LocalStore) -> None:
-    take(store, A, "ann")
-    folder, table = store.root / "tables" / SILVER_REVIEW_EVENTS.name, SILVER_REVIEW_EVENTS
-    rows = store.query(f"SELECT * FROM {table.name}", table).drop_columns(["merged_into"])
-    shutil.rmtree(folder)
-    write_deltalake(folder, rows, configuration=dict(table.properties))
-    older = LocalStore(store.settings)
-    assert state_of(older, A).holder == "ann"
-    assert chain.verify(review.of_lake(older)).faults == []
-
-    merge(older, A, C)
-
-    assert [event.merged_into for event in review.of_lake(LocalStore(store.settings))] == [None, C]
-    assert chain.verify(review.of_lake(older)).faults == []
 
 
 def test_the_dossier_has_all_parts_and_says_if_there_are_no_alerts(tmp_path: Path) -> None:

@@ -187,6 +187,12 @@ def test_a_lake_without_transactions_cases_or_a_queue_says_what_to_run(tmp_path:
         queue.build(behind)
 
 
+@pytest.mark.parametrize("day", [date(1, 1, 1), date(2026, 3, 6), date(2026, 3, 9), date(9999, 12, 31)])
+def test_a_day_outside_those_of_the_lake_has_no_queue(store: LocalStore, day: date) -> None:
+    with pytest.raises(UsageError, match=f"--day {day}: the transactions of .* are of 2026-03-07 to 2026-03-08: give"):
+        queue.build(store, day, now=NOW)
+
+
 def test_a_day_without_alerts_has_only_drawn_accounts(tmp_path: Path) -> None:
     store = open_store(tmp_path / "lake")
     fill(store, [Payment(f"o{n}", f"{n}") for n in range(5)])

@@ -60,12 +60,12 @@ def build(
         now: the time; by default this machine's.
 
     Raises:
-        UsageError: the lake has no transactions, or alerts that are in no case.
+        UsageError: the lake has no transactions, none as early or as late as the day, or alerts that are in no case.
         FraudlakeError: it is to be built again, and somebody has taken or decided an item of it.
     """
     now, size = now or datetime.now(UTC), size or store.settings.queue_size
     cases.require_cases(store)
-    day = day or _last_day(store, now)
+    day = _day(store, day, now)
     there = of_day(store, day)
     if there and not is_again:
         return Built(day, there, False)
@@ -134,14 +134,19 @@ def last(store: Store) -> date:
     return found
 
 
-def _last_day(store: Store, now: datetime) -> date:
-    """Return the last day (UTC) with transactions that is over; if none is, the day that is not."""
-    columns = f"max(CASE WHEN date < {value(now.date())} THEN date END) AS over, max(date) AS newest"
-    latest = store.query(f"SELECT {columns} FROM {SILVER_TRANSACTIONS.name}", SILVER_TRANSACTIONS).to_pylist()[0]
-    day: date | None = latest["over"] or latest["newest"]
-    if day is None:
+def _day(store: Store, day: date | None, now: datetime) -> date:
+    """Return the day (UTC) that is given, or the last one with transactions that is over; if none is, the newest."""
+    columns = f"min(date) AS first, max(date) AS last, max(CASE WHEN date < {value(now.date())} THEN date END) AS over"
+    (known,) = store.query(f"SELECT {columns} FROM {SILVER_TRANSACTIONS.name}", SILVER_TRANSACTIONS).to_pylist()
+    if known["last"] is None:
         raise UsageError(f"{store.name} has no transactions yet: run 'fraudlake run'")
-    return day
+    if day and not known["first"] <= day <= known["last"]:
+        raise UsageError(
+            f"--day {day}: the transactions of {store.name} are of {known['first']} to {known['last']}: give one of "
+            "these days"
+        )
+    last: date = known["over"] or known["last"]
+    return day or last
 
 
 @dataclass(frozen=True)
